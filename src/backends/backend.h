@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * backend.h - THE contract between the core and a back end.
+ *
+ * Read it from top to bottom: it is all a back-end author needs; test/loop/ is the example to copy and
+ * contrib/NEW-BACKEND.md walks through it.
+ *
+ * Locking law.  The core calls into one opened back end (struct xpi_be) from one thread at a time, and a back end calls
+ * the core only from within such a call.  A back end needs no locks and starts no threads.  Only `list` may run
+ * concurrently with anything else.
+ *
+ * Calling back.  am_recv, done and ep_failed may be called from within `poll`, and done and ep_failed from within any
+ * data or endpoint call except am_send, put, get and drain, whose return value says it all.  From within am_recv the
+ * core calls am_send; it never calls poll, ep_quiesce or ep_destroy from within a callback.
+ *
+ * Arguments are checked by the core; a back end may take them as good.  Bytes that come from a peer (address, packed
+ * key) are authentic to the extent of a checksum: check lengths.
+ *
+ * Memory.  A back end says how large its state of an endpoint, a region and a remote key is; the core allocates it,
+ * zeroed, aligned to 16, before the call that sets it up, and frees it after the call that ends it.
+ *
+ * Status.  Every int returned is an enum xport_status, or XPI_PENDING where the slot says so.  Whoever first sees an
+ * error describes it with xpi_fail() on xpi_be_open_args.err.
+ */
+#ifndef XPI_BACKEND_H
+#define XPI_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "xport.h"
+
+#define XPI_BACKEND_ABI 1
+
+enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
+
+struct xpi_core;    /* the instance, seen from below: opaque */
+struct xpi_core_ep; /* the endpoint, seen from below: opaque */
+struct xpi_be;      /* each back end defines its own */
+
+/* The head of whatever the core waits for; the back end may use `priv` between the call that was given it and done(). */
+struct xpi_req {
+	void *priv;
+};
+
+/* What the core offers to a back end. */
+struct xpi_core_ops {
+	/*
+	 * A frame arrived: exactly the bytes of one am_send, in one piece (data NULL, dlen 0) or cut where the sender's
+	 * was.  The bytes are read during the call only.
+	 */
+	void (*am_recv)(struct xpi_core *core, const void *hdr, size_t hlen, const void *data, size_t dlen);
+	/* What returned XPI_PENDING is done: status XPORT_OK, or an error after which the endpoint will be failed. */
+	void (*done)(struct xpi_core *core, struct xpi_req *req, int status);
+	/* The network says that this peer is gone or unusable.  A hint: the core decides.  `why` is for people. */
+	void (*ep_failed)(struct xpi_core *core, struct xpi_core_ep *ep, int64_t native_code, const char *why);
+};
+
+struct xpi_be_open_args {
+	const char *provider; /* what stood after the colon in XPORT_BACKEND; NULL: the back end's own choice */
+	struct xpi_core *core;
+	const struct xpi_core_ops *up;
+	const struct xpi_log *log;
+	struct xport_error *err; /* filled by whoever fails, through xpi_fail() */
+	int peer_timeout_ms;
+	bool threads; /* calls will come from more than one thread (never at once) */
+};
+
+/* What an opened back end is: probed, not claimed.  Zero means no, or none. */
+struct xpi_be_caps {
+	char provider[48], device[64], stack[64]; /* as in struct xport_info */
+	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
+	/* am */
+	size_t am_max;       /* longest frame, hlen + dlen, at least 4096 */
+	size_t am_bulk_max;  /* longest frame worth using for bulk data; 0: am_max */
+	unsigned am_credits; /* frames from one peer that may be under way; it may be sent twice as many and eight more */
+	/* memory */
+	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
+	size_t rkey_native_max;             /* longest packed native key, at most 1024 */
+	/* put, get */
+	bool rma_reg;        /* put and get reach memory from mr_reg; else only memory from mr_alloc */
+	bool put_placed;     /* a put that is done is visible to the target's CPU */
+	bool am_after_put;   /* a frame sent after puts arrives after they are visible, without drain */
+	bool target_bounds;  /* the target, or its hardware, checks put and get */
+	bool passive_target; /* put and get proceed without calls at the target */
+	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits) */
+	/* waiting */
+	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
+};
+
+/* Whether a candidate can be opened; see struct xport_candidate. */
+typedef void (*xpi_candidate_fn)(void *arg, const struct xport_candidate *c);
+
+enum xpi_role { XPI_ACTIVE, XPI_PASSIVE }; /* who called xport_connect, who accepted */
+
+struct xpi_backend {
+	unsigned abi; /* XPI_BACKEND_ABI */
+	const char *name;
+
+	/* ---- open: required ---- */
+
+	/* Calls `emit` once for each provider there is, in order of preference, absent ones with their reason included.
+	 * Must not leave anything open.  Names are "NAME:PROVIDER". */
+	int (*list)(const struct xpi_log *log, xpi_candidate_fn emit, void *arg);
+	/* Opens a provider.  NO_BACKEND if there is no such provider (the text names the nearest); never another one. */
+	int (*open)(const struct xpi_be_open_args *args, struct xpi_be **be);
+	/* Frees everything.  All endpoints, regions and keys are gone already. */
+	void (*close)(struct xpi_be *be);
+	void (*query)(struct xpi_be *be, struct xpi_be_caps *caps);
+
+	/* ---- memory ---- */
+
+	/* All optional; without mr_reg the core needs none.  `mr` has mr_size bytes.  NO_MEMORY names the limit. */
+	int (*mr_reg)(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
+	/* Allocates zeroed page-aligned memory that peers reach best, and registers it.  *base is set. */
+	int (*mr_alloc)(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
+	/* Undoes mr_reg or mr_alloc; nobody uses the region any more. */
+	void (*mr_dereg)(struct xpi_be *be, void *mr);
+	/* Writes the native key, at most rkey_native_max bytes; *len: in room, out written. */
+	int (*rkey_pack)(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+	/* `rkey` has rkey_size bytes.  *direct: set to where the region is mapped in this process, if it is: then the
+	 * core copies, and put and get are not called for it. */
+	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+	void (*rkey_destroy)(struct xpi_be *be, void *rkey);
+
+	/* ---- connect: required ---- */
+
+	/* Prepares `ep` (ep_size bytes) and writes the native address that the peer needs, at most 2048 bytes;
+	 * *len: in room, out written. */
+	int (*address)(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
+	/* Connects to the peer whose address this is.  XPORT_OK: usable.  XPORT_ERR_AGAIN: under way, the core polls and
+	 * calls again with the same arguments.  Frames may arrive as soon as the peer has connected. */
+	int (*ep_connect)(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+	/* Stops the endpoint so that afterwards the network touches no buffer of it and done() is called for none of its
+	 * requests any more.  XPORT_ERR_AGAIN: under way, the core polls and calls again.  After `address` at any time. */
+	int (*ep_quiesce)(struct xpi_be *be, void *ep);
+	/* Frees it.  Comes after ep_quiesce returned XPORT_OK. */
+	void (*ep_destroy)(struct xpi_be *be, void *ep);
+
+	/* ---- move data ---- */
+
+	/*
+	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, both pieces
+	 * are the core's again.  XPI_PENDING: they are the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the
+	 * core tries again after a poll.  The pieces may lie in any memory.
+	 */
+	int (*am_send)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+	               struct xpi_req *req);
+	/*
+	 * Optional, both or none.  Between registered memory; `offset` counts from the region's base.  `mr` is the local
+	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the
+	 * core carry this one itself).  Returns as am_send does; done means: put, the source may be reused (caps.put_placed:
+	 * and it is visible); get, the bytes are there.  Never zero bytes.
+	 */
+	int (*put)(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+	           struct xpi_req *req);
+	int (*get)(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+	           struct xpi_req *req);
+
+	/* ---- order ---- */
+
+	/* Required with put unless caps.am_after_put.  Done when a frame sent from then on arrives after all
+	 * earlier puts are visible; in error if one of them failed.  Returns as am_send does. */
+	int (*drain)(struct xpi_be *be, void *ep, struct xpi_req *req);
+
+	/* ---- complete ---- */
+
+	/* Required.  Makes progress, calls back; returns how much happened (0: nothing), or a status if the whole back end
+	 * broke.  Bounded: about a hundred events a call. */
+	int (*poll)(struct xpi_be *be);
+	/* Writes the descriptors that become readable when poll is worth calling (after arm); returns how many. */
+	int (*fds)(struct xpi_be *be, int *fds, int max);
+	/* Called before sleeping on the fds.  XPORT_OK: the next event makes one readable.  XPORT_ERR_AGAIN: do not sleep,
+	 * poll. */
+	int (*arm)(struct xpi_be *be);
+};
+
+/* A back end exports this one symbol: from its module, xpi_backend; in a static build, xpi_backend_NAME. */
+#ifdef XPI_BUILTIN_BACKENDS
+#define XPI_EXPORT_BACKEND(name) const struct xpi_backend xpi_backend_##name
+#else
+#define XPI_EXPORT_BACKEND(name) \
+	extern const struct xpi_backend xpi_backend; \
+	const struct xpi_backend xpi_backend __attribute__((visibility("default")))
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+XPORT_STACK([ucx], [ucx >= 1.13], [-lucp -luct -lucs],
+  [[#include <ucp/api/ucp.h>
+    #if UCP_API_VERSION < UCP_VERSION(1, 13)
+    #error "UCX 1.13 or later is needed"
+    #endif]],
+  [[ucp_worker_h worker = NULL;
+    ucp_am_handler_param_t param = {0};
+    return ucp_worker_set_am_recv_handler(worker, &param);]],
+  [libucx-dev])
+# Without these, UCX leaves its own handlers of SIGSEGV and others behind.
+ucx_load_env="UCX_HANDLE_ERRORS=none UCX_DEBUG_SIGNO=0"

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx.c - the UCX back end: its providers, opening and closing.
+ *
+ * What is UCX's own here, and what is not, and why:
+ *
+ *   frames        native: ucp_am_send_nbx, always eager (RNDV_THRESH=inf), at most one UCX fragment long.
+ *   connections   native: worker addresses, sent through the core's control channel; error mode PEER at both ends.
+ *   shared memory native: a region from mr_alloc lies in a shared segment of UCX's, and ucp_rkey_ptr gives the peer on
+ *                 the same host a pointer to it.  UCX leaves no file behind: it unlinks the segment at once and names
+ *                 it by /proc/PID/fd, so that a kill leaves nothing in /dev/shm either.
+ *   put, get      native only where an adapter carries them (rc).  Elsewhere UCX emulates them with a message whose
+ *                 handler copies to any address it is told, which kills the target if that is wrong: the native key
+ *                 is then empty and the core's checked protocol is used.
+ *   atomics, tags not used: five dialects of truncation, and NIC atomics are not atomic to the CPU.
+ *   flush         per endpoint only (ucp_worker_flush reports success for a dead peer), and only as `drain`.
+ *   failures      UCX's error handler is a hint for the core, whose heartbeat decides.  Its keepalive is off: it never
+ *                 sees a stopped peer; on shared memory one full queue stops it for all endpoints; and as UCX pairs
+ *                 the endpoints of two workers by counting them, which with two connections at a time may cross over,
+ *                 it takes the closing of one endpoint for the loss of the other.
+ *
+ * Force-closing is UCX's: it drops what UCX itself still queues, so the core must know that the peer has the frames.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/nearest.h"
+#include "ucx.h"
+
+enum { SHM_MIN = 16 << 20 }; /* bytes free in /dev/shm: UCX's own queues take about 5 MB an instance */
+
+/* In order of preference; the first is UCX's own choice. */
+static const struct ucx_provider providers[] = {
+	{"default", NULL, .shm = true, .rdma = true, .sockets = true},
+	{"tcp", "tcp", .sockets = true},
+	{"shm", "posix", .shm = true},
+	{"rc", "rc", .rdma = true},
+};
+
+enum { NPROVIDERS = sizeof(providers) / sizeof(providers[0]) };
+
+/* ---- choosing ---- */
+
+static const struct ucx_provider *find_provider(const char *name, struct xport_error *err)
+{
+	struct xpi_nearest nearest = xpi_nearest(name);
+
+	if (name == NULL)
+		return &providers[0];
+	for (int i = 0; i < NPROVIDERS; i++) {
+		if (strcmp(providers[i].name, name) == 0)
+			return &providers[i];
+		xpi_nearest_look(&nearest, providers[i].name);
+	}
+	xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "ucx alone leaves the choice to UCX",
+	         "ucx has no provider '%s': it has tcp, shm, rc and default%s%s", name,
+	         nearest.name != NULL ? "; the nearest is ucx:" : "", nearest.name != NULL ? nearest.name : "");
+	return NULL;
+}
+
+/* Whether shared memory can be used; UCX 1.13 itself would take it and die by SIGBUS. */
+static bool shm_usable(char *why, size_t size)
+{
+	const char *dir = secure_getenv("UCX_POSIX_DIR");
+	struct statvfs fs;
+
+	if (dir == NULL || dir[0] == '\0')
+		dir = "/dev/shm";
+	if (statvfs(dir, &fs) != 0 || access(dir, W_OK | X_OK) != 0) {
+		snprintf(why, size, "%s cannot be written: %m", dir);
+		return false;
+	}
+	if ((uint64_t)fs.f_bavail * fs.f_bsize < SHM_MIN) {
+		snprintf(why, size, "%s has %llu KiB free, UCX needs %d", dir,
+		         (unsigned long long)fs.f_bavail * fs.f_bsize / 1024, SHM_MIN / 1024);
+		return false;
+	}
+	return true;
+}
+
+/* ---- opening ---- */
+
+struct setting {
+	const char *name, *value;
+};
+
+/*
+ * ucp_config_modify answers success for any name, and a name that no chosen transport knows is a warning in UCX's log:
+ * each is set only where it means something.
+ */
+static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
+{
+	const struct ucx_provider *p = be->provider;
+	const char *tls = p->tls;
+	ucs_status_t status = UCS_OK;
+
+	/* One asked for by name replaces what the environment says; the default leaves that alone. */
+	if (tls == NULL && !shm && secure_getenv("UCX_TLS") == NULL)
+		tls = "^posix";
+	const struct setting settings[] = {
+		{"TLS", tls},
+		{"RNDV_THRESH", "inf"},
+		{"MAX_RNDV_RAILS", "1"},
+		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
+		/* Shared memory is left out of error mode PEER without it. */
+		{"MM_ERROR_HANDLING", p->shm && shm ? "y" : NULL},
+		/* Only what the kernel zeroes; shared memory first, and nothing else where it was asked for. */
+		{"ALLOC_PRIO", !p->shm ? "mmap" : p->tls != NULL ? "md:posix" : shm ? "md:posix,md:sysv,mmap" : "md:sysv,mmap"},
+		/* connect() of an address that does not answer must not block. */
+		{"TCP_CONN_NB", p->sockets ? "y" : NULL},
+		/* Bulk frames in one fragment: 6 times the rate of 8 KiB ones, and no cost to small frames (measured). */
+		{"TCP_TX_SEG_SIZE", p->sockets && secure_getenv("UCX_TCP_TX_SEG_SIZE") == NULL ? "64k" : NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && status == UCS_OK; i++)
+		if (settings[i].value != NULL)
+			status = ucp_config_modify(config, settings[i].name, settings[i].value);
+	return status;
+}
+
+static int open_context(struct xpi_be *be, bool shm)
+{
+	ucp_params_t params = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE,
+		.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
+		.request_size = sizeof(struct ucx_rec),
+	};
+	ucp_config_t *config;
+	ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return ucx_fail(be, status, "check the UCX_ variables of the environment", "reading UCX's configuration");
+	status = configure(be, shm, config);
+	if (status == UCS_OK)
+		status = ucp_init(&params, config, &be->context);
+	ucp_config_release(config);
+	if (status == UCS_OK)
+		return XPORT_OK;
+	be->context = NULL;
+	return ucx_fail(be, status, be->provider->rdma && !be->provider->shm ? "ibv_devices lists the RDMA devices there are" : NULL,
+	                "opening UCX");
+}
+
+/* Adds a word to a list, once. */
+static void add_word(char *list, size_t size, const char *word)
+{
+	const char *at = strstr(list, word);
+	size_t len = strlen(list), n = strlen(word);
+
+	if (at != NULL && (at == list || at[-1] == ' ') && (at[n] == '\0' || at[n] == ','))
+		return;
+	snprintf(list + len, size - len, "%s%s", len > 0 ? ", " : "", word);
+}
+
+/* Which transports and devices the context really took: UCX tells only people, in lines "... -- tcp/eth0". */
+static void read_resources(struct xpi_be *be)
+{
+	char *text = NULL, *line, *save = NULL, tl[32], dev[40];
+	const char *at;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (f == NULL)
+		return;
+	ucp_context_print_info(be->context, f);
+	fclose(f);
+	for (line = text != NULL ? strtok_r(text, "\n", &save) : NULL; line != NULL; line = strtok_r(NULL, "\n", &save)) {
+		at = strstr(line, "-- ");
+		if (strstr(line, "resource") == NULL || at == NULL || sscanf(at, "-- %31[^/]/%39s", tl, dev) != 2)
+			continue;
+		add_word(be->transports, sizeof(be->transports), tl);
+		if (strcmp(tl, "posix") == 0 || strcmp(tl, "sysv") == 0)
+			be->shm = true;
+		else if (strncmp(tl, "rc", 2) == 0 || strncmp(tl, "dc", 2) == 0)
+			be->rdma = true;
+		if (strncmp(dev, "memory", 6) != 0)
+			add_word(be->device, sizeof(be->device), dev);
+	}
+	free(text);
+}
+
+/*
+ * An endpoint to ourselves, with the error mode that the real ones have: the only way to know that UCX has transports
+ * that can be used so.  In a worker of its own, because UCX pairs endpoints by counting them.
+ */
+static int probe(struct xpi_be *be)
+{
+	ucp_worker_params_t worker_params = {.field_mask = 0};
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+	};
+	ucs_status_ptr_t closing;
+	ucp_address_t *address;
+	ucp_worker_h worker;
+	size_t len;
+	ucp_ep_h ep;
+	ucs_status_t status = ucp_worker_create(be->context, &worker_params, &worker);
+
+	if (status != UCS_OK)
+		return ucx_fail(be, status, NULL, "creating a UCX worker");
+	status = ucp_worker_get_address(worker, &address, &len);
+	if (status == UCS_OK) {
+		params.address = address;
+		status = ucp_ep_create(worker, &params, &ep);
+		if (status == UCS_OK) {
+			closing = ucp_ep_close_nbx(ep, &force);
+			if (UCS_PTR_IS_PTR(closing))
+				ucp_request_free(closing);
+		}
+		ucp_worker_release_address(worker, address);
+	}
+	ucp_worker_destroy(worker);
+	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "connecting to itself for a test");
+}
+
+static int open_worker(struct xpi_be *be, bool threads)
+{
+	ucp_worker_params_t params = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = threads ? UCS_THREAD_MODE_SERIALIZED : UCS_THREAD_MODE_SINGLE,
+	};
+	ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
+	ucs_status_t status = ucp_worker_create(be->context, &params, &be->worker);
+
+	if (status != UCS_OK) {
+		be->worker = NULL;
+		return ucx_fail(be, status, NULL, "creating a UCX worker");
+	}
+	status = ucp_worker_query(be->worker, &attr);
+	if (status != UCS_OK)
+		return ucx_fail(be, status, NULL, "asking the UCX worker");
+	be->hdr_max = attr.max_am_header;
+	status = ucp_worker_get_efd(be->worker, &be->fd);
+	if (status != UCS_OK)
+		return ucx_fail(be, status, NULL, "getting UCX's event descriptor");
+	status = ucp_worker_get_address(be->worker, &be->address, &be->address_len);
+	if (status != UCS_OK) {
+		be->address = NULL;
+		return ucx_fail(be, status, NULL, "getting the UCX worker's address");
+	}
+	if (be->address_len > UCX_ADDRESS_MAX)
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "name fewer devices in UCX_NET_DEVICES",
+		                "the UCX worker address of %zu bytes is too long", be->address_len);
+	return ucx_am_open(be);
+}
+
+static void ucx_close(struct xpi_be *be)
+{
+	if (be->address != NULL)
+		ucp_worker_release_address(be->worker, be->address);
+	if (be->worker != NULL)
+		ucp_worker_destroy(be->worker);
+	if (be->context != NULL)
+		ucp_cleanup(be->context);
+	ucx_sink_del(&be->sink);
+	free(be);
+}
+
+static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
+{
+	const struct ucx_provider *provider = find_provider(args->provider, args->err);
+	char why[160] = "";
+	bool shm = shm_usable(why, sizeof(why));
+	struct xpi_be *be;
+	int rc;
+
+	if (provider == NULL)
+		return XPORT_ERR_NO_BACKEND;
+	if (provider->shm && !shm) {
+		if (provider->tls != NULL)
+			return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,
+			                "mount -o remount,size=1G /dev/shm; in a container: --shm-size=1g", "%s", why);
+		xpi_log(args->log, XPORT_LOG_INFO, "1002", "ucx: goes without shared memory: %s", why);
+	}
+	be = calloc(1, sizeof(*be));
+	if (be == NULL)
+		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
+	be->core = args->core;
+	be->up = args->up;
+	be->log = args->log;
+	be->err = args->err;
+	be->provider = provider;
+	ucx_sink_add(&be->sink, args->log);
+	ucx_sink_probe(&be->sink, true);
+	rc = open_context(be, shm);
+	if (rc == XPORT_OK)
+		rc = probe(be);
+	if (rc == XPORT_OK)
+		rc = open_worker(be, args->threads);
+	if (rc != XPORT_OK) {
+		ucx_close(be);
+		return rc;
+	}
+	read_resources(be);
+	ucx_sink_probe(&be->sink, false);
+	*out = be;
+	return XPORT_OK;
+}
+
+/* ---- telling ---- */
+
+static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
+{
+	unsigned major, minor, release;
+
+	memset(caps, 0, sizeof(*caps));
+	ucp_get_version(&major, &minor, &release);
+	snprintf(caps->provider, sizeof(caps->provider), "%s", be->provider->name);
+	snprintf(caps->device, sizeof(caps->device), "%s", be->device[0] != '\0' ? be->device : "memory");
+	snprintf(caps->stack, sizeof(caps->stack), "UCX %u.%u.%u", major, minor, release);
+	snprintf(caps->protocol, sizeof(caps->protocol), "ucp-am 1 / %u.%u", major, minor);
+	caps->am_max = UCX_FRAME_MAX;
+	caps->am_bulk_max = be->provider->sockets ? UCX_BULK_MAX : 0;
+	caps->am_credits = 128;
+	caps->ep_size = sizeof(struct ucx_ep);
+	caps->mr_size = sizeof(struct ucx_mr);
+	caps->rkey_size = sizeof(struct ucx_rkey);
+	caps->rkey_native_max = be->shm || be->rdma ? UCX_KEY_MAX : 0;
+	caps->rma_reg = be->rdma;
+	/* UCX orders a message after puts by no more than the flush. */
+	caps->put_placed = false;
+	caps->am_after_put = false;
+	/* A mapping is checked by nobody but its user; without one the core's protocol or the adapter checks. */
+	caps->target_bounds = !be->shm;
+	/* UCX's own choice may be sockets for one peer and shared memory for the next. */
+	caps->passive_target = be->provider->tls != NULL && (be->shm || be->rdma);
+}
+
+static void probe_candidate(const struct ucx_provider *p, const struct xpi_log *log, struct xport_candidate *c)
+{
+	struct xport_error err = {.size = sizeof(err)};
+	struct xpi_be_open_args args = {.provider = p->name, .log = log, .err = &err, .peer_timeout_ms = 5000};
+	struct xpi_be *be;
+	int rc = ucx_open(&args, &be);
+
+	if (rc != XPORT_OK) {
+		c->state = err.native_code == UCS_ERR_NO_DEVICE ? XPORT_ABSENT : XPORT_MISCONFIGURED;
+		snprintf(c->reason, sizeof(c->reason), "%.*s", (int)sizeof(c->reason) - 1, err.text);
+		snprintf(c->hint, sizeof(c->hint), "%.*s", (int)sizeof(c->hint) - 1, err.hint);
+		return;
+	}
+	c->state = XPORT_READY;
+	snprintf(c->reason, sizeof(c->reason), "%s%s%s%s", p->tls == NULL ? "UCX's own choice among " : "", be->transports,
+	         be->device[0] != '\0' ? " over " : "", be->device);
+	ucx_close(be);
+}
+
+static int ucx_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
+{
+	for (int i = 0; i < NPROVIDERS; i++) {
+		struct xport_candidate c = {.name = "ucx"};
+
+		if (i > 0)
+			snprintf(c.name, sizeof(c.name), "ucx:%s", providers[i].name);
+		probe_candidate(&providers[i], log, &c);
+		emit(arg, &c);
+	}
+	return XPORT_OK;
+}
+
+XPI_EXPORT_BACKEND(ucx) = {
+	.abi = XPI_BACKEND_ABI,
+	.name = "ucx",
+	.list = ucx_list,
+	.open = ucx_open,
+	.close = ucx_close,
+	.query = ucx_query,
+	.mr_reg = ucx_mr_reg,
+	.mr_alloc = ucx_mr_alloc,
+	.mr_dereg = ucx_mr_dereg,
+	.rkey_pack = ucx_rkey_pack,
+	.rkey_unpack = ucx_rkey_unpack,
+	.rkey_destroy = ucx_rkey_destroy,
+	.address = ucx_address,
+	.ep_connect = ucx_ep_connect,
+	.ep_quiesce = ucx_ep_quiesce,
+	.ep_destroy = ucx_ep_destroy,
+	.am_send = ucx_am_send,
+	.put = ucx_put,
+	.get = ucx_get,
+	.drain = ucx_drain,
+	.poll = ucx_poll,
+	.fds = ucx_fds,
+	.arm = ucx_arm,
+};

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx.h - what the files of the UCX back end share.
+ *
+ * ASSUMPTIONS  The core's calls into one instance never overlap (backend.h), so nothing here is locked; only the sinks
+ *              of UCX's log, which belong to the process and are fed by UCX's own thread as well, have a mutex.
+ * ERRORS       ucx_fail() describes a failure of UCX; ucx_status() is the one place that maps its codes.
+ */
+#ifndef UCX_H
+#define UCX_H
+
+#include <pthread.h>
+#include <ucp/api/ucp.h>
+
+#include "backends/backend.h"
+#include "base/list.h"
+
+#define ucx_likely(x) __builtin_expect(!!(x), 1)
+#define ucx_unlikely(x) __builtin_expect(!!(x), 0)
+
+enum {
+	UCX_AM_ID = 0,
+	UCX_FRAME_MAX = 8000,  /* with UCX's own headers one fragment of its tcp and shared memory (8 KiB) */
+	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
+	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
+	UCX_KEY_MAX = 512,     /* packed native key */
+	UCX_ADDRESS_MAX = 2040 /* UCX worker address, so that it fits in what the contract gives */
+};
+
+/* One of the things that may stand after "ucx:". */
+struct ucx_provider {
+	const char *name;
+	const char *tls; /* UCX_TLS; NULL: UCX's own choice */
+	bool shm, rdma;  /* may reach memory by mapping it, by a network adapter */
+	bool sockets;    /* may use UCX's tcp */
+};
+
+/* Where lines of UCX's log go. */
+struct ucx_sink {
+	struct xpi_list link;
+	const struct xpi_log *log;
+	bool probing;      /* lines of `thread` are the reason of what fails now: kept, logged for debugging only */
+	pthread_t thread;
+	char last[160];    /* the first error seen while probing */
+};
+
+/* An opened instance. */
+struct xpi_be {
+	struct xpi_core *core;
+	const struct xpi_core_ops *up;
+	const struct xpi_log *log;
+	struct xport_error *err;
+	const struct ucx_provider *provider;
+	ucp_context_h context;
+	ucp_worker_h worker;
+	ucp_address_t *address;
+	size_t address_len;
+	size_t hdr_max; /* longest header that UCX takes as such */
+	int fd;
+	bool shm, rdma; /* what the context really has */
+	char device[64], transports[96];
+	struct ucx_sink sink;
+};
+
+enum ucx_ep_state { UCX_EP_NEW, UCX_EP_CONNECTING, UCX_EP_UP, UCX_EP_CLOSING, UCX_EP_CLOSED };
+
+/* The back end's part of an endpoint. */
+struct ucx_ep {
+	ucp_ep_h ucp;
+	unsigned room; /* requests that may still be given to UCX; 0 as well when it must not be used: one test */
+	enum ucx_ep_state state;
+	struct xpi_be *be;
+	struct xpi_core_ep *core_ep;
+	struct xpi_list pending; /* struct ucx_rec */
+	unsigned npending;
+	ucs_status_t why; /* what UCX reported first; UCS_OK: it lives */
+	bool told;        /* the core knows about it */
+	bool flushed;     /* the flush that proves the way has ended */
+};
+
+/* What UCX keeps for us in each of its requests. */
+struct ucx_rec {
+	struct xpi_list link; /* ucx_ep.pending */
+	struct ucx_ep *ep;
+	struct xpi_req *req; /* NULL: nobody to tell */
+	void *copy;          /* freed with it */
+};
+
+struct ucx_mr {
+	ucp_mem_h mem; /* NULL: memory of the application's that no adapter reaches */
+	void *base;
+};
+
+struct ucx_rkey {
+	ucp_rkey_h rkey;
+	uint64_t base; /* the region's address in the process that owns it */
+	bool rdma;
+};
+
+/* ucx_status.c */
+int ucx_status(ucs_status_t status);
+const char *ucx_status_name(ucs_status_t status);
+int ucx_fail(struct xpi_be *be, ucs_status_t status, const char *hint, const char *what);
+void ucx_sink_add(struct ucx_sink *sink, const struct xpi_log *log);
+void ucx_sink_probe(struct ucx_sink *sink, bool probing);
+void ucx_sink_del(struct ucx_sink *sink);
+
+/* ucx_ep.c */
+int ucx_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
+int ucx_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+int ucx_ep_quiesce(struct xpi_be *be, void *ep);
+void ucx_ep_destroy(struct xpi_be *be, void *ep);
+
+/* ucx_am.c */
+int ucx_am_open(struct xpi_be *be);
+int ucx_am_send(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                struct xpi_req *req);
+
+/* ucx_mr.c */
+int ucx_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
+int ucx_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
+void ucx_mr_dereg(struct xpi_be *be, void *mr);
+int ucx_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+void ucx_rkey_destroy(struct xpi_be *be, void *rkey);
+
+/* ucx_rma.c */
+int ucx_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+            struct xpi_req *req);
+int ucx_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+            struct xpi_req *req);
+int ucx_drain(struct xpi_be *be, void *ep, struct xpi_req *req);
+
+/* ucx_comp.c */
+int ucx_posted(struct ucx_ep *ep, ucs_status_ptr_t result, struct xpi_req *req, void *copy, const char *what);
+void ucx_ended(void *request, ucs_status_t status, void *arg);
+int ucx_poll(struct xpi_be *be);
+int ucx_fds(struct xpi_be *be, int *fds, int max);
+int ucx_arm(struct xpi_be *be);
+
+#endif

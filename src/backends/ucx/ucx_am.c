@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_am.c - frames.
+ *
+ * A frame is one UCX active message, always eager.  One piece travels as UCX payload without a UCX header; of two
+ * pieces the first is the UCX header, so that nothing is copied here and the receiver sees them cut in the same place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ucx.h"
+
+static const ucp_request_param_t am_param = {
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+	.flags = UCP_AM_SEND_FLAG_EAGER,
+	.cb.send = ucx_ended,
+	.memory_type = UCS_MEMORY_TYPE_HOST,
+};
+
+static ucs_status_t am_arrived(void *arg, const void *header, size_t header_length, void *data, size_t length,
+                               const ucp_am_recv_param_t *param)
+{
+	struct xpi_be *be = arg;
+
+	if (ucx_unlikely(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+		/* We never start a rendezvous: this is not one of us. */
+		xpi_log(be->log, XPORT_LOG_WARN, "1010", "ucx: dropped a rendezvous message of %zu bytes", length);
+		return UCS_OK;
+	}
+	if (header_length == 0)
+		be->up->am_recv(be->core, data, length, NULL, 0);
+	else
+		be->up->am_recv(be->core, header, header_length, data, length);
+	return UCS_OK;
+}
+
+int ucx_am_open(struct xpi_be *be)
+{
+	ucp_am_handler_param_t param = {
+		.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+		.id = UCX_AM_ID,
+		.cb = am_arrived,
+		.arg = be,
+	};
+	ucs_status_t status = ucp_worker_set_am_recv_handler(be->worker, &param);
+
+	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handler of active messages");
+}
+
+/* What happens seldom: no room, a failed endpoint, or a first piece that this network does not take as a header. */
+static __attribute__((noinline, cold)) int am_send_slow(struct ucx_ep *ep, const void *hdr, size_t hlen,
+                                                        const void *data, size_t dlen, struct xpi_req *req)
+{
+	char *copy;
+
+	if (ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING)
+		return XPORT_ERR_PEER_LOST;
+	if (ep->room == 0)
+		return XPORT_ERR_AGAIN;
+	copy = malloc(hlen + dlen);
+	if (copy == NULL)
+		return XPORT_ERR_AGAIN;
+	memcpy(copy, hdr, hlen);
+	memcpy(copy + hlen, data, dlen);
+	return ucx_posted(ep, ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, copy, hlen + dlen, &am_param), req, copy,
+	                  "sending a frame");
+}
+
+int ucx_am_send(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                struct xpi_req *req)
+{
+	struct ucx_ep *ep = ep_;
+	ucs_status_ptr_t result;
+
+	if (ucx_unlikely(ep->room == 0))
+		return am_send_slow(ep, hdr, hlen, data, dlen, req);
+	if (dlen == 0) {
+		result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, hdr, hlen, &am_param);
+	} else {
+		if (ucx_unlikely(hlen > be->hdr_max))
+			return am_send_slow(ep, hdr, hlen, data, dlen, req);
+		result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, hdr, hlen, data, dlen, &am_param);
+	}
+	if (ucx_likely(result == NULL))
+		return XPORT_OK;
+	return ucx_posted(ep, result, req, NULL, "sending a frame");
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ucx_comp.c - progress, the end of requests, and waiting. */
+#include <stdlib.h>
+
+#include "ucx.h"
+
+/*
+ * What follows every call that may give a request: turns its result into the contract's.  `copy` is freed when the
+ * request ends, or now.  No callback of the core is called here: the return value says it all.
+ */
+int ucx_posted(struct ucx_ep *ep, ucs_status_ptr_t result, struct xpi_req *req, void *copy, const char *what)
+{
+	struct ucx_rec *rec = result;
+	ucs_status_t status;
+
+	if (UCS_PTR_IS_PTR(result)) {
+		rec->ep = ep;
+		rec->req = req;
+		rec->copy = copy;
+		xpi_list_push(&ep->pending, &rec->link);
+		ep->npending++;
+		ep->room -= ep->room > 0;
+		return XPI_PENDING;
+	}
+	free(copy);
+	status = UCS_PTR_RAW_STATUS(result);
+	if (status == UCS_OK)
+		return XPORT_OK;
+	if (status == UCS_ERR_NO_RESOURCE)
+		return XPORT_ERR_AGAIN;
+	if (status != UCS_ERR_NO_MEMORY) {
+		ep->room = 0;
+		if (ep->why == UCS_OK)
+			ep->why = status;
+	}
+	return ucx_fail(ep->be, status, NULL, what);
+}
+
+/* UCX's callback for all of them. */
+void ucx_ended(void *request, ucs_status_t status, void *arg)
+{
+	struct ucx_rec *rec = request;
+	struct ucx_ep *ep = rec->ep;
+	struct xpi_req *req = rec->req;
+	struct xpi_be *be = ep->be;
+
+	(void)arg;
+	xpi_list_del(&rec->link);
+	ep->npending--;
+	if (ep->state <= UCX_EP_UP && ep->why == UCS_OK)
+		ep->room++;
+	free(rec->copy);
+	ucp_request_free(request);
+	if (req != NULL) {
+		be->up->done(be->core, req, ucx_status(status));
+		return;
+	}
+	ep->flushed = true; /* the first flush, which nobody but ep_connect waits for */
+	if (status != UCS_OK && ep->why == UCS_OK)
+		ep->why = status;
+}
+
+int ucx_poll(struct xpi_be *be)
+{
+	return (int)ucp_worker_progress(be->worker);
+}
+
+int ucx_fds(struct xpi_be *be, int *fds, int max)
+{
+	if (max > 0)
+		fds[0] = be->fd;
+	return 1;
+}
+
+int ucx_arm(struct xpi_be *be)
+{
+	ucs_status_t status = ucp_worker_arm(be->worker);
+
+	if (ucx_likely(status == UCS_OK))
+		return XPORT_OK;
+	if (status == UCS_ERR_BUSY)
+		return XPORT_ERR_AGAIN;
+	return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_ep.c - endpoints: UCX worker addresses, exchanged by the core's control channel.
+ *
+ *   address: u16 length, the bytes of the worker address
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "ucx.h"
+
+int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
+{
+	struct ucx_ep *ep = ep_;
+	struct xpi_wr w = xpi_wr(buf, *len);
+
+	memset(ep, 0, sizeof(*ep));
+	ep->be = be;
+	ep->core_ep = core_ep;
+	xpi_list_init(&ep->pending);
+	xpi_wr_u16(&w, (uint16_t)be->address_len);
+	xpi_wr_bytes(&w, be->address, be->address_len);
+	if (w.bad)
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "name fewer devices in UCX_NET_DEVICES",
+		                "the UCX worker address of %zu bytes is too long", be->address_len);
+	*len -= w.left;
+	return XPORT_OK;
+}
+
+/* UCX says that the peer is gone.  It may not be closed from here; the core will. */
+static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
+{
+	struct ucx_ep *ep = arg;
+
+	(void)ucp;
+	ep->room = 0;
+	if (ep->why == UCS_OK)
+		ep->why = status;
+	if (ep->state != UCX_EP_UP || ep->told)
+		return; /* ep_connect returns it, or the core asked for it */
+	ep->told = true;
+	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, ucs_status_string(status));
+}
+
+/* Creates UCX's endpoint, and a flush that ends when the way there and back is known to work. */
+static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
+{
+	struct xpi_be *be = ep->be;
+	struct xpi_rd r = xpi_rd(addr, len);
+	size_t n = xpi_rd_u16(&r);
+	const uint8_t *bytes = xpi_rd_bytes(&r, n);
+	char blob[2 * UCX_ADDRESS_MAX] = {0}; /* UCX's decoder takes no length: zeros behind the copy stop it */
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+	                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = (const ucp_address_t *)blob,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = {.cb = ep_failed, .arg = ep},
+	};
+	ucp_request_param_t flush = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = ucx_ended};
+	ucs_status_t status;
+	int rc;
+
+	if (r.bad || r.left != 0 || n < 16 || n > UCX_ADDRESS_MAX)
+		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
+		                "the peer's UCX address of %zu bytes is malformed", len);
+	memcpy(blob, bytes, n);
+	ucx_sink_probe(&be->sink, true); /* what UCX logs now is the reason of the failure */
+	status = ucp_ep_create(be->worker, &params, &ep->ucp);
+	if (status != UCS_OK) {
+		ep->ucp = NULL;
+		rc = ucx_fail(be, status == UCS_ERR_SHMEM_SEGMENT ? UCS_ERR_UNREACHABLE : status,
+		              "is there a network, or on one host shared memory, that both ends have?",
+		              "connecting to the peer's UCX address");
+	}
+	ucx_sink_probe(&be->sink, false);
+	if (status != UCS_OK)
+		return rc;
+	ep->state = UCX_EP_CONNECTING;
+	ep->room = UCX_PENDING_MAX;
+	rc = ucx_posted(ep, ucp_ep_flush_nbx(ep->ucp, &flush), NULL, NULL, "the first flush");
+	ep->flushed = rc == XPORT_OK;
+	return rc < 0 ? rc : XPORT_OK;
+}
+
+int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
+{
+	struct ucx_ep *ep = ep_;
+	int rc;
+
+	(void)role;
+	if (ep->state == UCX_EP_NEW) {
+		rc = ep_create(ep, addr, len);
+		if (rc != XPORT_OK)
+			return rc;
+	}
+	if (ep->why != UCS_OK)
+		return ucx_fail(be, ep->why, "does a firewall stop UCX's own connections?",
+		                "connecting to the peer's UCX address");
+	if (!ep->flushed)
+		return XPORT_ERR_AGAIN;
+	ep->state = UCX_EP_UP;
+	return XPORT_OK;
+}
+
+int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
+{
+	ucp_request_param_t force = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK,
+		.flags = UCP_EP_CLOSE_FLAG_FORCE,
+		.cb.send = ucx_ended,
+	};
+	struct ucx_ep *ep = ep_;
+	int rc;
+
+	if (ep->state == UCX_EP_CONNECTING || ep->state == UCX_EP_UP) {
+		ep->state = UCX_EP_CLOSING;
+		ep->room = 0;
+		rc = ucx_posted(ep, ucp_ep_close_nbx(ep->ucp, &force), NULL, NULL, "closing an endpoint");
+		ep->ucp = NULL;
+		if (rc < 0)
+			xpi_log(be->log, XPORT_LOG_WARN, "1012", "ucx: an endpoint did not close: %s",
+			        xpi_status_name(rc));
+	}
+	if (ep->npending > 0)
+		return XPORT_ERR_AGAIN;
+	ep->state = UCX_EP_CLOSED;
+	return XPORT_OK;
+}
+
+void ucx_ep_destroy(struct xpi_be *be, void *ep)
+{
+	(void)be;
+	(void)ep; /* nothing is left of it after quiesce */
+}

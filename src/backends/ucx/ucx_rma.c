@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_rma.c - put and get by a network adapter.
+ *
+ * Only for keys that an RDMA transport made: on tcp and on ordinary memory UCX would send a message whose handler
+ * copies to whatever address it names, without a check, so there the core's own checked protocol is used instead.
+ */
+#include "ucx.h"
+
+static const ucp_request_param_t rma_param = {
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+	.cb.send = ucx_ended,
+	.memory_type = UCS_MEMORY_TYPE_HOST,
+};
+
+/* XPORT_OK: go on. */
+static inline int rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key)
+{
+	if (ucx_unlikely(!key->rdma))
+		return XPORT_ERR_NOT_SUPPORTED;
+	if (ucx_unlikely(ep->room == 0))
+		return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
+	return XPORT_OK;
+}
+
+int ucx_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+            struct xpi_req *req)
+{
+	struct ucx_ep *ep = ep_;
+	struct ucx_rkey *key = rkey;
+	int rc = rma_ready(ep, key);
+
+	(void)be;
+	(void)mr;
+	if (rc != XPORT_OK)
+		return rc;
+	return ucx_posted(ep, ucp_put_nbx(ep->ucp, buf, len, key->base + offset, key->rkey, &rma_param), req, NULL,
+	                  "a put");
+}
+
+int ucx_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+            struct xpi_req *req)
+{
+	struct ucx_ep *ep = ep_;
+	struct ucx_rkey *key = rkey;
+	int rc = rma_ready(ep, key);
+
+	(void)be;
+	(void)mr;
+	if (rc != XPORT_OK)
+		return rc;
+	return ucx_posted(ep, ucp_get_nbx(ep->ucp, buf, len, key->base + offset, key->rkey, &rma_param), req, NULL,
+	                  "a get");
+}
+
+/* The endpoint's own flush: the worker's reports success although an endpoint failed. */
+int ucx_drain(struct xpi_be *be, void *ep_, struct xpi_req *req)
+{
+	struct ucx_ep *ep = ep_;
+
+	(void)be;
+	if (ucx_unlikely(ep->room == 0))
+		return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
+	return ucx_posted(ep, ucp_ep_flush_nbx(ep->ucp, &rma_param), req, NULL, "a flush");
+}

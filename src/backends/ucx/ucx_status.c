@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_status.c - what UCX's codes mean, and where the lines of its log go.
+ *
+ * For one killed peer UCX gives five different codes, so none of them is passed on as it is: whatever ends a connection
+ * is PEER_LOST, and UCX's own name stands in the text.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <ucs/debug/log_def.h>
+
+#include "ucx.h"
+
+struct code {
+	ucs_status_t ucs;
+	const char *name;
+	int status;
+};
+
+#define CODE(c, s) {c, #c, s}
+static const struct code codes[] = {
+	CODE(UCS_OK, XPORT_OK),
+	CODE(UCS_ERR_NO_RESOURCE, XPORT_ERR_AGAIN),
+	CODE(UCS_ERR_BUSY, XPORT_ERR_AGAIN),
+	CODE(UCS_ERR_NO_MEMORY, XPORT_ERR_NO_MEMORY),
+	CODE(UCS_ERR_SHMEM_SEGMENT, XPORT_ERR_NO_MEMORY),
+	CODE(UCS_ERR_EXCEEDS_LIMIT, XPORT_ERR_NO_MEMORY),
+	CODE(UCS_ERR_INVALID_PARAM, XPORT_ERR_INVALID),
+	CODE(UCS_ERR_INVALID_ADDR, XPORT_ERR_PROTOCOL),
+	CODE(UCS_ERR_UNREACHABLE, XPORT_ERR_UNREACHABLE),
+	CODE(UCS_ERR_NO_DEVICE, XPORT_ERR_NO_BACKEND),
+	CODE(UCS_ERR_UNSUPPORTED, XPORT_ERR_NOT_SUPPORTED),
+	CODE(UCS_ERR_NOT_IMPLEMENTED, XPORT_ERR_NOT_SUPPORTED),
+	CODE(UCS_ERR_IO_ERROR, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_TIMED_OUT, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_CANCELED, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_NOT_CONNECTED, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_CONNECTION_RESET, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_ENDPOINT_TIMEOUT, XPORT_ERR_PEER_LOST),
+	CODE(UCS_ERR_REJECTED, XPORT_ERR_PEER_LOST),
+};
+
+static const struct code *find(ucs_status_t status)
+{
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (codes[i].ucs == status)
+			return &codes[i];
+	return NULL;
+}
+
+int ucx_status(ucs_status_t status)
+{
+	const struct code *c;
+
+	if (status == UCS_OK)
+		return XPORT_OK;
+	c = find(status);
+	return c != NULL ? c->status : XPORT_ERR_SYSTEM;
+}
+
+const char *ucx_status_name(ucs_status_t status)
+{
+	const struct code *c = find(status);
+
+	return c != NULL ? c->name : ucs_status_string(status);
+}
+
+/* Describes that `what` failed; adds what UCX logged meanwhile, if this instance was listening. */
+int ucx_fail(struct xpi_be *be, ucs_status_t status, const char *hint, const char *what)
+{
+	const char *said = be->sink.probing ? be->sink.last : "";
+
+	return xpi_fail(be->err, ucx_status(status), status, ucx_status_name(status), hint, "%s failed: %s%s%s", what,
+	                ucs_status_string(status), said[0] != '\0' ? ": UCX says: " : "", said);
+}
+
+/* ---- UCX's log ---- */
+
+static pthread_mutex_t sinks_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct xpi_list sinks = {&sinks, &sinks};
+
+/* Lines that only tell what the endpoint's failure tells anyway. */
+static bool about_peer(const char *line)
+{
+	static const char *const said[] = {"reset by peer", "Connection refused", "not connected", "Broken pipe",
+	                                   "timed out", "Endpoint timeout", "remote connection", "error event",
+	                                   "no live process", "peer"};
+
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		if (strstr(line, said[i]) != NULL)
+			return true;
+	return false;
+}
+
+/* The sink of a line from this thread: the open that it is probing for, else the newest instance.  Lock held. */
+static struct ucx_sink *sink_of_thread(void)
+{
+	struct ucx_sink *newest = NULL;
+
+	xpi_list_for(link, &sinks) {
+		struct ucx_sink *sink = xpi_container(link, struct ucx_sink, link);
+
+		if (!sink->probing)
+			newest = sink;
+		else if (pthread_equal(sink->thread, pthread_self()))
+			return sink;
+	}
+	return newest;
+}
+
+static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                 const ucs_log_component_config_t *comp_conf, const char *message, va_list ap)
+{
+	int mine = level <= UCS_LOG_LEVEL_WARN ? XPORT_LOG_WARN : XPORT_LOG_DEBUG;
+	struct ucx_sink *sink;
+	char text[400];
+	const char *base = strrchr(file, '/');
+
+	(void)function;
+	(void)comp_conf;
+	vsnprintf(text, sizeof(text), message, ap);
+	if (mine == XPORT_LOG_WARN && about_peer(text))
+		mine = XPORT_LOG_INFO;
+	pthread_mutex_lock(&sinks_lock);
+	sink = sink_of_thread();
+	if (sink != NULL) {
+		if (sink->probing && level <= UCS_LOG_LEVEL_WARN) {
+			if (level <= UCS_LOG_LEVEL_ERROR || sink->last[0] == '\0')
+				snprintf(sink->last, sizeof(sink->last), "%.159s", text);
+			mine = XPORT_LOG_DEBUG;
+		}
+		xpi_log(sink->log, mine, "1001", "UCX: %s (%s:%u)", text, base != NULL ? base + 1 : file, line);
+	}
+	pthread_mutex_unlock(&sinks_lock);
+	/* Nobody listens: then it is about an application that uses UCX itself, and goes where that wants it. */
+	return sink != NULL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+/*
+ * UCX's handlers are a stack of the process, of which only the top can be taken off, and the top may be somebody
+ * else's: ours stays, and so must the code of this module.
+ */
+static void handler_push(void)
+{
+	Dl_info info;
+
+	if (dladdr((void *)(uintptr_t)handler_push, &info) != 0 && info.dli_fname != NULL)
+		(void)dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+	ucs_log_push_handler(on_line);
+}
+
+void ucx_sink_add(struct ucx_sink *sink, const struct xpi_log *log)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, handler_push);
+	sink->log = log;
+	pthread_mutex_lock(&sinks_lock);
+	xpi_list_push(&sinks, &sink->link);
+	pthread_mutex_unlock(&sinks_lock);
+}
+
+/* From now on, or no longer, this thread is doing something whose failure is told by ucx_fail. */
+void ucx_sink_probe(struct ucx_sink *sink, bool probing)
+{
+	pthread_mutex_lock(&sinks_lock);
+	sink->probing = probing;
+	sink->thread = pthread_self();
+	sink->last[0] = '\0';
+	pthread_mutex_unlock(&sinks_lock);
+}
+
+void ucx_sink_del(struct ucx_sink *sink)
+{
+	pthread_mutex_lock(&sinks_lock);
+	if (xpi_list_linked(&sink->link))
+		xpi_list_del(&sink->link);
+	pthread_mutex_unlock(&sinks_lock);
+}

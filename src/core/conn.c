@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* conn.c - the steps of a handshake, the same on both sides; see conn.h. */
+#include "core/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "core/conn_impl.h"
+
+enum { READY = 'R', FAILED = 'F', FAILED_HEAD = 7, FAILED_TEXT = 255 };
+
+/* ep_connect under way is asked again at every poll, without sleep, for so long; then so often. */
+enum { NATIVE_BUSY_MS = 20, NATIVE_MS = 10 };
+
+struct xpi_conn *xpi_conn_new(struct xport *x)
+{
+	struct xpi_conn *conn = calloc(1, sizeof(*conn));
+
+	if (conn == NULL) {
+		xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a handshake");
+		return NULL;
+	}
+	conn->x = x;
+	conn->fd = -1;
+	conn->began_ms = xpi_now_ms();
+	xpi_list_push(&x->conns, &conn->link);
+	return conn;
+}
+
+void xpi_conn_discard(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+
+	if (conn->dead)
+		return;
+	xpi_watch_remove(x->live, &conn->watch);
+	if (conn->fd >= 0)
+		close(conn->fd);
+	conn->fd = -1;
+	if (conn->ep != NULL)
+		conn->ep->conn = NULL;
+	conn->ep = NULL;
+	conn->wait = NULL;
+	conn->dead = true;
+	if (!x->conn_busy)
+		xpi_conn_free(conn);
+}
+
+void xpi_conn_free(struct xpi_conn *conn)
+{
+	xpi_list_del(&conn->link);
+	free(conn);
+}
+
+/* The peer's sentence, or ours, on its way to a log or terminal. */
+static void clean(char *s)
+{
+	for (; *s != '\0'; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			*s = '?';
+}
+
+/* Tells the peer why its handshake ends.  What does not fit into the socket now is not worth waiting for. */
+static void send_failed(struct xpi_conn *conn, int status, const char *text)
+{
+	uint8_t buf[FAILED_HEAD + FAILED_TEXT] = {FAILED};
+	size_t n = strnlen(text, FAILED_TEXT);
+
+	if (!conn->hello_sent || conn->out_done < conn->out_len)
+		return;
+	for (int i = 0; i < 4; i++)
+		buf[1 + i] = (uint8_t)((uint32_t)status >> (24 - 8 * i));
+	buf[5] = (uint8_t)(n >> 8);
+	buf[6] = (uint8_t)n;
+	memcpy(buf + FAILED_HEAD, text, n);
+	(void)send(conn->fd, buf, FAILED_HEAD + n, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void xpi_conn_fail(struct xpi_conn *conn, int status)
+{
+	struct xpi_conn_wait *wait = conn->wait;
+	struct xport *x = conn->x;
+	struct xport_ep *ep = conn->ep;
+	struct xport_error err;
+	bool server = conn->listener != NULL;
+
+	if (conn->dead)
+		return;
+	x->err.status = status;
+	if (!server) {
+		snprintf(x->err.operation, sizeof(x->err.operation), "xport_connect");
+		snprintf(x->err.peer, sizeof(x->err.peer), "%s", conn->remote);
+	}
+	err = x->err;
+	send_failed(conn, status, err.text);
+	if (server)
+		xpi_listener_log(conn->listener, conn->remote, err.text);
+	if (wait != NULL) {
+		wait->failed = true;
+		wait->err = err;
+	}
+	xpi_conn_discard(conn);
+	if (ep != NULL)
+		snprintf(ep->why, sizeof(ep->why), "%.150s", err.text);
+	if (ep != NULL)
+		xpi_ep_fail(ep, status, server || wait != NULL ? 0 : XPORT_EVENT_LOST);
+	if (ep != NULL && server)
+		xpi_ep_destroy(ep);
+	x->err = err;
+}
+
+void xpi_conn_drop(struct xport_ep *ep)
+{
+	if (ep->conn == NULL)
+		return;
+	send_failed(ep->conn, XPORT_ERR_REFUSED, "the other side gave up");
+	xpi_conn_discard(ep->conn);
+}
+
+int xpi_conn_timeout(struct xpi_conn *conn)
+{
+	static const char *const where[] = {
+		[XPI_CONN_TCP] = "the host does not answer",
+		[XPI_CONN_HELLO] = "something listens there, but it sent no HELLO",
+		[XPI_CONN_NATIVE] = "the HELLOs were exchanged, but the network did not connect",
+		[XPI_CONN_READY] = "the network connected, but the peer did not become ready",
+		[XPI_CONN_REFUSING] = "it does not take its refusal",
+	};
+	static const char *const hints[] = {
+		[XPI_CONN_TCP] = "check the address, and firewalls",
+		[XPI_CONN_HELLO] = "check that it is a listener of this library, and that its program polls",
+		[XPI_CONN_NATIVE] = "check that both programs poll, and that the network lets them reach each other",
+		[XPI_CONN_READY] = "check that the peer's program polls",
+		[XPI_CONN_REFUSING] = NULL,
+	};
+
+	return xpi_fail(&conn->x->err, XPORT_ERR_TIMEOUT, 0, NULL, hints[conn->step],
+	                "no connection with %s after %lld ms: %s", conn->remote,
+	                (long long)(xpi_now_ms() - conn->began_ms), where[conn->step]);
+}
+
+/* ---- Bytes ---- */
+
+/* 1: all is sent; 0: the socket is full; else a status. */
+static int flush_out(struct xpi_conn *conn)
+{
+	while (conn->out_done < conn->out_len) {
+		ssize_t n = send(conn->fd, conn->out + conn->out_done, conn->out_len - conn->out_done,
+		                 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		/* Why it broke, the peer may have said: reading tells. */
+		if (n < 0)
+			return 1;
+		conn->out_done += (size_t)n;
+	}
+	return 1;
+}
+
+static int peer_went(struct xpi_conn *conn, int error)
+{
+	const char *when = conn->step == XPI_CONN_HELLO ? "without an answer" : "while the connection was being made";
+
+	if (error == 0)
+		return xpi_fail(&conn->x->err, XPORT_ERR_REFUSED, 0, NULL, NULL, "%s went away %s", conn->remote, when);
+	errno = error;
+	return xpi_fail_errno(&conn->x->err, XPORT_ERR_REFUSED, NULL, "%s went away %s", conn->remote, when);
+}
+
+/* Reads until conn->in holds `want` bytes and never one more: what follows belongs to others.  1: they are there. */
+static int fill_in(struct xpi_conn *conn, size_t want)
+{
+	while (conn->in_len < want) {
+		ssize_t n = recv(conn->fd, conn->in + conn->in_len, want - conn->in_len, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		if (n <= 0)
+			return peer_went(conn, n == 0 ? 0 : errno);
+		conn->in_len += (size_t)n;
+	}
+	return 1;
+}
+
+int xpi_conn_watch(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+	struct xpi_watch *w = &conn->watch;
+	int rc;
+
+	w->events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
+	if (conn->out_done < conn->out_len)
+		w->events |= EPOLLOUT;
+	w->deadline_ms = conn->deadline_ms;
+	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < w->deadline_ms)
+		w->deadline_ms = conn->addr_deadline_ms;
+	if (conn->step == XPI_CONN_NATIVE && xpi_now_ms() + NATIVE_MS < w->deadline_ms)
+		w->deadline_ms = xpi_now_ms() + NATIVE_MS;
+	if (w->added) {
+		rc = xpi_watch_arm(x->live, w);
+	} else {
+		w->fd = conn->fd;
+		w->bell = x->bell;
+		rc = xpi_watch_add(x->live, w);
+	}
+	if (rc != XPORT_OK)
+		return xpi_fail_errno(&x->err, rc, NULL, "cannot watch a socket");
+	return XPORT_OK;
+}
+
+/* ---- HELLO ---- */
+
+static bool big_endian(void)
+{
+	const uint16_t one = 1;
+
+	return *(const uint8_t *)&one == 0;
+}
+
+void xpi_conn_identity(struct xport *x, struct xpi_hello *h)
+{
+	memset(h, 0, sizeof(*h));
+	h->wire_version = XPI_WIRE_VERSION;
+	snprintf(h->library, sizeof(h->library), "%s", xport_version());
+	snprintf(h->backend, sizeof(h->backend), "%s", x->ops->name);
+	snprintf(h->provider, sizeof(h->provider), "%s", x->caps.provider);
+	snprintf(h->protocol, sizeof(h->protocol), "%s", x->caps.protocol);
+	snprintf(h->stack, sizeof(h->stack), "%s", x->caps.stack);
+	h->pointer_size = sizeof(void *);
+	h->big_endian = big_endian();
+	xpi_hello_process(h);
+	h->incarnation = x->incarnation;
+	h->frame_max = (uint32_t)x->caps.am_max;
+	h->credits = x->caps.am_credits;
+	h->window = XPI_WINDOW;
+	h->requests = XPI_REQUESTS;
+	h->peer_timeout_ms = (uint32_t)x->settings.peer_timeout_ms;
+}
+
+int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t private_len, int verdict, const char *text)
+{
+	struct xport *x = conn->x;
+	struct xpi_hello h;
+	size_t len = XPI_ADDRESS_MAX;
+	int rc;
+
+	xpi_conn_identity(x, &h);
+	h.verdict = verdict;
+	snprintf(h.verdict_text, sizeof(h.verdict_text), "%s", text != NULL ? text : "");
+	if (conn->ep != NULL) {
+		h.ep_id = conn->ep->id;
+		h.session = conn->ep->session;
+		rc = x->ops->address(x->be, xpi_ep_be(conn->ep), (struct xpi_core_ep *)conn->ep, h.address, &len);
+		if (rc != XPORT_OK)
+			return rc;
+		if (conn->ep != NULL)
+			conn->ep->prepared = true;
+		h.address_len = (uint16_t)len;
+		h.private_len = (uint16_t)private_len;
+		if (private_len > 0)
+			memcpy(h.private_data, private_data, private_len);
+	}
+	conn->out_done = 0;
+	conn->out_len = xpi_hello_encode(&h, conn->out, XPI_HELLO_MAX);
+	if (conn->out_len == 0)
+		return xpi_fail(&x->err, XPORT_ERR_SYSTEM, 0, NULL, NULL, "the HELLO does not fit its longest form");
+	return XPORT_OK;
+}
+
+int xpi_conn_peer_status(int32_t status)
+{
+	return status == XPORT_ERR_INCOMPATIBLE || status == XPORT_ERR_AUTH ? status : XPORT_ERR_REFUSED;
+}
+
+int xpi_conn_take_peer(struct xpi_conn *conn)
+{
+	const struct xpi_hello *peer = &conn->peer;
+	struct xport *x = conn->x;
+
+	/* What the contract promises of every back end; less would let the protocol stall. */
+	if (peer->frame_max < 4096 || peer->credits == 0 || peer->window == 0 || peer->requests == 0 ||
+	    peer->peer_timeout_ms < 200 || peer->peer_timeout_ms > 3600000)
+		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "the HELLO of %s has impossible limits",
+		                conn->remote);
+	if (!xpi_ep_set_peer(conn->ep, peer))
+		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for the peer's description");
+	conn->step = XPI_CONN_NATIVE;
+	conn->native_ms = xpi_now_ms();
+	return XPORT_OK;
+}
+
+/* 1: the peer's HELLO has been dealt with. */
+static int step_hello(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+	size_t length;
+	int rc = fill_in(conn, 8);
+
+	if (rc != 1)
+		return rc;
+	length = xpi_hello_length(conn->in);
+	if (length == 0)
+		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, "check that it is a listener of this library",
+		                "%s does not speak this protocol", conn->remote);
+	rc = fill_in(conn, length);
+	if (rc != 1)
+		return rc;
+	if (!xpi_hello_decode(conn->in, length, &conn->peer))
+		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "the HELLO of %s is damaged", conn->remote);
+	conn->in_len = 0;
+	rc = conn->listener != NULL ? xpi_listener_hello(conn) : xpi_connect_hello(conn);
+	return rc == XPORT_OK ? 1 : rc;
+}
+
+/* ---- After the HELLO ---- */
+
+/* The rest of an 'F'.  0: not yet whole. */
+static int read_failed(struct xpi_conn *conn)
+{
+	char text[FAILED_TEXT + 1];
+	uint32_t status = 0;
+	size_t n;
+	int rc = fill_in(conn, FAILED_HEAD);
+
+	if (rc != 1)
+		return rc;
+	for (int i = 0; i < 4; i++)
+		status = status << 8 | conn->in[1 + i];
+	n = (size_t)conn->in[5] << 8 | conn->in[6];
+	if (n > FAILED_TEXT)
+		return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "%s failed without a proper reason",
+		                conn->remote);
+	rc = fill_in(conn, FAILED_HEAD + n);
+	if (rc != 1)
+		return rc;
+	memcpy(text, conn->in + FAILED_HEAD, n);
+	text[n] = '\0';
+	clean(text);
+	return xpi_fail(&conn->x->err, xpi_conn_peer_status((int32_t)status), 0, NULL, NULL, "%s gave up: %s", conn->remote, text);
+}
+
+/*
+ * Looks for the peer's READY or failure, byte by byte: behind its READY, once it has ours, come the frames of the
+ * control channel.
+ */
+static int read_ready(struct xpi_conn *conn)
+{
+	bool ours_sent = conn->step == XPI_CONN_READY;
+	int rc;
+
+	while (!conn->peer_ready || !ours_sent) {
+		rc = fill_in(conn, 1);
+		if (rc != 1)
+			return rc;
+		if (conn->in[0] == FAILED)
+			return read_failed(conn);
+		if (conn->in[0] != READY || conn->peer_ready)
+			return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
+			                "%s sent something else than that it is ready", conn->remote);
+		conn->in_len = 0;
+		conn->peer_ready = true;
+	}
+	return 0;
+}
+
+static int step_native(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+	enum xpi_role role = conn->listener != NULL ? XPI_PASSIVE : XPI_ACTIVE;
+	int rc = conn->rang ? read_ready(conn) : 0;
+
+	if (rc < 0)
+		return rc;
+	rc = x->ops->ep_connect(x->be, xpi_ep_be(conn->ep), role, conn->peer.address, conn->peer.address_len);
+	/* It may have called back, and the core have failed the endpoint. */
+	if (conn->dead || rc == XPORT_ERR_AGAIN)
+		return 0;
+	if (rc != XPORT_OK)
+		return rc;
+	conn->out[conn->out_len++] = READY;
+	conn->step = XPI_CONN_READY;
+	return 1;
+}
+
+static bool same_host(const struct xpi_hello *peer)
+{
+	struct xpi_hello ours;
+
+	xpi_hello_process(&ours);
+	return ours.boot_id[0] != '\0' && strcmp(ours.boot_id, peer->boot_id) == 0 && ours.pid_ns != 0 &&
+	       ours.pid_ns == peer->pid_ns;
+}
+
+/* Both are ready: the socket passes to the endpoint, and the handshake is over. */
+static int establish(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+	struct xport_ep *ep = conn->ep;
+	struct xpi_ready *ready = NULL;
+	int rc, fd = conn->fd;
+
+	if (conn->listener != NULL) {
+		ready = xpi_listener_room();
+		if (ready == NULL)
+			return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a connection");
+	}
+	xpi_watch_remove(x->live, &conn->watch);
+	ep->conn = NULL;
+	rc = xpi_ep_established(ep, fd, same_host(&conn->peer), &conn->peer);
+	if (rc != XPORT_OK) {
+		ep->conn = conn;
+		free(ready);
+		return rc;
+	}
+	conn->fd = -1;
+	conn->ep = NULL;
+	if (conn->wait != NULL)
+		conn->wait->established = true;
+	if (ready != NULL)
+		xpi_listener_ready(conn->listener, ready, ep);
+	xpi_conn_discard(conn);
+	return 0;
+}
+
+static int step_ready(struct xpi_conn *conn)
+{
+	int rc = read_ready(conn);
+
+	if (rc < 0)
+		return rc;
+	if (!conn->peer_ready || conn->out_done < conn->out_len)
+		return 0;
+	return establish(conn);
+}
+
+/* 1: there may be more to do at once; 0: wait; else a status. */
+static int take_step(struct xpi_conn *conn)
+{
+	int rc;
+
+	if (conn->step == XPI_CONN_TCP)
+		return xpi_conn_tcp(conn);
+	if (conn->ep != NULL && conn->ep->broken)
+		return xpi_fail(&conn->x->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the network did not connect: %s",
+		                conn->ep->native_why);
+	rc = flush_out(conn);
+	if (rc < 0)
+		return rc;
+	if (conn->out_done > 0)
+		conn->hello_sent = true;
+	switch (conn->step) {
+	case XPI_CONN_HELLO:
+		return step_hello(conn);
+	case XPI_CONN_NATIVE:
+		return step_native(conn);
+	case XPI_CONN_READY:
+		return step_ready(conn);
+	default:
+		if (rc == 1)
+			xpi_conn_discard(conn);
+		return 0;
+	}
+}
+
+static void step(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+	struct xport_error before = x->err;
+	bool quiet = conn->listener != NULL || conn->wait != NULL, asked = conn->step == XPI_CONN_NATIVE;
+	int rc;
+
+	conn->rang = atomic_load(&conn->watch.rang);
+	/* It was closed meanwhile, and fails at the end of this poll. */
+	if (conn->ep != NULL && conn->ep->state != XPI_EP_CONNECTING) {
+		xpi_conn_drop(conn->ep);
+		return;
+	}
+	do
+		rc = take_step(conn);
+	while (rc == 1 && !conn->dead);
+	if (rc == 0 && !conn->dead && xpi_now_ms() >= conn->deadline_ms)
+		rc = xpi_conn_timeout(conn);
+	/* ep_connect that is asked again at every poll costs no system call. */
+	if (rc == 0 && !conn->dead && (conn->rang || !asked || conn->step != XPI_CONN_NATIVE))
+		rc = xpi_conn_watch(conn);
+	if (rc < 0)
+		xpi_conn_fail(conn, rc);
+	/* Only of an asynchronous xport_connect is the application to find the reason here. */
+	if (quiet || rc >= 0)
+		x->err = before;
+}
+
+/* Takes the steps that are due; whether one of them is to be taken again soon. */
+static bool walk(struct xport *x)
+{
+	bool soon = false;
+
+	xpi_list_for_safe(pos, &x->conns) {
+		struct xpi_conn *conn = xpi_container(pos, struct xpi_conn, link);
+
+		if (!conn->dead && (conn->step == XPI_CONN_NATIVE || atomic_load(&conn->watch.rang)))
+			step(conn);
+		if (conn->dead)
+			xpi_conn_free(conn);
+		else if (conn->step == XPI_CONN_NATIVE)
+			soon = soon || xpi_now_ms() - conn->native_ms < NATIVE_BUSY_MS;
+	}
+	return soon;
+}
+
+void xpi_conn_progress(struct xport *x)
+{
+	bool soon;
+	int came = 0;
+
+	if (x->conn_busy)
+		return;
+	x->conn_busy = true;
+	soon = walk(x);
+	xpi_list_for(pos, &x->listeners)
+		came += xpi_listener_progress(xpi_container(pos, struct xport_listener, link));
+	if (came > 0)
+		soon = walk(x);
+	x->conn_busy = false;
+	if (soon)
+		atomic_store(&x->attention, 1);
+}
+
+void xpi_conn_names(struct xpi_conn *conn)
+{
+	struct sockaddr_storage sa = {0};
+	socklen_t len = sizeof(sa);
+
+	if (getsockname(conn->fd, (struct sockaddr *)&sa, &len) == 0)
+		xpi_addr_format((struct sockaddr *)&sa, conn->ep->local, sizeof(conn->ep->local));
+	len = sizeof(sa);
+	if (getpeername(conn->fd, (struct sockaddr *)&sa, &len) == 0)
+		xpi_addr_format((struct sockaddr *)&sa, conn->ep->peer, sizeof(conn->ep->peer));
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/open.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "core/conn_impl.h"
+#include "core/match.h"
+#include "core/msg.h"
+#include "core/opq.h"
+#include "core/rkey.h"
+#include "core/rma.h"
+#include "core/rx.h"
+#include "core/select.h"
+#include "core/serve.h"
+#include "core/tx.h"
+
+/* ---- the fork rule ---- */
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct xpi_list all = {&all, &all};
+static pthread_once_t all_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&all_lock);
+}
+
+static void after_fork_parent(void)
+{
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void after_fork_child(void)
+{
+	xpi_list_for(l, &all)
+		xpi_container(l, struct xport, all)->slow |= XPI_SLOW_FORK;
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+int xpi_enter_slowly(struct xport *x)
+{
+	if (x->slow & XPI_SLOW_FORK)
+		return XPORT_ERR_FORK;
+	if (x->slow & XPI_SLOW_LOCK)
+		pthread_mutex_lock(&x->lock);
+	if (x->fd_state == XPI_FD_ARMED)
+		xpi_signal(x);
+	return XPORT_OK;
+}
+
+int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)
+{
+	char text[sizeof(x->err.text)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(x->err.operation, sizeof(x->err.operation), "%s", operation);
+	return xpi_fail(&x->err, status, 0, NULL, NULL, "%s", text);
+}
+
+/* ---- what the back end calls ---- */
+
+static void on_done(struct xpi_core *core, struct xpi_req *req, int status)
+{
+	struct xpi_wait *w = (struct xpi_wait *)req;
+
+	switch (w->kind) {
+	case XPI_WAIT_TX:
+		xpi_tx_done(xpi_of(core), (struct xpi_tx *)w, status);
+		break;
+	case XPI_WAIT_OP: {
+		struct xpi_op *op = (struct xpi_op *)w;
+
+		if (status != XPORT_OK)
+			xpi_ep_broken(op->ep);
+		xpi_op_done(op, status);
+		break;
+	}
+	default:
+		xpi_drained(xpi_container(w, struct xport_ep, drain), status);
+	}
+}
+
+static void on_ep_failed(struct xpi_core *core, struct xpi_core_ep *core_ep, int64_t code, const char *why)
+{
+	struct xport_ep *ep = (struct xport_ep *)core_ep;
+
+	if (ep->broken || ep->state >= XPI_EP_FAILING)
+		return;
+	snprintf(ep->native_why, sizeof(ep->native_why), "the network reports: %s (%lld)", why, (long long)code);
+	xpi_log(xpi_of(core)->log, XPORT_LOG_DEBUG, "0003", "%s: %s", ep->peer, ep->native_why);
+	xpi_ep_broken(ep);
+}
+
+static const struct xpi_core_ops up = {.am_recv = xpi_rx_frame, .done = on_done, .ep_failed = on_ep_failed};
+
+/* ---- progress ---- */
+
+void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context)
+{
+	struct xpi_op *op = xpi_op_get(x, ep, (unsigned)type);
+
+	if (op == NULL) {
+		xpi_log(x->log, XPORT_LOG_ERROR, "0004", "%s: no memory to tell of event %d, status %d",
+		        ep != NULL ? ep->peer : "", type, status);
+		return;
+	}
+	op->status = status;
+	op->context = context;
+	op->tag = op->len = op->offset = 0;
+	if (ep != NULL)
+		ep->refs++;
+	xpi_cq_push(x, op);
+}
+
+static __attribute__((cold)) void attend(struct xport *x)
+{
+	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+	xpi_list_for_safe(l, &x->eps)
+		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
+	if (!xpi_list_empty(&x->conns) || !xpi_list_empty(&x->listeners))
+		xpi_conn_progress(x);
+}
+
+static __attribute__((cold)) void fail_steps(struct xport *x)
+{
+	xpi_list_for_safe(l, &x->failing) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, work);
+
+		if (xpi_ep_fail_step(ep))
+			xpi_ep_release(ep);
+	}
+	if (!xpi_list_empty(&x->failing))
+		xpi_bell_ring(x);
+}
+
+/* Every 256th poll: what needs a clock. */
+static __attribute__((cold)) void occasional(struct xport *x)
+{
+	if (!x->settings.liveness_thread)
+		xpi_live_step(x->live);
+	if (x->settings.op_timeout_ms > 0)
+		xpi_op_timeouts(x);
+}
+
+int xpi_progress(struct xport *x)
+{
+	int n;
+
+	x->epoch++;
+	n = x->ops->poll(x->be);
+	if (__builtin_expect(n < 0, 0))
+		return xpi_refuse(x, n, "xport_poll", "the back end broke");
+	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
+		attend(x);
+	if (__builtin_expect((x->epoch & 255) == 0, 0))
+		occasional(x);
+	if (!xpi_list_empty(&x->work)) {
+		struct xpi_list now;
+
+		/* Those that are there now; who has work again afterwards waits for the next poll. */
+		now = x->work;
+		now.next->prev = now.prev->next = &now;
+		xpi_list_init(&x->work);
+		while (!xpi_list_empty(&now))
+			xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
+	}
+	if (__builtin_expect(!xpi_list_empty(&x->failing), 0))
+		fail_steps(x);
+	return n;
+}
+
+/* ---- opening and closing ---- */
+
+static int open_parts(struct xport *x, struct xport_error *err)
+{
+	struct xpi_be_open_args args = {
+		.core = (struct xpi_core *)x,
+		.up = &up,
+		.log = x->log,
+		.err = err,
+		.peer_timeout_ms = x->settings.peer_timeout_ms,
+		.threads = x->settings.multiple,
+	};
+	struct xpi_choice choice;
+	int r = xpi_select(&x->settings, &args, &choice);
+
+	if (r != XPORT_OK)
+		return r;
+	x->ops = choice.ops;
+	x->be = choice.be;
+	x->caps = choice.caps;
+	if (x->caps.am_max < 4096 || x->caps.am_credits < 4)
+		return xpi_fail(err, XPORT_ERR_NOT_SUPPORTED, 0, NULL, NULL, "%s:%s takes frames of %zu bytes, %u at a time",
+		                x->ops->name, x->caps.provider, x->caps.am_max, x->caps.am_credits);
+	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
+	xpi_pool_init(&x->head_pool, sizeof(struct xpi_tx) + XPI_HEAD_ROOM, 64);
+	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
+	xpi_pool_init(&x->small_pool, sizeof(struct xpi_unexpected) + XPI_SMALL_MESSAGE, 16);
+	x->match = xpi_match_new();
+	if (x->match == NULL)
+		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance");
+	r = xpi_fd_open(x);
+	if (r != XPORT_OK)
+		return r;
+	x->bell = (struct xpi_bell){&x->attention, x->wake};
+	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);
+	if (r != XPORT_OK)
+		return r;
+	return xpi_thread_start(x);
+}
+
+static void close_parts(struct xport *x)
+{
+	xpi_thread_stop(x);
+	if (x->live != NULL)
+		xpi_live_put(x->live);
+	xpi_fd_close(x);
+	if (x->be != NULL)
+		x->ops->close(x->be);
+	xpi_match_free(x->match);
+	xpi_pool_fini(&x->op_pool);
+	xpi_pool_fini(&x->head_pool);
+	xpi_pool_fini(&x->frame_pool);
+	xpi_pool_fini(&x->small_pool);
+	free(x->ep_table);
+	free(x->mr_table);
+	pthread_mutex_destroy(&x->lock);
+	xpi_settings_fini(&x->settings);
+	free(x);
+}
+
+static struct xport *instance_new(struct xport_error *err)
+{
+	struct xport *x = aligned_alloc(64, (sizeof(*x) + 63) & ~(size_t)63);
+
+	if (x == NULL) {
+		xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance");
+		return NULL;
+	}
+	memset(x, 0, sizeof(*x));
+	x->err.size = sizeof(x->err);
+	x->log = &x->settings.log;
+	x->pid = getpid();
+	x->epfd = x->wake = x->timer = x->user_fd = -1;
+	x->settings.log.fd = -1;
+	pthread_mutex_init(&x->lock, NULL);
+	xpi_list_init(&x->cq);
+	xpi_list_init(&x->work);
+	xpi_list_init(&x->eps);
+	xpi_list_init(&x->listeners);
+	xpi_list_init(&x->conns);
+	xpi_list_init(&x->failing);
+	if (getrandom(&x->incarnation, sizeof(x->incarnation), 0) != sizeof(x->incarnation)) {
+		xpi_fail_errno(err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+		free(x);
+		return NULL;
+	}
+	return x;
+}
+
+int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xport **out)
+{
+	struct xport *x = instance_new(err);
+	int r;
+
+	if (x == NULL)
+		return err->status;
+	r = xpi_settings_read(attr, &x->settings, err);
+	if (r == XPORT_OK) {
+		if (x->settings.progress_thread)
+			x->settings.multiple = true;
+		r = open_parts(x, err);
+	}
+	if (r != XPORT_OK) {
+		close_parts(x);
+		return r;
+	}
+	x->slow = x->settings.multiple ? XPI_SLOW_LOCK : 0;
+	pthread_once(&all_once, watch_forks);
+	pthread_mutex_lock(&all_lock);
+	xpi_list_push(&all, &x->all);
+	pthread_mutex_unlock(&all_lock);
+	xpi_log(x->log, XPORT_LOG_INFO, "0005", "opened %s:%s (%s, %s)", x->ops->name, x->caps.provider, x->caps.stack,
+	        x->caps.device);
+	*out = x;
+	return XPORT_OK;
+}
+
+static void end_endpoints(struct xport *x)
+{
+	xpi_list_for_safe(l, &x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (ep->state < XPI_EP_FAILING)
+			xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
+	}
+	while (!xpi_list_empty(&x->failing))
+		if (xpi_progress(x) < 0)
+			break;
+}
+
+static void free_all(struct xport *x)
+{
+	while (!xpi_list_empty(&x->eps)) {
+		struct xport_ep *ep = xpi_container(x->eps.next, struct xport_ep, link);
+
+		while (!xpi_list_empty(&ep->rkeys)) {
+			xpi_list_for_safe(l, &ep->rkeys) {
+				xpi_list_del(l);
+				free(xpi_container(l, struct xport_rkey, link));
+			}
+		}
+		ep->refs = 0;
+		ep->destroyed = true;
+		xpi_ep_release(ep);
+	}
+	for (uint32_t i = 0; i < x->mr_table_size; i++)
+		if (x->mr_table[i] != NULL)
+			xpi_mr_drop(x->mr_table[i]);
+}
+
+void xpi_close(struct xport *x)
+{
+	if (x->slow & XPI_SLOW_FORK)
+		return; /* it is the parent's */
+	xpi_thread_stop(x);
+	while (!xpi_list_empty(&x->listeners))
+		xpi_listener_close(xpi_container(x->listeners.next, struct xport_listener, link));
+	end_endpoints(x);
+	free_all(x);
+	pthread_mutex_lock(&all_lock);
+	xpi_list_del(&x->all);
+	pthread_mutex_unlock(&all_lock);
+	close_parts(x);
+}

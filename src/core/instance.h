@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * instance.h - an opened back end and its progress.
+ *
+ * The instance's descriptor is an epoll set of the back end's descriptors and `wake`, an eventfd.  Once the application
+ * asked for it (or xport_wait sleeps), the instance is either ARMED: the back end was armed, nothing waits to be reaped,
+ * the next event makes the set readable; or SIGNALLED: `wake` is readable.  Posting while ARMED makes it SIGNALLED; a
+ * poll that finds nothing makes it ARMED.  Before that it is UNUSED and costs nothing.
+ */
+#ifndef XPI_CORE_INSTANCE_H
+#define XPI_CORE_INSTANCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "backends/backend.h"
+#include "base/list.h"
+#include "base/pool.h"
+#include "core/live.h"
+#include "core/op.h"
+#include "core/settings.h"
+
+struct xpi_match;
+
+enum xpi_fd_state { XPI_FD_UNUSED, XPI_FD_SIGNALLED, XPI_FD_ARMED };
+
+/* Why the data path must take the slow turn; all clear in the usual case. */
+enum {
+	XPI_SLOW_LOCK = 1, /* lock the instance */
+	XPI_SLOW_FORK = 2  /* this is a forked child */
+};
+
+struct xport {
+	/* the data path */
+	unsigned slow;           /* XPI_SLOW_*; constant while open */
+	enum xpi_fd_state fd_state;
+	atomic_uint attention;   /* rung by the helper thread: control channels need a look */
+	uint32_t epoch;          /* counts polls */
+	uint32_t tick;           /* XPORT_OP_TIMEOUT: milliseconds, about; else 0 */
+	const struct xpi_backend *ops;
+	struct xpi_be *be;
+	struct xpi_list cq;      /* completions to be reaped, in order */
+	struct xpi_list work;    /* endpoints with something to send or acknowledge */
+	struct xpi_pool op_pool, head_pool, frame_pool, small_pool;
+	struct xpi_match *match;
+	struct xport_ep **ep_table; /* by the low 16 bits of the id */
+	uint32_t ep_table_size, ep_serial;
+	uint32_t nreceives;
+	bool want_space;         /* somebody was answered AGAIN */
+	/* regions, by the low 20 bits of their id */
+	struct xport_mr **mr_table;
+	uint32_t mr_table_size, nmr, mr_next;
+	/* life */
+	struct xpi_be_caps caps;
+	struct xpi_settings settings;
+	struct xport_error err;
+	struct xpi_log *log;     /* = &settings.log */
+	uint64_t incarnation;
+	pid_t pid;
+	struct xpi_live *live;
+	struct xpi_bell bell;
+	struct xpi_list eps, listeners, conns, failing;
+	bool conn_busy;          /* xpi_conn_progress walks the handshakes: none is freed under its feet */
+	/* the descriptor */
+	int epfd, wake, timer;   /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
+	bool fd_asked;           /* by xport_fd: stays in use after xport_wait */
+	bool reaped;             /* the last poll gave something: the application will come again */
+	bool space_freed;        /* what was answered AGAIN is worth trying again */
+	int user_fd;             /* with the progress thread: the application's descriptor; else -1 */
+	bool user_signalled;
+	int64_t op_check_ms;     /* when old operations were last looked for */
+	struct xpi_list all;     /* in the list of all instances, for the fork rule */
+	/* threads */
+	pthread_mutex_t lock;
+	pthread_t thread;
+	bool thread_running;
+	atomic_bool thread_stop;
+};
+
+static inline struct xport *xpi_of(struct xpi_core *core)
+{
+	return (struct xport *)core;
+}
+
+/* Makes progress once: back end, control channels if the bell rang, endpoints with work.  Returns how much happened or
+ * a status.  The caller holds the lock. */
+int xpi_progress(struct xport *x);
+
+/* Blocks until something may have happened, at most `timeout_ms` (-1: for ever); releases the lock meanwhile.  False: a
+ * signal handler ran. */
+bool xpi_idle(struct xport *x, int timeout_ms);
+
+
+/* Makes the descriptor readable: something waits that it does not know of. */
+void xpi_signal(struct xport *x);
+
+/* Where every call begins and ends: fork rule, lock, a sleeping descriptor.  Not OK: do not go on. */
+int xpi_enter_slowly(struct xport *x) __attribute__((cold));
+
+static inline int xpi_enter(struct xport *x)
+{
+	return __builtin_expect(x->slow != 0 || x->fd_state == XPI_FD_ARMED, 0) ? xpi_enter_slowly(x) : XPORT_OK;
+}
+
+static inline void xpi_leave(struct xport *x)
+{
+	if (__builtin_expect(x->slow & XPI_SLOW_LOCK, 0))
+		pthread_mutex_unlock(&x->lock);
+}
+
+/* The helper thread's way to call us, taken by ourselves: the next progress looks after the control channels. */
+static inline void xpi_bell_ring(struct xport *x)
+{
+	atomic_store_explicit(&x->attention, 1, memory_order_release);
+}
+
+/* Makes progress until something waits to be reaped, space was freed for what was answered AGAIN, a signal handler ran,
+ * or the time is over. */
+int xpi_wait(struct xport *x, int timeout_ms);
+/* The application's descriptor; from now on its promise is kept. */
+int xpi_fd_ask(struct xport *x);
+/* After a poll that the application asked for: keeps the descriptor's promise. */
+void xpi_fd_settle(struct xport *x);
+int xpi_fd_open(struct xport *x);
+void xpi_fd_close(struct xport *x);
+int xpi_thread_start(struct xport *x);
+void xpi_thread_stop(struct xport *x);
+
+/* Queues a completed operation, or an event, for reaping. */
+static inline void xpi_cq_push(struct xport *x, struct xpi_op *op)
+{
+	xpi_list_push(&x->cq, &op->link);
+}
+
+/* Queues an event about an endpoint or listener.  Out of memory: logged (there is nobody to tell). */
+void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context);
+
+#endif

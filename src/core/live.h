@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * live.h - liveness: one small helper thread a process that watches the control channels.
+ *
+ * It answers for this process while the application computes (heartbeats), and notices peers that are gone: silence,
+ * end of the connection, end of the process on the same host (pidfd).  It touches no core object but the two structs
+ * below; what it finds it writes there, then sets `attention` of the instance and writes its eventfd.  The owner of the
+ * instance acts on it in its next poll.  With XPORT_LIVENESS=poll there is no thread and xpi_live_step does the work.
+ *
+ * Locks: one mutex a struct xpi_live, never held while calling out.
+ */
+#ifndef XPI_CORE_LIVE_H
+#define XPI_CORE_LIVE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "xport.h"
+
+struct xpi_live;
+
+/* How to call the owner: attention is set (release), then `wake_fd`, an eventfd, is written. */
+struct xpi_bell {
+	atomic_uint *attention;
+	int wake_fd;
+};
+
+/* The process-wide one (thread) or one of one's own (poll); reference-counted.  The thread blocks all signals, has a
+ * small stack, and ends with the last reference.  After fork the child must not use it (see XPORT_ERR_FORK). */
+int xpi_live_get(bool thread, struct xpi_live **live, struct xport_error *err);
+void xpi_live_put(struct xpi_live *live);
+/* Without a thread: does what is due, never blocks.  Returns the milliseconds until it should be called again. */
+int xpi_live_step(struct xpi_live *live);
+/* Without a thread: readable when xpi_live_step should be called.  With one: -1. */
+int xpi_live_fd(struct xpi_live *live);
+
+/*
+ * One descriptor of a handshake or listener.  Rings the bell once when it is ready (events: EPOLLIN, EPOLLOUT) or when
+ * `deadline_ms` (CLOCK_MONOTONIC, -1: none) passes; xpi_watch_arm makes it ready to ring again.
+ */
+struct xpi_watch {
+	struct xpi_list link;
+	struct xpi_bell bell;
+	int fd;
+	uint32_t events;
+	int64_t deadline_ms;
+	atomic_bool rang;
+	bool added;
+};
+
+int xpi_watch_add(struct xpi_live *live, struct xpi_watch *w);
+int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w);
+/* After it returned the helper does not touch *w any more.  Does not close the fd.  Harmless if not added. */
+void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w);
+
+/* What the helper found out about the peer of a channel.  LOST is final; BYE may be followed by LOST. */
+enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
+
+/*
+ * The control channel of a connected endpoint.  Frames on it are 4 bytes: type, three zero bytes.
+ *   BEAT  each min(own, peer's timeout) / 4
+ *   BYE   the peer closes properly (everything it sends by the data path it has sent)
+ *   GONE  the peer aborts: lost at once
+ */
+struct xpi_chan {
+	struct xpi_list link;
+	struct xpi_bell bell;
+	int fd;                            /* owned; closed by xpi_chan_stop */
+	int pidfd;                         /* -1: not on this host */
+	int timeout_ms, beat_ms;
+	int64_t last_heard_ms, next_beat_ms;
+	atomic_uint found;                 /* XPI_CHAN_* */
+	char why[128];                     /* valid once LOST is set */
+	uint8_t in[4];
+	unsigned in_len;
+	bool started;
+	bool over;                         /* the peer closed after its BYE: nothing more is to be judged */
+	uint8_t grace;                     /* times that it was given more time since it was last heard */
+	uint8_t out[8];                    /* of a frame that the socket took only in part, and a BYE behind it */
+	unsigned out_len;
+};
+
+/* Starts watching an established, non-blocking, close-on-exec socket.  `pid`, `start_time`: the peer's, if it runs on this
+ * host (the caller compared boot id and pid namespace), else pid 0. */
+int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint64_t start_time);
+/* Tells the peer, without blocking: `proper` BYE, else GONE. */
+void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, bool proper);
+/* Stops watching and closes.  Afterwards the helper does not touch *c any more.  Harmless if not started. */
+void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c);
+
+/* CLOCK_MONOTONIC in milliseconds. */
+int64_t xpi_now_ms(void);
+
+/* When a process of this pid namespace started, in clock ticks since boot (pid 0: this one); 0: unknown. */
+uint64_t xpi_process_start(int64_t pid);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/mr.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "core/opq.h"
+#include "core/rkey.h"
+#include "core/rma.h"
+#include "core/tx.h"
+
+enum { INDEX_BITS = 20 };
+#define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
+
+/* ---- the table ---- */
+
+static int slot_find(struct xport *x, uint32_t *slot)
+{
+	uint32_t size = x->mr_table_size;
+	struct xport_mr **bigger;
+
+	for (uint32_t i = 0; i < size && x->nmr < size; i++) {
+		uint32_t at = (x->mr_next + i) % size;
+
+		if (x->mr_table[at] == NULL) {
+			x->mr_next = at + 1;
+			*slot = at;
+			return XPORT_OK;
+		}
+	}
+	if (size > INDEX_MASK / 2)
+		return XPORT_ERR_NO_MEMORY;
+	bigger = realloc(x->mr_table, (size ? size * 2 : 64) * sizeof(*bigger));
+	if (bigger == NULL)
+		return XPORT_ERR_NO_MEMORY;
+	x->mr_table = bigger;
+	x->mr_table_size = size ? size * 2 : 64;
+	memset(bigger + size, 0, (x->mr_table_size - size) * sizeof(*bigger));
+	*slot = size;
+	return XPORT_OK;
+}
+
+int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
+                 uint8_t **at)
+{
+	uint32_t slot = (uint32_t)(id & INDEX_MASK);
+	struct xport_mr *mr = slot < x->mr_table_size ? x->mr_table[slot] : NULL;
+
+	*mrp = NULL;
+	if (mr == NULL || mr->id != id || mr->dying)
+		return XPORT_ERR_STALE_KEY;
+	*mrp = mr;
+	if ((mr->rights & right) == 0)
+		return XPORT_ERR_ACCESS;
+	if (len > mr->length || offset > mr->length - len)
+		return XPORT_ERR_BOUNDS;
+	*at = mr->base + offset;
+	return XPORT_OK;
+}
+
+/* ---- registering ---- */
+
+/* Whether [base, base + length) is mapped with the rights needed: XPORT_OK or XPORT_ERR_FAULT. */
+static int probe(struct xport *x, uint64_t base, uint64_t length, bool writing)
+{
+	uint64_t at = base, end = base + length;
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+
+	if (f == NULL)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "mount /proc", "cannot read /proc/self/maps");
+	while (at < end && fgets(line, sizeof(line), f) != NULL) {
+		uint64_t lo, hi;
+		char perm[5];
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &lo, &hi, perm) != 3 || hi <= at)
+			continue;
+		if (lo > at || perm[0] != 'r' || (writing && perm[1] != 'w'))
+			break;
+		at = hi;
+	}
+	fclose(f);
+	if (at >= end)
+		return XPORT_OK;
+	return xpi_refuse(x, XPORT_ERR_FAULT, "xport_mr_reg", "address %#" PRIx64 " is not mapped for %s", at,
+	                  writing ? "writing" : "reading");
+}
+
+static int reg_valid(struct xport *x, const void *base, uint64_t length, uint32_t rights)
+{
+	const uint32_t writing = XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC;
+
+	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC))
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "unknown rights %#x", rights);
+	if (length == 0 || base == NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", length == 0 ? "the length is 0" : "the base is NULL");
+	if ((uintptr_t)base + length < (uintptr_t)base)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "base plus length wraps around the address space");
+	return probe(x, (uintptr_t)base, length, (rights & writing) != 0);
+}
+
+/* Memory for xport_mr_alloc, of the back end's if it has better than ours. */
+static int allocate(struct xport *x, struct xport_mr *mr)
+{
+	void *base = NULL;
+	int r = XPORT_ERR_NOT_SUPPORTED;
+
+	if ((x->settings.emulate & (XPI_EMULATE_PUT | XPI_EMULATE_GET)) != (XPI_EMULATE_PUT | XPI_EMULATE_GET))
+		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, mr->rights, &base);
+	if (r == XPORT_OK) {
+		mr->native = true;
+	} else if (r == XPORT_ERR_NOT_SUPPORTED) {
+		base = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (base == MAP_FAILED)
+			return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "no %" PRIu64 " bytes of memory", mr->length);
+	} else {
+		return r;
+	}
+	mr->base = base;
+	if (!mr->native && x->caps.rma_reg) {
+		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, mr->length, mr->rights);
+		if (r != XPORT_OK)
+			munmap(base, mr->length);
+		mr->native = mr->mapped = r == XPORT_OK;
+		return r;
+	}
+	mr->mapped = !mr->native;
+	return XPORT_OK;
+}
+
+int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bool alloc, struct xport_mr **out)
+{
+	size_t fixed = (sizeof(struct xport_mr) + 15) & ~(size_t)15;
+	struct xport_mr *mr;
+	uint64_t random;
+	uint32_t slot;
+	int r;
+
+	r = reg_valid(x, alloc ? (void *)x : base, alloc && length > 0 ? 1 : length, alloc ? 0 : rights);
+	if (r != XPORT_OK)
+		return r;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+	if (slot_find(x, &slot) != XPORT_OK)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "no room for another region (%u are registered)", x->nmr);
+	mr = aligned_alloc(16, (fixed + x->caps.mr_size + 15) & ~(size_t)15);
+	if (mr == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "no memory for the region's object");
+	memset(mr, 0, fixed + x->caps.mr_size);
+	mr->x = x;
+	mr->base = base;
+	mr->length = length;
+	mr->rights = rights;
+	mr->allocated = alloc;
+	mr->id = (random & ~INDEX_MASK) | slot;
+	if (alloc) {
+		r = allocate(x, mr);
+	} else if (x->caps.rma_reg) {
+		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, length, rights);
+		mr->native = r == XPORT_OK;
+	}
+	if (r != XPORT_OK) {
+		free(mr);
+		return r;
+	}
+	x->mr_table[slot] = mr;
+	x->nmr++;
+	*out = mr;
+	return XPORT_OK;
+}
+
+/* ---- ending ---- */
+
+void xpi_mr_drop(struct xport_mr *mr)
+{
+	struct xport *x = mr->x;
+
+	x->mr_table[mr->id & INDEX_MASK] = NULL;
+	x->nmr--;
+	if (mr->native)
+		x->ops->mr_dereg(x->be, xpi_mr_be(mr));
+	if (mr->mapped)
+		munmap(mr->base, mr->length);
+	free(mr);
+}
+
+/* Asks every peer that may hold the key. */
+static int ask_peers(struct xport_mr *mr)
+{
+	xpi_list_for(l, &mr->x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+		struct xpi_op *op;
+
+		if (ep->state != XPI_EP_OPEN && ep->state != XPI_EP_CLOSING)
+			continue;
+		op = xpi_op_get(mr->x, ep, XPI_OP_REVOKE);
+		if (op == NULL)
+			return xpi_refuse(mr->x, XPORT_ERR_NO_MEMORY, "xport_mr_dereg", "no memory to revoke the key");
+		op->region = mr->id;
+		mr->revoking++;
+		xpi_list_push(&ep->q_reply, &op->link);
+		xpi_work(ep);
+	}
+	return XPORT_OK;
+}
+
+static void revoke_end(struct xport *x, struct xpi_op *op)
+{
+	struct xport_mr *mr = x->mr_table[op->region & INDEX_MASK];
+
+	if (mr != NULL && mr->id == op->region)
+		mr->revoking--;
+	xpi_op_complete(op, XPORT_OK);
+}
+
+void xpi_mr_revoked(struct xport *x, uint64_t region, struct xport_ep *ep)
+{
+	xpi_list_for_safe(l, &ep->revokes) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->region == region) {
+			revoke_end(x, op);
+			return;
+		}
+	}
+}
+
+void xpi_mr_peer_gone(struct xport_ep *ep)
+{
+	while (!xpi_list_empty(&ep->revokes))
+		revoke_end(ep->x, xpi_container(ep->revokes.next, struct xpi_op, link));
+}
+
+/* Notifications not reaped yet must not show a region that is gone. */
+static void forget_in_queue(struct xport *x, struct xport_mr *mr)
+{
+	xpi_list_for(l, &x->cq) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind == XPORT_EVENT_NOTIFY && op->mr == mr)
+			op->mr = NULL;
+	}
+}
+
+int xpi_mr_dereg(struct xport_mr *mr)
+{
+	struct xport *x = mr->x;
+	int r;
+
+	if (mr->dying)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg", "the region is being deregistered by another thread");
+	if (mr->busy > 0)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg", "%u operations in flight use the region", mr->busy);
+	mr->dying = true; /* from here on what comes by message is refused */
+	if (mr->exported) {
+		r = ask_peers(mr);
+		if (r != XPORT_OK) {
+			mr->dying = false;
+			return r;
+		}
+	}
+	while (mr->revoking > 0 || mr->serving > 0) {
+		xpi_progress(x);
+		if (mr->revoking > 0 || mr->serving > 0)
+			xpi_idle(x, 100);
+	}
+	forget_in_queue(x, mr);
+	xpi_mr_drop(mr);
+	return XPORT_OK;
+}
+
+/* ---- the key ---- */
+
+int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
+{
+	struct xport *x = mr->x;
+	uint8_t native[1024];
+	struct xpi_key k = {
+		.incarnation = x->incarnation,
+		.region = mr->id,
+		.base = (uintptr_t)mr->base & 4095, /* alignment is all a peer may know of addresses here */
+		.length = mr->length,
+		.rights = mr->rights,
+		.native = native,
+	};
+	uint8_t packed[XPI_RKEY_MAX];
+	size_t n;
+
+	if (len == NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_rkey_pack", "len is NULL");
+	snprintf(k.backend, sizeof(k.backend), "%s", x->ops->name);
+	if (mr->native && x->caps.rkey_native_max > 0) {
+		k.native_len = sizeof(native);
+		int r = x->ops->rkey_pack(x->be, xpi_mr_be(mr), native, &k.native_len);
+
+		if (r != XPORT_OK)
+			return r;
+	}
+	n = xpi_key_encode(&k, packed, sizeof(packed));
+	if (buf == NULL || *len < n) {
+		size_t room = *len;
+
+		*len = n;
+		return xpi_refuse(x, XPORT_ERR_BOUNDS, "xport_rkey_pack", "the key takes %zu bytes, there is room for %zu", n,
+		                  buf == NULL ? 0 : room);
+	}
+	memcpy(buf, packed, n);
+	*len = n;
+	if (k.native_len > 0)
+		((struct xport_mr *)(uintptr_t)mr)->exported = true;
+	return XPORT_OK;
+}

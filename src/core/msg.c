@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/msg.h"
+
+#include <string.h>
+
+#include "core/match.h"
+#include "core/rma.h"
+#include "core/tx.h"
+
+size_t xpi_msg_notify_max(const struct xport_ep *ep)
+{
+	return xpi_tx_room(ep, sizeof(struct xpi_rec_notify));
+}
+
+size_t xpi_msg_eager_max(const struct xport_ep *ep)
+{
+	return xpi_tx_room(ep, sizeof(struct xpi_rec_send));
+}
+
+static inline bool window_takes(const struct xport_ep *ep, uint32_t charge)
+{
+	return ep->win_used - ep->win_freed + charge <= ep->window;
+}
+
+bool xpi_msg_open(const struct xport_ep *ep)
+{
+	return xpi_list_empty(&ep->q_msg) && window_takes(ep, xpi_charge(0));
+}
+
+/* ---- handing over ---- */
+
+static int notify_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	bool told = op->kind == XPI_OP_TOLD;
+	bool tracked = !told && (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
+	struct xpi_rec_notify rec = {
+		.r = {.type = XPI_REC_NOTIFY, .len = told ? 0 : (uint32_t)op->len},
+		.region = htole64(op->region),
+		.offset = htole64(op->offset),
+		.length = htole64(op->len),
+		.value = htole64(op->tag),
+		.op = htole32(told ? XPI_OP_NOBODY : tracked ? xpi_op_name(ep->x, op) : 0),
+	};
+
+	if (!window_takes(ep, xpi_charge(0)) ||
+	    xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf, tracked ? XPI_FRAME_ACK_NOW : 0) < 0)
+		return XPORT_ERR_AGAIN;
+	ep->win_used += xpi_charge(0);
+	op->waits = 0;
+	if (tracked) {
+		op->waits = XPI_WAIT_ACK;
+		op->seq = xpi_tx_seq(ep);
+	}
+	if (told)
+		ep->ntold--;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+static int rts_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_rts rec = {
+		.r = {.type = XPI_REC_RTS},
+		.tag = htole64(op->tag),
+		.length = htole64(op->len),
+		.op = htole32(xpi_op_name(ep->x, op)),
+	};
+
+	if (!window_takes(ep, xpi_charge(0)) || xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	ep->win_used += xpi_charge(0);
+	op->waits = XPI_WAIT_REPLY;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+static inline int send_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = (uint32_t)op->len}, .tag = htole64(op->tag)};
+	uint32_t charge = xpi_charge(op->len);
+
+	if (op->len > xpi_msg_eager_max(ep))
+		return rts_step(ep, op);
+	if (!window_takes(ep, charge) || xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	ep->win_used += charge;
+	op->waits = 0;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+/* Whether everything that must arrive before it was handed over. */
+static bool predecessors_gone(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (ep->rma_sent < op->after)
+		return false;
+	if (op->after_native == UINT64_MAX)
+		op->after_native = op->after == 0 ? 0 : ep->native_handed;
+	return xpi_native_ready(ep, op->after_native);
+}
+
+int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (!predecessors_gone(ep, op))
+		return XPORT_ERR_AGAIN;
+	if (ep->direct) /* copies into the peer's memory come before the message */
+		atomic_thread_fence(memory_order_release);
+	return op->kind == XPORT_OP_SEND ? send_step(ep, op) : notify_step(ep, op);
+}
+
+void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)
+{
+	op->waits = XPI_WAIT_SENT;
+	op->after_native = UINT64_MAX;
+	if (xpi_list_empty(&ep->q_msg) && xpi_msg_step(ep, op) == XPORT_OK)
+		return;
+	op->stamp = ep->x->tick;
+	xpi_list_push(&ep->q_msg, &op->link);
+	xpi_work(ep);
+}
+
+void xpi_msg_pump(struct xport_ep *ep)
+{
+	while (!xpi_list_empty(&ep->q_msg))
+		if (xpi_msg_step(ep, xpi_container(ep->q_msg.next, struct xpi_op, link)) != XPORT_OK)
+			return;
+}
+
+int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_data rec = {.r = {.type = XPI_REC_DATA}, .into = htole32((uint32_t)op->region)};
+	size_t room = xpi_tx_room(ep, sizeof(rec));
+	uint64_t left = op->mask - op->done;
+
+	if (left > 0) {
+		rec.r.len = (uint32_t)(left < room ? left : room);
+		rec.at = htole64(op->done);
+		if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
+			return XPORT_ERR_AGAIN;
+		op->done += rec.r.len;
+	}
+	if (op->done == op->mask) {
+		op->waits = 0;
+		xpi_op_settle(op);
+	}
+	return XPORT_OK;
+}
+
+/* ---- posting ---- */
+
+int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
+{
+	struct xpi_op *op;
+
+	if (__builtin_expect((buf == NULL && len > 0) || (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0)), 0))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_send",
+		                  "the buffer is NULL, or opt->size or opt->flags is wrong");
+	if (__builtin_expect(ep->refs >= ep->x->settings.queue_depth, 0)) {
+		ep->x->want_space = true;
+		xpi_work(ep);
+		return xpi_refuse(ep->x, XPORT_ERR_AGAIN, "xport_send", "%u operations are in flight or not reaped", ep->refs);
+	}
+	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
+	if (__builtin_expect(op == NULL, 0))
+		return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_send", "no memory for another operation");
+	op->buf = (uint8_t *)(uintptr_t)buf;
+	op->len = len;
+	op->tag = tag;
+	op->offset = 0;
+	op->context = NULL;
+	op->after = ep->fence_rma;
+	if (opt != NULL) {
+		op->context = opt->context;
+		op->mr = opt->mr;
+		if (op->mr != NULL)
+			op->mr->busy++;
+	}
+	ep->refs++;
+	xpi_msg_start(ep, op);
+	return XPORT_OK;
+}
+
+void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u)
+{
+	xpi_pool_put(u->small ? &x->small_pool : &x->frame_pool, u);
+}
+
+/* The receive has its message: from here on it belongs to the endpoint. */
+static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
+{
+	op->ep = ep;
+	ep->refs++;
+	x->nreceives--;
+}
+
+static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length)
+{
+	uint64_t n = length < op->len ? length : op->len;
+
+	bind(ep->x, op, ep);
+	if (n > 0)
+		memcpy(op->buf, data, n);
+	op->tag = tag;
+	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
+	op->len = length;
+	xpi_op_complete(op, op->status);
+}
+
+/* Answers a rendezvous.  False: out of memory. */
+static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
+{
+	struct xport *x = ep->x;
+	struct xpi_op *cts = xpi_op_get(x, ep, XPI_OP_CTS);
+	uint64_t accept = length < op->len ? length : op->len;
+
+	if (cts == NULL)
+		return false;
+	bind(x, op, ep);
+	op->tag = tag;
+	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
+	op->mask = accept;
+	op->len = length;
+	op->done = 0;
+	cts->region = rts;
+	cts->tag = accept;
+	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;
+	xpi_list_push(&ep->q_reply, &cts->link);
+	xpi_work(ep);
+	if (accept > 0) {
+		op->waits = XPI_WAIT_REPLY;
+		xpi_list_push(&ep->requests, &op->link);
+	} else {
+		xpi_op_complete(op, op->status);
+	}
+	return true;
+}
+
+static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
+{
+	if ((buf == NULL && len > 0) || (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0)))
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the buffer is NULL, or opt->size or opt->flags is wrong");
+	if (opt != NULL && opt->source != NULL && opt->source->x != x)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
+	if (x->nreceives >= x->settings.queue_depth) {
+		x->want_space = true;
+		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
+	}
+	return XPORT_OK;
+}
+
+int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
+{
+	struct xport_ep *source = opt != NULL ? opt->source : NULL;
+	struct xpi_unexpected *u;
+	struct xpi_op *op;
+	int r = receive_valid(x, buf, len, opt);
+
+	if (r != XPORT_OK)
+		return r;
+	/* What had arrived before the end may still be received; nothing else will come. */
+	u = xpi_match_message(x->match, source, tag, mask);
+	if (u == NULL && source != NULL && source->state != XPI_EP_OPEN)
+		return xpi_ep_refuse(source, "xport_recv");
+	op = xpi_op_get(x, source, XPORT_OP_RECV);
+	if (op == NULL) {
+		if (u != NULL)
+			xpi_match_add(x->match, u); /* at the end: the order is lost only with the memory */
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recv", "no memory for another operation");
+	}
+	op->buf = buf;
+	op->len = len;
+	op->tag = tag;
+	op->mask = mask;
+	op->offset = 0;
+	op->context = opt != NULL ? opt->context : NULL;
+	op->mr = opt != NULL ? opt->mr : NULL;
+	if (op->mr != NULL)
+		op->mr->busy++;
+	op->stamp = 0;
+	x->nreceives++;
+	if (opt != NULL && opt->id != NULL)
+		*opt->id = (uint64_t)op->gen << 32 | xpi_op_name(x, op);
+	if (u == NULL) {
+		xpi_match_post(x->match, op);
+		return XPORT_OK;
+	}
+	xpi_msg_consumed(u->ep, u->charge);
+	if (u->rts == 0)
+		deliver(op, u->ep, u->tag, u->data, u->length);
+	else if (!accept_body(op, u->ep, u->tag, u->length, u->rts))
+		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	xpi_msg_drop(x, u);
+	return XPORT_OK;
+}
+
+int xpi_cancel(struct xport *x, uint64_t id)
+{
+	uint32_t name = (uint32_t)id;
+	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
+
+	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || op->kind != XPORT_OP_RECV)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no receive has this id (any more)");
+	if (!op->posted)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
+	xpi_match_remove(op);
+	xpi_recv_end(x, op, XPORT_ERR_CANCELED);
+	return XPORT_OK;
+}
+
+void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
+{
+	op->len = 0;
+	if (op->ep != NULL) {
+		bind(x, op, op->ep);
+		xpi_op_complete(op, status);
+		return;
+	}
+	x->nreceives--;
+	if (op->mr != NULL)
+		xpi_mr_idle(op->mr);
+	op->mr = NULL;
+	op->status = status;
+	xpi_cq_push(x, op);
+}
+
+/* ---- arriving ---- */
+
+void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
+{
+	ep->rx_consumed += charge;
+	if (ep->rx_consumed - ep->rx_told >= ep->window / 4)
+		xpi_work(ep);
+}
+
+/* Counts what the peer charged itself; false if it ignores the window. */
+static bool charge_in(struct xport_ep *ep, uint32_t charge)
+{
+	ep->rx_charged += charge;
+	return ep->rx_charged - ep->rx_consumed <= ep->window;
+}
+
+static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length, uint32_t rts)
+{
+	struct xport *x = ep->x;
+	uint32_t here = rts != 0 ? 0 : (uint32_t)length;
+	bool small = here <= XPI_SMALL_MESSAGE;
+	struct xpi_unexpected *u = xpi_pool_get(small ? &x->small_pool : &x->frame_pool);
+
+	if (u == NULL)
+		return false;
+	u->ep = ep;
+	u->tag = tag;
+	u->length = length;
+	u->rts = rts;
+	u->charge = xpi_charge(here);
+	u->small = small;
+	if (here > 0)
+		memcpy(u->data, data, here);
+	xpi_match_add(x->match, u);
+	return true;
+}
+
+bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op;
+
+	if (!charge_in(ep, xpi_charge(len)))
+		return false;
+	op = xpi_match_receive(ep->x->match, ep, tag);
+	if (op != NULL) {
+		xpi_msg_consumed(ep, xpi_charge(len));
+		deliver(op, ep, tag, data, len);
+	} else if (!store(ep, tag, data, len, 0)) {
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	}
+	return true;
+}
+
+bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
+{
+	struct xpi_op *op;
+	bool stored;
+
+	if (rts == 0 || !charge_in(ep, xpi_charge(0)))
+		return false;
+	op = xpi_match_receive(ep->x->match, ep, tag);
+	if (op != NULL) {
+		xpi_msg_consumed(ep, xpi_charge(0));
+		stored = accept_body(op, ep, tag, length, rts);
+		if (!stored)
+			xpi_match_post(ep->x->match, op);
+	} else {
+		stored = store(ep, tag, NULL, length, rts);
+	}
+	if (!stored)
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	return true;
+}
+
+bool xpi_msg_cts(struct xport_ep *ep, uint32_t name, uint32_t into, uint64_t accept)
+{
+	struct xpi_op *op = xpi_op_named(ep, name);
+
+	if (op == NULL || op->kind != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
+		return false;
+	op->mask = accept;
+	op->region = into;
+	op->done = 0;
+	op->waits = XPI_WAIT_SENT;
+	xpi_list_del(&op->link);
+	xpi_list_push(&ep->q_reply, &op->link);
+	xpi_work(ep);
+	return true;
+}
+
+bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op = xpi_op_named(ep, into);
+
+	if (op == NULL || op->kind != XPORT_OP_RECV || op->waits != XPI_WAIT_REPLY || at != op->done ||
+	    len > op->mask - op->done)
+		return false;
+	memcpy(op->buf + at, data, len);
+	op->done += len;
+	if (op->done == op->mask) {
+		op->waits = 0;
+		xpi_op_complete(op, op->status);
+	}
+	return true;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/opq.h"
+#include "core/rkey.h"
+#include "core/tx.h"
+
+struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
+{
+	struct xpi_op *op;
+
+	if (name == 0 || name == XPI_OP_NOBODY)
+		return NULL;
+	op = xpi_pool_at(&ep->x->op_pool, name - 1);
+	return op != NULL && op->alive && op->ep == ep ? op : NULL;
+}
+
+/* A flush that waited only for buffers of quiet operations. */
+static __attribute__((cold)) void finish_flushes(struct xport_ep *ep)
+{
+	xpi_list_for_safe(l, &ep->native) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind == XPORT_OP_FLUSH)
+			xpi_op_complete(op, op->status);
+	}
+}
+
+static void quiet_end(struct xpi_op *op, int status)
+{
+	struct xport_ep *ep = op->ep;
+
+	if (status != XPORT_OK && ep->quiet_error == XPORT_OK)
+		ep->quiet_error = status;
+	ep->refs--;
+	xpi_op_free(ep, op);
+	if (--ep->quiet_pending == 0)
+		finish_flushes(ep);
+	if (ep->x->want_space)
+		xpi_signal(ep->x);
+}
+
+static void flush_end(struct xpi_op *op)
+{
+	struct xport_ep *ep = op->ep;
+
+	if (op->status == XPORT_OK && ep->quiet_error != XPORT_OK) {
+		op->status = ep->quiet_error;
+		ep->quiet_error = XPORT_OK;
+	} else if (op->status == XPORT_OK) {
+		ep->proven = (uint32_t)op->done;
+	}
+}
+
+void xpi_op_complete(struct xpi_op *op, int status)
+{
+	struct xport_ep *ep = op->ep;
+
+	if (xpi_list_linked(&op->link))
+		xpi_list_del(&op->link);
+	if (op->mr != NULL && op->kind == XPI_OP_REPLY)
+		op->mr->serving--;
+	else if (op->mr != NULL && op->kind < XPORT_EVENT_NOTIFY)
+		xpi_mr_idle(op->mr);
+	if (op->rkey != NULL)
+		xpi_rkey_idle(op->rkey);
+	op->mr = NULL;
+	op->rkey = NULL;
+	op->status = status;
+	if (op->kind >= XPI_OP_FENCE) {
+		xpi_op_free(ep, op);
+		return;
+	}
+	if (op->flags & XPORT_QUIET) {
+		quiet_end(op, status);
+		return;
+	}
+	if (op->kind == XPORT_OP_FLUSH)
+		flush_end(op);
+	xpi_cq_push(ep->x, op);
+}
+
+void xpi_op_settle(struct xpi_op *op)
+{
+	struct xport_ep *ep = op->ep;
+
+	if (op->waits == 0 && op->pending == 0 && !(op->kind == XPORT_OP_FLUSH && ep->quiet_pending > 0)) {
+		xpi_op_complete(op, op->status);
+		return;
+	}
+	if (xpi_list_linked(&op->link))
+		xpi_list_del(&op->link);
+	if (op->waits & XPI_WAIT_PROOF)
+		xpi_list_push(&ep->proving, &op->link);
+	else if (op->waits & XPI_WAIT_ACK)
+		xpi_list_push(&ep->unacked, &op->link);
+	else if (op->waits & XPI_WAIT_REPLY)
+		xpi_list_push(&ep->requests, &op->link);
+	else
+		xpi_list_push(&ep->native, &op->link);
+}
+
+void xpi_op_sent(struct xpi_op *op)
+{
+	struct xport_ep *ep = op->ep;
+
+	op->pending--;
+	if (op->pending == 0 && op->waits == 0)
+		xpi_op_complete(op, op->status);
+	if (ep->q_busy)
+		xpi_work(ep);
+}
+
+void xpi_op_done(struct xpi_op *op, int status)
+{
+	if (status != XPORT_OK && op->status == XPORT_OK)
+		op->status = status;
+	if (op->waits & XPI_WAIT_PROOF)
+		xpi_work(op->ep);
+	xpi_op_sent(op);
+}

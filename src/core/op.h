@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * op.h - one operation, from its posting to the reaping of its completion.
+ *
+ * The same object is the operation, its entry in the queues of its endpoint, and its completion: nothing is copied
+ * between them.  Events and the core's own replies to peers are operations too.
+ */
+#ifndef XPI_CORE_OP_H
+#define XPI_CORE_OP_H
+
+#include "backends/backend.h"
+#include "base/list.h"
+
+/* Kinds beyond enum xport_type: the core's own, never completed to the application. */
+enum {
+	XPI_OP_FENCE = 64, /* in q_rma: holds back what follows */
+	XPI_OP_REPLY,      /* get data to the peer */
+	XPI_OP_VALUE,      /* the old value of an atomic to the peer */
+	XPI_OP_CTS,        /* rendezvous: clear to send */
+	XPI_OP_NAK,        /* this operation of yours failed */
+	XPI_OP_TOLD,       /* the notification of a put that went ahead of it */
+	XPI_OP_REVOKE,     /* this key of mine ends */
+	XPI_OP_REVOKED,    /* I have stopped using it */
+	XPI_OP_BYE         /* nothing comes after this */
+};
+
+/* What an operation still waits for before it is complete. */
+enum {
+	XPI_WAIT_SENT = 1,  /* pieces to be handed to the back end */
+	XPI_WAIT_ACK = 2,   /* the peer's acknowledgement of frame `seq` */
+	XPI_WAIT_REPLY = 4, /* data or value from the peer */
+	XPI_WAIT_PROOF = 8  /* native puts to be proven placed */
+};
+
+/* What the back end is given to give back by done(): an operation, a frame or a drain. */
+enum xpi_wait_kind { XPI_WAIT_OP, XPI_WAIT_TX, XPI_WAIT_DRAIN };
+struct xpi_wait {
+	struct xpi_req req; /* first */
+	uint8_t kind;       /* enum xpi_wait_kind */
+};
+
+struct xpi_op {
+	struct xpi_wait wait; /* for native put and get; first */
+	uint8_t kind;         /* enum xport_type or XPI_OP_* */
+	uint8_t flags;        /* XPORT_LOCAL, XPORT_QUIET */
+	uint8_t waits;        /* XPI_WAIT_* */
+	uint8_t width, aop;   /* atomics */
+	bool posted;          /* receives: waits in the matching lists */
+	bool alive;           /* taken from the pool (ids from peers may name free ones) */
+	int32_t status;
+	struct xpi_list link; /* in the one queue it stands in */
+	struct xport_ep *ep;
+	void *context;
+	uint64_t len;         /* of the operation */
+	uint64_t tag;         /* or notify value, operand */
+	uint64_t offset;      /* remote */
+	struct xport_mr *mr;  /* local region it holds busy, or NULL; notify: the region */
+	/* beyond here only operations that do not complete at once have anything valid */
+	uint8_t *buf;
+	uint64_t done;        /* bytes handed over, or arrived */
+	uint64_t mask;        /* or compare, or bytes accepted by the receiver */
+	uint64_t region;      /* remote region id; or the peer's id of its operation */
+	struct xport_rkey *rkey; /* native operations hold it busy */
+	uint64_t after, after_native; /* messages: the puts that go before */
+	struct xpi_list all;  /* receives with a source: in ep->receives */
+	uint32_t charge;      /* window bytes it cost */
+	uint32_t gen;         /* of this object; survives its reuse */
+	uint32_t seq;         /* frame to be acknowledged */
+	uint32_t pending;     /* pieces that the back end still holds */
+	uint32_t stamp;       /* tick of posting, for XPORT_OP_TIMEOUT */
+	uint64_t order;       /* receives: posted as the so-manieth */
+};
+
+#endif

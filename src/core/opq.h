@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * opq.h - the steps of an operation's life: taken from the pool, settled in the queue where it waits, completed.
+ *
+ * Application operations and events count in ep->refs until they are reaped; the core's own do not, they are gone when
+ * the endpoint is DEAD.
+ */
+#ifndef XPI_CORE_OPQ_H
+#define XPI_CORE_OPQ_H
+
+#include "core/ep.h"
+#include "core/instance.h"
+#include "core/mr.h"
+
+/* An operation with nothing to wait for and no queue.  NULL: out of memory.  Does not count in ep->refs. */
+static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, unsigned kind)
+{
+	struct xpi_op *op = xpi_pool_get(&x->op_pool);
+
+	if (__builtin_expect(op == NULL, 0))
+		return NULL;
+	op->wait.kind = XPI_WAIT_OP;
+	op->kind = (uint8_t)kind;
+	op->flags = 0;
+	op->waits = 0;
+	op->alive = true;
+	op->status = XPORT_OK;
+	op->link.next = NULL;
+	op->ep = ep;
+	op->mr = NULL;
+	op->rkey = NULL;
+	op->charge = 0;
+	op->pending = 0;
+	op->done = 0;
+	return op;
+}
+
+/* Back to the pool; not for what still counts in ep->refs. */
+static inline void xpi_op_put(struct xport *x, struct xpi_op *op)
+{
+	op->alive = false;
+	op->gen++;
+	xpi_pool_put(&x->op_pool, op);
+}
+
+static inline void xpi_op_free(struct xport_ep *ep, struct xpi_op *op)
+{
+	xpi_op_put(ep->x, op);
+}
+
+/* How the peer names it in its answers. */
+static inline uint32_t xpi_op_name(struct xport *x, struct xpi_op *op)
+{
+	return xpi_pool_index(&x->op_pool, op) + 1;
+}
+
+/* The operation of this endpoint that the peer names so; NULL if there is none. */
+struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name);
+
+/* Completes: queues it for reaping, or gives it back if nobody wants to know.  Takes it out of its queue. */
+void xpi_op_complete(struct xpi_op *op, int status);
+
+/* Puts it where it waits, or completes it if it waits for nothing. */
+void xpi_op_settle(struct xpi_op *op);
+
+/* One piece of it left the back end's hands. */
+void xpi_op_sent(struct xpi_op *op);
+
+/* The request that the back end gave back. */
+void xpi_op_done(struct xpi_op *op, int status);
+
+#endif

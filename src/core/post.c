@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* post.c - the beginning of puts, gets and atomics: checked, accepted, and, if nothing is before them, under way. */
+#include <string.h>
+
+#include "core/msg.h"
+#include "core/rma.h"
+#include "core/tx.h"
+
+#define unlikely(c) __builtin_expect(!!(c), 0)
+
+/* ---- checks ---- */
+
+static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *operation, struct xport_rkey *k,
+                                            uint64_t offset, uint64_t len, uint32_t right)
+{
+	struct xport *x = ep->x;
+
+	if (k == NULL || k->ep != ep)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, k == NULL ? "the key is NULL" :
+		                  "the key belongs to another endpoint");
+	if (k->stale)
+		return xpi_refuse(x, XPORT_ERR_STALE_KEY, operation, "the peer deregistered this region");
+	if ((k->rights & right) == 0)
+		return xpi_refuse(x, XPORT_ERR_ACCESS, operation, "the region does not grant it (rights %#x, needed %#x)",
+		                  k->rights, right);
+	return xpi_refuse(x, XPORT_ERR_BOUNDS, operation, "%llu bytes at offset %llu of a region of %llu bytes",
+	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
+}
+
+static inline bool key_fits(const struct xport_ep *ep, const struct xport_rkey *k, uint64_t offset, uint64_t len,
+                            uint32_t right)
+{
+	return k != NULL && k->ep == ep && !k->stale && (k->rights & right) != 0 && len <= k->length &&
+	       offset <= k->length - len;
+}
+
+static __attribute__((cold)) int refuse_buffer(struct xport *x, const char *operation, const struct xport_opt *opt)
+{
+	if (opt != NULL && opt->size < sizeof(*opt))
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "opt->size is %zu, not %zu", opt->size, sizeof(*opt));
+	if (opt != NULL && (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown flags %#llx", (unsigned long long)opt->flags);
+	if (opt != NULL && opt->mr != NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer does not lie in opt->mr");
+	return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer is NULL");
+}
+
+static inline bool opt_fits(const struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
+{
+	const struct xport_mr *mr;
+
+	if (buf == NULL && len > 0)
+		return false;
+	if (opt == NULL)
+		return true;
+	if (opt->size < sizeof(*opt) || (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
+		return false;
+	mr = opt->mr;
+	return mr == NULL || (mr->x == x && len <= mr->length && (const uint8_t *)buf >= mr->base &&
+	                      (const uint8_t *)buf - mr->base <= (ptrdiff_t)(mr->length - len));
+}
+
+static __attribute__((cold)) int refuse_full(struct xport_ep *ep, const char *operation)
+{
+	ep->x->want_space = true;
+	xpi_work(ep);
+	return xpi_refuse(ep->x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped", ep->refs);
+}
+
+/* ---- an accepted operation ---- */
+
+static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const void *buf, uint64_t len,
+                                    uint64_t offset, const struct xport_opt *opt)
+{
+	struct xpi_op *op = xpi_op_get(ep->x, ep, kind);
+
+	if (unlikely(op == NULL))
+		return NULL;
+	op->buf = (uint8_t *)(uintptr_t)buf;
+	op->len = len;
+	op->offset = offset;
+	op->tag = 0;
+	op->context = NULL;
+	ep->refs++;
+	if (opt != NULL) {
+		op->flags = (uint8_t)opt->flags;
+		op->context = opt->context;
+		op->mr = opt->mr;
+		if (op->mr != NULL)
+			op->mr->busy++;
+		if (op->flags & XPORT_QUIET)
+			ep->quiet_pending++;
+	}
+	return op;
+}
+
+static __attribute__((cold)) int no_memory(struct xport *x, const char *operation)
+{
+	return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation, "no memory for another operation");
+}
+
+/* Takes the first step now if nothing is before it, else queues. */
+static inline void start(struct xport_ep *ep, struct xpi_op *op)
+{
+	op->waits = XPI_WAIT_SENT;
+	if (!ep->q_busy && xpi_rma_step(ep, op) == XPORT_OK)
+		return;
+	op->stamp = ep->x->tick;
+	xpi_list_push(&ep->q_rma, &op->link);
+	ep->q_busy = true;
+	xpi_work(ep);
+}
+
+/* Sends it the way that was chosen at key import. */
+static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, unsigned path)
+{
+	op->region = k->region;
+	if (path != XPI_BY_MESSAGE) {
+		op->rkey = k;
+		k->busy++;
+	}
+	ep->rma_posted++;
+	ep->touched++;
+	start(ep, op);
+	return XPORT_OK;
+}
+
+/* All checks of a put, get or atomic: XPORT_OK, or the refusal. */
+static inline int admit(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len,
+                        struct xport_rkey *k, uint64_t offset, uint32_t right, const struct xport_opt *opt)
+{
+	if (unlikely(!key_fits(ep, k, offset, len, right)))
+		return refuse_key(ep, operation, k, offset, len, right);
+	if (unlikely(!opt_fits(ep->x, buf, len, opt)))
+		return refuse_buffer(ep->x, operation, opt);
+	if (unlikely(ep->refs >= ep->x->settings.queue_depth))
+		return refuse_full(ep, operation);
+	return XPORT_OK;
+}
+
+int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+            const struct xport_opt *opt)
+{
+	int r = admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
+	struct xpi_op *op;
+
+	if (unlikely(r != XPORT_OK))
+		return r;
+	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
+	if (unlikely(op == NULL))
+		return no_memory(ep->x, "xport_put");
+	if (k->put == XPI_BY_COPY && !ep->q_busy) {
+		ep->touched++;
+		memcpy(k->direct + offset, buf, len);
+	} else if (len > 0) {
+		return launch(ep, op, k, k->put);
+	}
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
+int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+            const struct xport_opt *opt)
+{
+	int r = admit(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt);
+	struct xpi_op *op;
+
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (unlikely(opt != NULL && opt->flags != 0))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_get", "flags %#llx do not apply to a get",
+		                  (unsigned long long)opt->flags);
+	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
+	if (unlikely(op == NULL))
+		return no_memory(ep->x, "xport_get");
+	if (k->get == XPI_BY_COPY && !ep->q_busy)
+		memcpy(buf, k->direct + offset, len);
+	else if (len > 0)
+		return launch(ep, op, k, k->get);
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
+/* Data first, by whatever way, the notification after it: for what does not fit into one record, or must not wait for
+ * the window because a flush may wait for it. */
+static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, uint64_t value)
+{
+	struct xpi_op *told = xpi_op_get(ep->x, ep, XPI_OP_TOLD);
+
+	if (unlikely(told == NULL)) {
+		ep->refs--;
+		if (op->flags & XPORT_QUIET)
+			ep->quiet_pending--;
+		if (op->mr != NULL)
+			xpi_mr_idle(op->mr);
+		xpi_op_free(ep, op);
+		return no_memory(ep->x, "xport_put_notify");
+	}
+	told->tag = value;
+	told->region = k->region;
+	told->offset = op->offset;
+	told->len = op->len;
+	ep->ntold++;
+	if (op->len == 0) {
+		xpi_op_complete(op, XPORT_OK);
+	} else if (k->put == XPI_BY_COPY && !ep->q_busy) {
+		ep->touched++;
+		memcpy(k->direct + op->offset, op->buf, op->len);
+		xpi_op_complete(op, XPORT_OK);
+	} else {
+		launch(ep, op, k, k->put);
+	}
+	told->after = ep->rma_posted;
+	xpi_msg_start(ep, told);
+	return XPORT_OK;
+}
+
+int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                   const struct xport_opt *opt)
+{
+	int r = admit(ep, "xport_put_notify", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
+	struct xpi_op *op;
+	uint64_t value;
+
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (unlikely(ep->ntold >= ep->x->settings.queue_depth))
+		return refuse_full(ep, "xport_put_notify");
+	op = op_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
+	if (unlikely(op == NULL))
+		return no_memory(ep->x, "xport_put_notify");
+	value = opt != NULL ? opt->value : 0;
+	if (k->put == XPI_BY_MESSAGE && !ep->q_busy && len <= xpi_msg_notify_max(ep) && xpi_msg_open(ep)) {
+		op->tag = value;
+		op->region = k->region;
+		op->after = ep->rma_posted;
+		op->after_native = UINT64_MAX;
+		op->waits = XPI_WAIT_SENT;
+		ep->touched++;
+		if (xpi_msg_step(ep, op) == XPORT_OK)
+			return XPORT_OK;
+	}
+	return put_then_tell(ep, op, k, value);
+}
+
+static bool atomic_valid(const struct xport_atomic_args *a)
+{
+	return a != NULL && a->size >= sizeof(*a) && a->op >= XPORT_ATOMIC_ADD && a->op <= XPORT_ATOMIC_CAS &&
+	       (a->width == 4 || a->width == 8);
+}
+
+int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
+               const struct xport_opt *opt)
+{
+	struct xpi_op *op;
+	int r;
+
+	if (unlikely(!atomic_valid(a)))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "args is NULL or its size, op or width is wrong");
+	r = admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, NULL);
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (unlikely(opt != NULL && !opt_fits(ep->x, a->result != NULL ? a->result : a,
+	                                      a->result != NULL ? (size_t)a->width : 0, opt)))
+		return refuse_buffer(ep->x, "xport_atomic", opt);
+	if (unlikely((offset & (uint64_t)(a->width - 1)) != 0 || (k->base_low & (uint64_t)(a->width - 1)) != 0))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "offset %llu is not aligned to %d bytes",
+		                  (unsigned long long)offset, a->width);
+	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");
+	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
+	if (unlikely(op == NULL))
+		return no_memory(ep->x, "xport_atomic");
+	if (a->result != NULL)
+		op->flags &= (uint8_t)~XPORT_LOCAL;
+	op->aop = (uint8_t)a->op;
+	op->width = (uint8_t)a->width;
+	op->tag = a->operand;
+	op->mask = a->compare;
+	return launch(ep, op, k, XPI_BY_MESSAGE);
+}
+
+int xpi_fence(struct xport_ep *ep)
+{
+	struct xpi_op *op;
+
+	ep->fence_rma = ep->rma_posted;
+	if (ep->direct)
+		atomic_thread_fence(memory_order_seq_cst);
+	if (!ep->q_busy && ep->nrequests == 0 && xpi_list_empty(&ep->native) &&
+	    (!ep->direct || (ep->open == NULL && ep->tx_acked == ep->tx_seq && xpi_native_ready(ep, ep->native_handed))))
+		return XPORT_OK;
+	op = xpi_op_get(ep->x, ep, XPI_OP_FENCE);
+	if (op == NULL)
+		return no_memory(ep->x, "xport_fence");
+	xpi_list_push(&ep->q_rma, &op->link);
+	ep->q_busy = true;
+	xpi_work(ep);
+	return XPORT_OK;
+}
+
+int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
+{
+	struct xpi_op *op;
+
+	if (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->size or opt->flags is wrong");
+	if (ep->refs >= ep->x->settings.queue_depth)
+		return refuse_full(ep, "xport_flush");
+	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, opt);
+	if (op == NULL)
+		return no_memory(ep->x, "xport_flush");
+	if (ep->touched == ep->proven) {
+		xpi_op_complete(op, XPORT_OK);
+		return XPORT_OK;
+	}
+	op->done = ep->touched;
+	start(ep, op);
+	return XPORT_OK;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/rkey.h"
+
+#define XXH_INLINE_ALL
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/bytes.h"
+#include "core/rma.h"
+#include "core/tx.h"
+
+enum { KEY_MAGIC = 0x314b5058 /* "XPK1" */, KEY_VERSION = 1, KEY_CHECK = 8 };
+
+size_t xpi_key_encode(const struct xpi_key *k, void *buf, size_t len)
+{
+	struct xpi_wr w = xpi_wr(buf, len);
+	uint8_t *start = buf;
+	size_t n;
+
+	xpi_wr_u32(&w, KEY_MAGIC);
+	xpi_wr_u16(&w, 0); /* the length, below */
+	xpi_wr_u16(&w, KEY_VERSION);
+	xpi_wr_u64(&w, k->incarnation);
+	xpi_wr_u64(&w, k->region);
+	xpi_wr_u64(&w, k->base);
+	xpi_wr_u64(&w, k->length);
+	xpi_wr_u32(&w, k->rights);
+	xpi_wr_str(&w, k->backend);
+	xpi_wr_u16(&w, (uint16_t)k->native_len);
+	xpi_wr_bytes(&w, k->native, k->native_len);
+	n = len - w.left + KEY_CHECK;
+	if (w.bad || w.left < KEY_CHECK || n > UINT16_MAX)
+		return 0;
+	start[4] = (uint8_t)n;
+	start[5] = (uint8_t)(n >> 8);
+	xpi_wr_u64(&w, XXH64(buf, n - KEY_CHECK, KEY_MAGIC));
+	return n;
+}
+
+bool xpi_key_decode(const void *buf, size_t len, struct xpi_key *k)
+{
+	struct xpi_rd r = xpi_rd(buf, len);
+
+	memset(k, 0, sizeof(*k));
+	if (len <= KEY_CHECK || len > XPI_RKEY_MAX)
+		return false;
+	if (xpi_rd_u32(&r) != KEY_MAGIC || xpi_rd_u16(&r) != len || xpi_rd_u16(&r) != KEY_VERSION)
+		return false;
+	k->incarnation = xpi_rd_u64(&r);
+	k->region = xpi_rd_u64(&r);
+	k->base = xpi_rd_u64(&r);
+	k->length = xpi_rd_u64(&r);
+	k->rights = xpi_rd_u32(&r);
+	xpi_rd_str(&r, k->backend, sizeof(k->backend));
+	k->native_len = xpi_rd_u16(&r);
+	k->native = xpi_rd_bytes(&r, k->native_len);
+	if (r.bad || r.left != KEY_CHECK)
+		return false;
+	return xpi_rd_u64(&r) == XXH64(buf, len - KEY_CHECK, KEY_MAGIC);
+}
+
+/* How the region is reached from here: by what the back end offers, unless the core is to carry it. */
+static int choose_paths(struct xport_rkey *k, const struct xpi_key *key)
+{
+	struct xport *x = k->ep->x;
+	bool put = !(x->settings.emulate & XPI_EMULATE_PUT), get = !(x->settings.emulate & XPI_EMULATE_GET);
+	void *direct = NULL;
+	int r;
+
+	if (key->native_len == 0 || (!put && !get))
+		return XPORT_OK;
+	r = x->ops->rkey_unpack(x->be, xpi_ep_be(k->ep), xpi_rkey_be(k), key->native, key->native_len, &direct);
+	if (r == XPORT_ERR_NOT_SUPPORTED)
+		return XPORT_OK;
+	if (r != XPORT_OK)
+		return r;
+	k->native = true;
+	k->direct = direct;
+	k->put = !put ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
+	k->get = !get ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
+	k->ep->direct = true;
+	return XPORT_OK;
+}
+
+int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **out)
+{
+	size_t fixed = (sizeof(struct xport_rkey) + 15) & ~(size_t)15;
+	struct xport *x = ep->x;
+	struct xport_rkey *k;
+	struct xpi_key key;
+	int r;
+
+	if (buf == NULL || !xpi_key_decode(buf, len, &key))
+		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack", "%zu bytes are damaged or not a key", len);
+	if (strcmp(key.backend, x->ops->name) != 0)
+		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack", "the key is of back end %s, this instance uses %s",
+		                  key.backend, x->ops->name);
+	if (key.incarnation != ep->peer_incarnation)
+		return xpi_refuse(x, XPORT_ERR_STALE_KEY, "xport_rkey_unpack",
+		                  "the key is of another process, or of an earlier life of this peer");
+	k = aligned_alloc(16, (fixed + x->caps.rkey_size + 15) & ~(size_t)15);
+	if (k == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_rkey_unpack", "no memory for the key");
+	memset(k, 0, fixed + x->caps.rkey_size);
+	k->ep = ep;
+	k->length = key.length;
+	k->region = key.region;
+	k->base_low = key.base;
+	k->rights = key.rights;
+	r = choose_paths(k, &key);
+	if (r != XPORT_OK) {
+		free(k);
+		return r;
+	}
+	xpi_list_push(&ep->rkeys, &k->link);
+	*out = k;
+	return XPORT_OK;
+}
+
+static void native_end(struct xport_rkey *k)
+{
+	struct xport *x = k->ep->x;
+
+	if (k->native)
+		x->ops->rkey_destroy(x->be, xpi_rkey_be(k));
+	k->native = false;
+	k->direct = NULL;
+}
+
+static void rkey_free(struct xport_rkey *k)
+{
+	native_end(k);
+	if (xpi_list_linked(&k->link))
+		xpi_list_del(&k->link);
+	free(k);
+}
+
+void xpi_rkey_destroy(struct xport_rkey *k)
+{
+	k->destroyed = true;
+	if (k->busy == 0)
+		rkey_free(k);
+}
+
+void xpi_rkey_idle(struct xport_rkey *k)
+{
+	k->busy--;
+	if (k->busy > 0)
+		return;
+	if (k->stale)
+		xpi_work(k->ep);
+	if (k->destroyed)
+		rkey_free(k);
+}
+
+bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region)
+{
+	bool idle = true;
+
+	xpi_list_for(l, &ep->rkeys) {
+		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
+
+		if (k->region != region)
+			continue;
+		k->stale = true;
+		idle = idle && k->busy == 0;
+	}
+	return idle;
+}
+
+void xpi_rkey_orphan(struct xport_ep *ep)
+{
+	xpi_list_for(l, &ep->rkeys) {
+		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
+
+		k->stale = true;
+		k->put = k->get = XPI_BY_MESSAGE;
+		native_end(k);
+	}
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rkey.h - a peer's region as seen from here: how it is reached is decided once, at import. */
+#ifndef XPI_CORE_RKEY_H
+#define XPI_CORE_RKEY_H
+
+#include "core/ep.h"
+#include "core/instance.h"
+
+enum xpi_path { XPI_BY_MESSAGE, XPI_BY_NETWORK, XPI_BY_COPY };
+
+struct xport_rkey {
+	struct xport_ep *ep;
+	uint64_t length;
+	uint64_t region;
+	uint64_t base_low;   /* of the region's address: whether an offset is aligned */
+	uint8_t *direct;     /* where it is mapped here, for XPI_BY_COPY */
+	uint32_t rights;
+	uint8_t put, get;    /* enum xpi_path */
+	bool stale;          /* revoked by its owner, or its endpoint ended */
+	bool native;         /* the back end knows it; be state follows */
+	bool destroyed;
+	uint32_t busy;       /* native operations that use it */
+	struct xpi_list link; /* in ep->rkeys */
+};
+
+static inline void *xpi_rkey_be(const struct xport_rkey *k)
+{
+	return (char *)k + ((sizeof(*k) + 15) & ~(size_t)15);
+}
+
+int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **rkey);
+void xpi_rkey_destroy(struct xport_rkey *k);
+/* One native operation less uses it. */
+void xpi_rkey_idle(struct xport_rkey *k);
+/* The owner revoked the region: marks its keys.  Returns true when no native operation uses them any more. */
+bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region);
+/* The endpoint is quiesced: nothing is reached through its keys any more. */
+void xpi_rkey_orphan(struct xport_ep *ep);
+
+/* The decoded form of a packed key. */
+struct xpi_key {
+	uint64_t incarnation, region, base, length;
+	uint32_t rights;
+	char backend[16];
+	const uint8_t *native;
+	size_t native_len;
+};
+
+/* Returns bytes written, 0: no room. */
+size_t xpi_key_encode(const struct xpi_key *k, void *buf, size_t len);
+/* False: damaged or not a key.  k->native points into buf. */
+bool xpi_key_decode(const void *buf, size_t len, struct xpi_key *k);
+
+#endif

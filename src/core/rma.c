@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/rma.h"
+
+#include <string.h>
+
+#include "core/tx.h"
+
+/* ---- by message ---- */
+
+static inline bool tracked(const struct xpi_op *op)
+{
+	return (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
+}
+
+/* All of it was handed over: it now waits for the acknowledgement, if anybody wants to know. */
+static inline int handed(struct xport_ep *ep, struct xpi_op *op)
+{
+	ep->rma_sent++;
+	op->waits = 0;
+	if (tracked(op)) {
+		op->waits = XPI_WAIT_ACK;
+		op->seq = xpi_tx_seq(ep);
+	}
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+static int put_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_put rec = {
+		.r = {.type = XPI_REC_PUT},
+		.region = htole64(op->region),
+		.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
+	};
+	size_t room = xpi_tx_room(ep, sizeof(rec));
+
+	while (op->done < op->len) {
+		uint64_t left = op->len - op->done;
+		uint32_t n = (uint32_t)(left < room ? left : room);
+		int r;
+
+		rec.r.len = n;
+		rec.offset = htole64(op->offset + op->done);
+		r = xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done,
+		                  n == left && tracked(op) ? XPI_FRAME_ACK_NOW : 0);
+		if (r < 0)
+			return r;
+		op->done += n;
+	}
+	return handed(ep, op);
+}
+
+/* It was asked for: it now waits for the answer. */
+static inline int requested(struct xport_ep *ep, struct xpi_op *op)
+{
+	ep->rma_sent++;
+	ep->nrequests++;
+	op->waits = XPI_WAIT_REPLY;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+static int get_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_get rec = {
+		.r = {.type = XPI_REC_GET},
+		.region = htole64(op->region),
+		.offset = htole64(op->offset),
+		.length = htole64(op->len),
+		.op = htole32(xpi_op_name(ep->x, op)),
+	};
+
+	if (ep->nrequests >= ep->requests_max)
+		return XPORT_ERR_AGAIN;
+	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	return requested(ep, op);
+}
+
+static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	bool fetch = op->buf != NULL;
+	struct xpi_rec_atomic rec = {
+		.r = {.type = XPI_REC_ATOMIC, .a = op->aop, .b = htole16((uint16_t)(op->width | (fetch ? XPI_ATOMIC_FETCH : 0)))},
+		.region = htole64(op->region),
+		.offset = htole64(op->offset),
+		.operand = htole64(op->tag),
+		.compare = htole64(op->mask),
+		.op = htole32(fetch || tracked(op) ? xpi_op_name(ep->x, op) : 0),
+	};
+
+	if (fetch && ep->nrequests >= ep->requests_max)
+		return XPORT_ERR_AGAIN;
+	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, tracked(op) && !fetch ? XPI_FRAME_ACK_NOW : 0) < 0)
+		return XPORT_ERR_AGAIN;
+	return fetch ? requested(ep, op) : handed(ep, op);
+}
+
+/* ---- by the network ---- */
+
+/* Returns XPORT_ERR_NOT_SUPPORTED if this one must go by message. */
+static int native_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xport *x = ep->x;
+	bool get = op->kind == XPORT_OP_GET;
+
+	if (op->pending > 0) /* it has one request: one piece at a time */
+		return XPORT_ERR_AGAIN;
+	while (op->done < op->len) {
+		uint64_t n = op->len - op->done;
+		void *mr = op->mr != NULL && op->mr->native ? xpi_mr_be(op->mr) : NULL;
+		uint8_t *buf = op->buf + op->done;
+		uint64_t at = op->offset + op->done;
+		int r;
+
+		if (x->caps.rma_max != 0 && n > x->caps.rma_max)
+			n = x->caps.rma_max;
+		r = get ? x->ops->get(x->be, xpi_ep_be(ep), buf, n, mr, xpi_rkey_be(op->rkey), at, &op->wait.req)
+		        : x->ops->put(x->be, xpi_ep_be(ep), buf, n, mr, xpi_rkey_be(op->rkey), at, &op->wait.req);
+		if (r == XPORT_ERR_NOT_SUPPORTED && op->done == 0)
+			return r;
+		if (r < 0) {
+			if (r != XPORT_ERR_AGAIN)
+				xpi_ep_broken(ep);
+			xpi_work(ep);
+			return XPORT_ERR_AGAIN;
+		}
+		op->done += n;
+		if (r == XPI_PENDING) {
+			op->pending++;
+			if (op->done < op->len)
+				return XPORT_ERR_AGAIN;
+		}
+	}
+	op->waits = 0;
+	ep->rma_sent++;
+	if (!get) {
+		op->after_native = ++ep->native_handed;
+		if (tracked(op) && !x->caps.put_placed) {
+			op->waits = XPI_WAIT_PROOF;
+			xpi_work(ep);
+		}
+	}
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+/* A put or get by copy that had to wait behind a fence. */
+static int copy_step(struct xpi_op *op)
+{
+	struct xport_rkey *k = op->rkey;
+
+	op->waits = 0;
+	op->ep->rma_sent++;
+	if (k->stale)
+		op->status = XPORT_ERR_STALE_KEY;
+	else if (op->kind == XPORT_OP_GET)
+		memcpy(op->buf, k->direct + op->offset, op->len);
+	else
+		memcpy(k->direct + op->offset, op->buf, op->len);
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
+{
+	struct xport *x = ep->x;
+	int r;
+
+	if (x->caps.am_after_put || ep->native_drained >= posted)
+		return true;
+	if (ep->drain_running)
+		return false;
+	ep->drain_running = true;
+	ep->drain_to = ep->native_handed;
+	ep->drain.kind = XPI_WAIT_DRAIN;
+	r = x->ops->drain(x->be, xpi_ep_be(ep), &ep->drain.req);
+	if (r == XPI_PENDING)
+		return false;
+	if (r < 0) {
+		ep->drain_running = false;
+		xpi_work(ep);
+		return false;
+	}
+	xpi_drained(ep, r);
+	return true;
+}
+
+void xpi_drained(struct xport_ep *ep, int status)
+{
+	ep->drain_running = false;
+	ep->native_drained = ep->drain_to;
+	if (status != XPORT_OK && ep->quiet_error == XPORT_OK)
+		ep->quiet_error = status;
+	xpi_work(ep);
+}
+
+/* Sends what the peer acknowledges once everything before it is placed. */
+static int send_flush(struct xport_ep *ep)
+{
+	struct xpi_rec rec = {.type = XPI_REC_FLUSH};
+
+	return xpi_tx_record(ep, NULL, &rec, sizeof(rec), NULL, XPI_FRAME_ACK_NOW) < 0 ? XPORT_ERR_AGAIN : XPORT_OK;
+}
+
+void xpi_prove(struct xport_ep *ep)
+{
+	struct xpi_op *first = xpi_container(ep->proving.next, struct xpi_op, link);
+
+	if (!xpi_native_ready(ep, first->after_native) || send_flush(ep) != XPORT_OK)
+		return;
+	while (!xpi_list_empty(&ep->proving)) {
+		struct xpi_op *op = xpi_container(ep->proving.next, struct xpi_op, link);
+
+		if (!ep->x->caps.am_after_put && op->after_native > ep->native_drained)
+			break;
+		op->waits = XPI_WAIT_ACK;
+		op->seq = xpi_tx_seq(ep);
+		xpi_op_settle(op);
+	}
+	xpi_work(ep);
+}
+
+/* ---- order ---- */
+
+static int fence_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (ep->nrequests > 0)
+		return XPORT_ERR_AGAIN;
+	if (!ep->direct) {
+		xpi_op_complete(op, XPORT_OK);
+		return XPORT_OK;
+	}
+	/* What follows may overtake messages: everything before must be known to be there. */
+	if (!xpi_list_empty(&ep->native) || !xpi_native_ready(ep, ep->native_handed))
+		return XPORT_ERR_AGAIN;
+	if (op->done == 0) {
+		if (send_flush(ep) != XPORT_OK)
+			return XPORT_ERR_AGAIN;
+		op->seq = xpi_tx_seq(ep);
+		op->done = 1;
+	}
+	if (!xpi_seq_reached(ep->tx_acked, op->seq))
+		return XPORT_ERR_AGAIN;
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
+static int flush_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (!xpi_native_ready(ep, ep->native_handed) || send_flush(ep) != XPORT_OK)
+		return XPORT_ERR_AGAIN;
+	op->waits = XPI_WAIT_ACK;
+	op->seq = xpi_tx_seq(ep);
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	int r;
+
+	if (op->rkey != NULL) {
+		if (op->rkey->direct != NULL)
+			return copy_step(op);
+		r = native_step(ep, op);
+		if (r != XPORT_ERR_NOT_SUPPORTED)
+			return r;
+		xpi_rkey_idle(op->rkey);
+		op->rkey = NULL;
+	}
+	switch (op->kind) {
+	case XPORT_OP_GET:
+		return get_step(ep, op);
+	case XPORT_OP_ATOMIC:
+		return atomic_step(ep, op);
+	case XPI_OP_FENCE:
+		return fence_step(ep, op);
+	case XPORT_OP_FLUSH:
+		return flush_step(ep, op);
+	default:
+		return put_step(ep, op);
+	}
+}
+
+void xpi_rma_pump(struct xport_ep *ep)
+{
+	while (!xpi_list_empty(&ep->q_rma))
+		if (xpi_rma_step(ep, xpi_container(ep->q_rma.next, struct xpi_op, link)) != XPORT_OK)
+			return;
+	ep->q_busy = false;
+}

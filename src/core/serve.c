@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/serve.h"
+
+#include <string.h>
+
+#include "core/conn.h"
+#include "core/msg.h"
+#include "core/rkey.h"
+#include "core/rma.h"
+#include "core/tx.h"
+
+/* Pieces of one reply before the next has its turn. */
+enum { REPLY_BURST = 8 };
+
+/* ---- requests ---- */
+
+/* An answer to be sent; out of memory ends the endpoint. */
+static struct xpi_op *reply_new(struct xport_ep *ep, unsigned kind)
+{
+	struct xpi_op *op = xpi_op_get(ep->x, ep, kind);
+
+	if (op == NULL) {
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+		return NULL;
+	}
+	xpi_work(ep);
+	return op;
+}
+
+/* Tells the peer, before the frame that asked is acknowledged. */
+static void refuse(struct xport_ep *ep, uint32_t name, int status)
+{
+	struct xpi_op *op = reply_new(ep, XPI_OP_NAK);
+
+	if (op == NULL)
+		return;
+	xpi_log(ep->x->log, XPORT_LOG_INFO, "0013", "%s: refused an access: %s", ep->peer, xport_status_name(status));
+	if (!ep->nak_hold) {
+		ep->nak_hold = true;
+		ep->nak_seq = ep->rx_seq - 1;
+	}
+	op->region = name;
+	op->status = status;
+	xpi_list_push(&ep->q_nak, &op->link);
+}
+
+void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const uint8_t *data, uint32_t len,
+                   uint32_t name)
+{
+	struct xport_mr *mr;
+	uint8_t *at;
+	int r = xpi_mr_check(ep->x, region, offset, len, XPORT_REMOTE_WRITE, &mr, &at);
+
+	if (r != XPORT_OK)
+		refuse(ep, name, r);
+	else
+		memcpy(at, data, len);
+}
+
+bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t length, uint32_t name)
+{
+	struct xport_mr *mr;
+	struct xpi_op *op;
+	uint8_t *at;
+	int r;
+
+	if (name == 0 || length == 0 || ep->nserving >= XPI_REQUESTS)
+		return false;
+	r = xpi_mr_check(ep->x, region, offset, length, XPORT_REMOTE_READ, &mr, &at);
+	if (r != XPORT_OK) {
+		refuse(ep, name, r);
+		return true;
+	}
+	op = reply_new(ep, XPI_OP_REPLY);
+	if (op == NULL)
+		return true;
+	op->region = name;
+	op->buf = at;
+	op->len = length;
+	op->mr = mr;
+	op->waits = XPI_WAIT_SENT;
+	mr->serving++;
+	ep->nserving++;
+	xpi_list_push(&ep->q_reply, &op->link);
+	return true;
+}
+
+#define APPLY(type, word, a) \
+	({ \
+		type *w_ = (word); \
+		type v_ = (type)(a)->operand, old_ = (type)(a)->compare; \
+		switch ((a)->code) { \
+		case XPORT_ATOMIC_ADD: old_ = __atomic_fetch_add(w_, v_, __ATOMIC_SEQ_CST); break; \
+		case XPORT_ATOMIC_AND: old_ = __atomic_fetch_and(w_, v_, __ATOMIC_SEQ_CST); break; \
+		case XPORT_ATOMIC_OR: old_ = __atomic_fetch_or(w_, v_, __ATOMIC_SEQ_CST); break; \
+		case XPORT_ATOMIC_XOR: old_ = __atomic_fetch_xor(w_, v_, __ATOMIC_SEQ_CST); break; \
+		case XPORT_ATOMIC_SWAP: old_ = __atomic_exchange_n(w_, v_, __ATOMIC_SEQ_CST); break; \
+		default: __atomic_compare_exchange_n(w_, &old_, v_, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+		} \
+		(uint64_t)old_; \
+	})
+
+bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
+{
+	struct xport_mr *mr;
+	struct xpi_op *op;
+	uint8_t *at;
+	uint64_t old;
+	int r = xpi_mr_check(ep->x, a->region, a->offset, a->width, XPORT_REMOTE_ATOMIC, &mr, &at);
+
+	if (r == XPORT_OK && ((uintptr_t)at & (a->width - 1)) != 0)
+		r = XPORT_ERR_INVALID;
+	if (r != XPORT_OK) {
+		refuse(ep, a->op, r);
+		return true;
+	}
+	/* Room for the answer first: what was applied must be answered. */
+	op = a->fetch ? reply_new(ep, XPI_OP_VALUE) : NULL;
+	if (a->fetch && (op == NULL || a->op == 0))
+		return op == NULL;
+	old = a->width == 8 ? APPLY(uint64_t, (uint64_t *)(void *)at, a) : APPLY(uint32_t, (uint32_t *)(void *)at, a);
+	if (op != NULL) {
+		op->region = a->op;
+		op->tag = old;
+		xpi_list_push(&ep->q_reply, &op->link);
+	}
+	return true;
+}
+
+bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
+{
+	struct xport_mr *mr;
+	struct xpi_op *op;
+	uint8_t *at;
+	int r = xpi_mr_check(ep->x, n->region, n->offset, n->length, XPORT_REMOTE_WRITE, &mr, &at);
+
+	ep->rx_charged += xpi_charge(0);
+	if (ep->rx_charged - ep->rx_consumed > ep->window)
+		return false;
+	if (r != XPORT_OK) {
+		xpi_msg_consumed(ep, xpi_charge(0));
+		if (n->op != XPI_OP_NOBODY)
+			refuse(ep, n->op, r);
+		return true;
+	}
+	op = xpi_op_get(ep->x, ep, XPORT_EVENT_NOTIFY);
+	if (op == NULL) {
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+		return true;
+	}
+	if (n->data_len > 0)
+		memcpy(at, n->data, n->data_len);
+	op->context = ep->context;
+	op->tag = n->value;
+	op->len = n->length;
+	op->offset = n->offset;
+	op->mr = n->length > 0 ? mr : NULL;
+	op->charge = xpi_charge(0);
+	ep->refs++;
+	xpi_cq_push(ep->x, op);
+	return true;
+}
+
+bool xpi_serve_revoke(struct xport_ep *ep, uint64_t region, bool answer)
+{
+	struct xpi_op *op;
+
+	if (answer) {
+		xpi_mr_revoked(ep->x, region, ep);
+		return true;
+	}
+	op = reply_new(ep, XPI_OP_REVOKED);
+	if (op == NULL)
+		return true;
+	op->region = region;
+	xpi_rkey_revoke(ep, region);
+	xpi_list_push(&ep->q_reply, &op->link);
+	return true;
+}
+
+/* ---- answers ---- */
+
+static void request_end(struct xport_ep *ep, struct xpi_op *op, int status)
+{
+	ep->nrequests--;
+	op->waits = 0;
+	xpi_op_complete(op, status);
+	if (ep->q_busy)
+		xpi_work(ep);
+}
+
+bool xpi_answer_data(struct xport_ep *ep, uint32_t name, uint64_t at, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op = xpi_op_named(ep, name);
+
+	if (op == NULL || op->kind != XPORT_OP_GET || op->waits != XPI_WAIT_REPLY || at != op->done ||
+	    len > op->len - op->done)
+		return false;
+	memcpy(op->buf + at, data, len);
+	op->done += len;
+	if (op->done == op->len)
+		request_end(ep, op, XPORT_OK);
+	return true;
+}
+
+bool xpi_answer_value(struct xport_ep *ep, uint32_t name, uint64_t value)
+{
+	struct xpi_op *op = xpi_op_named(ep, name);
+	uint32_t half = (uint32_t)value;
+
+	if (op == NULL || op->kind != XPORT_OP_ATOMIC || op->waits != XPI_WAIT_REPLY)
+		return false;
+	if (op->width == 8)
+		memcpy(op->buf, &value, 8);
+	else
+		memcpy(op->buf, &half, 4);
+	request_end(ep, op, XPORT_OK);
+	return true;
+}
+
+bool xpi_answer_failed(struct xport_ep *ep, uint32_t name, uint32_t negated)
+{
+	int status = negated > 0 && negated <= 64 ? -(int)negated : XPORT_ERR_PROTOCOL;
+	struct xpi_op *op;
+
+	if (name == XPI_OP_NOBODY)
+		return true;
+	if (name == 0) {
+		if (ep->quiet_error == XPORT_OK)
+			ep->quiet_error = status;
+		return true;
+	}
+	op = xpi_op_named(ep, name);
+	if (op == NULL || (op->kind != XPORT_OP_PUT && op->kind != XPORT_OP_GET && op->kind != XPORT_OP_ATOMIC &&
+	                   op->kind != XPORT_OP_PUT_NOTIFY))
+		return false;
+	if (op->waits == XPI_WAIT_REPLY)
+		request_end(ep, op, status);
+	else if (op->status == XPORT_OK)
+		op->status = status;
+	return true;
+}
+
+/* ---- sending what is owed ---- */
+
+static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_getdata rec = {.r = {.type = XPI_REC_GETDATA}, .op = htole32((uint32_t)op->region)};
+	size_t room = xpi_tx_room(ep, sizeof(rec));
+	uint64_t left = op->len - op->done;
+
+	rec.r.len = (uint32_t)(left < room ? left : room);
+	rec.at = htole64(op->done);
+	if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	op->done += rec.r.len;
+	if (op->done == op->len) {
+		ep->nserving--;
+		op->waits = 0;
+		xpi_op_settle(op);
+	}
+	return XPORT_OK;
+}
+
+static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_value value = {.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag),
+	                              .op = htole32((uint32_t)op->region)};
+	struct xpi_rec_cts cts = {.r = {.type = XPI_REC_CTS}, .accept = htole64(op->tag),
+	                          .op = htole32((uint32_t)op->region), .into = htole32((uint32_t)op->offset)};
+	struct xpi_rec_revoke revoke = {.r = {.type = op->kind == XPI_OP_REVOKE ? XPI_REC_REVOKE : XPI_REC_REVOKED},
+	                                .region = htole64(op->region)};
+	struct xpi_rec bye = {.type = XPI_REC_BYE};
+	unsigned flags = 0;
+	struct xpi_rec *rec = &bye;
+	size_t len = sizeof(bye);
+
+	switch (op->kind) {
+	case XPI_OP_VALUE:
+		rec = &value.r;
+		len = sizeof(value);
+		break;
+	case XPI_OP_CTS:
+		rec = &cts.r;
+		len = sizeof(cts);
+		break;
+	case XPI_OP_REVOKED:
+		if (!xpi_rkey_revoke(ep, op->region))
+			return XPORT_ERR_AGAIN;
+		/* fall through */
+	case XPI_OP_REVOKE:
+		rec = &revoke.r;
+		len = sizeof(revoke);
+		break;
+	default:
+		flags = XPI_FRAME_ACK_NOW;
+	}
+	if (xpi_tx_record(ep, NULL, rec, len, NULL, flags) < 0)
+		return XPORT_ERR_AGAIN;
+	if (op->kind == XPI_OP_BYE) {
+		ep->bye_seq = xpi_tx_seq(ep);
+		ep->bye_sent = true;
+	}
+	if (op->kind == XPI_OP_REVOKE) { /* until it is answered */
+		xpi_list_del(&op->link);
+		xpi_list_push(&ep->revokes, &op->link);
+		return XPORT_OK;
+	}
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
+static int reply_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (op->kind == XPI_OP_REPLY)
+		return get_reply_step(ep, op);
+	if (op->kind == XPORT_OP_SEND)
+		return xpi_msg_body_step(ep, op);
+	return short_reply_step(ep, op);
+}
+
+/* Each has its turn for a few pieces, so that a long one does not hold up the others. */
+static void reply_pump(struct xport_ep *ep)
+{
+	while (!xpi_list_empty(&ep->q_reply)) {
+		struct xpi_op *op = xpi_container(ep->q_reply.next, struct xpi_op, link);
+
+		for (int i = 0; ep->q_reply.next == &op->link; i++) {
+			if (i == REPLY_BURST) {
+				xpi_list_del(&op->link);
+				xpi_list_push(&ep->q_reply, &op->link);
+				break;
+			}
+			if (reply_step(ep, op) != XPORT_OK)
+				return;
+		}
+	}
+}
+
+void xpi_ep_pump(struct xport_ep *ep)
+{
+	if (ep->state >= XPI_EP_FAILING)
+		return;
+	reply_pump(ep);
+	if (!xpi_list_empty(&ep->proving))
+		xpi_prove(ep);
+	if (ep->q_busy)
+		xpi_rma_pump(ep);
+	if (!xpi_list_empty(&ep->q_msg))
+		xpi_msg_pump(ep);
+	xpi_tx_flush(ep);
+	if (ep->ack_now || !xpi_list_empty(&ep->q_nak) || ep->nak_tx != NULL ||
+	    ep->rx_seq - ep->rx_acked >= ep->rx_credits / 2 || ep->rx_consumed - ep->rx_told >= ep->window / 4)
+		xpi_tx_control(ep);
+}
+
+uint32_t xpi_unexpected_max(const struct xport_ep *ep)
+{
+	return (uint32_t)ep->x->caps.am_max;
+}

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* secure_getenv, environ */
+#endif
+#include "core/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
+
+/*
+ * X(id, name, type, range, standard, text).  A variable that is unset or empty has its standard value; one that
+ * xport_attr sets is not looked at.
+ */
+#define VARIABLES(X) \
+	X(BACKEND, "XPORT_BACKEND", "list", "auto | NAME | NAME:PROVIDER, or several by comma", "auto", \
+	  "what to travel over; of several, the first that is usable") \
+	X(REQUIRE, "XPORT_REQUIRE", "list", "target_bounds, passive_target", "", \
+	  "capabilities without which nothing is opened") \
+	X(EMULATE, "XPORT_EMULATE", "list", "put, get, all", "", \
+	  "operations that the library carries by messages although the network could") \
+	X(PROGRESS, "XPORT_PROGRESS", "word", "poll | thread | thread@CORE, CORE 0 to 1023", "poll", \
+	  "who makes progress: the application's calls, or a thread of the library") \
+	X(LIVENESS, "XPORT_LIVENESS", "word", "thread | poll", "thread", \
+	  "who answers heartbeats: a small thread, or the application's calls (which must then be frequent)") \
+	X(PEER_TIMEOUT, "XPORT_PEER_TIMEOUT", "time", "200ms to 1h", "5s", "silence after which a peer is lost") \
+	X(OP_TIMEOUT, "XPORT_OP_TIMEOUT", "time", "0 (never), or 1ms to 1h", "0", \
+	  "age at which an unfinished operation fails its endpoint") \
+	X(QUEUE_DEPTH, "XPORT_QUEUE_DEPTH", "number", "16 to 1048576", "16384", \
+	  "operations in flight or unreaped an endpoint, beyond which posting is answered AGAIN") \
+	X(LOG, "XPORT_LOG", "log", "error | warn | info | debug, then perhaps a comma and a file", "warn", \
+	  "how much is logged, and the file it is appended to instead of standard error") \
+	X(AUTH, "XPORT_AUTH", "word", "none", "", "none: connections off this machine are not authenticated") \
+	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", "key that authenticates peers") \
+	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", "1: an unknown name beginning with XPORT_ is an error")
+
+enum variable {
+#define ID(id, name, type, range, standard, text) VAR_##id,
+	VARIABLES(ID) VAR_COUNT
+};
+
+const struct xpi_variable xpi_variables[] = {
+#define ROW(id, name, type, range, standard, text) {name, type, range, standard, text},
+	VARIABLES(ROW){NULL, NULL, NULL, NULL, NULL}};
+
+/* One reading, and the value it is at. */
+struct reading {
+	struct xpi_settings *s;
+	struct xport_error *err;
+	const struct xpi_variable *var;
+	const char *source; /* "XPORT_BACKEND" or "xport_attr.backend" */
+	const char *value;
+	const char *log_file;
+	const char *key_file;
+	bool strict;
+};
+
+static int bad(const struct reading *r, const char *why)
+{
+	return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, NULL, "%s=%.100s: %s; allowed: %s", r->source, r->value, why,
+	                r->var->range);
+}
+
+/* ---- Types -------------------------------------------------------------------------------------------------- */
+
+/* Decimal digits from *s on, which is moved behind them.  False: none, or more than 32 bits. */
+static bool digits(const char **s, uint32_t *n)
+{
+	uint64_t v = 0;
+	const char *p = *s;
+
+	while (*p >= '0' && *p <= '9' && v <= UINT32_MAX)
+		v = 10 * v + (uint64_t)(*p++ - '0');
+	if (p == *s || v > UINT32_MAX)
+		return false;
+	*s = p;
+	*n = (uint32_t)v;
+	return true;
+}
+
+/* A number needs its unit, since 5 could be meant as either; 0 is 0 in any. */
+static int read_time(const struct reading *r, int min_ms, bool or_zero, int *ms)
+{
+	static const struct {
+		const char *name;
+		uint32_t ms;
+	} units[] = {{"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", HOUR_MS}};
+	const char *unit = r->value;
+	uint64_t v = 0;
+	uint32_t n;
+	size_t i;
+
+	if (!digits(&unit, &n))
+		return bad(r, "not a time such as 500ms or 5s");
+	if (n == 0 && *unit == '\0') {
+		*ms = 0;
+		return or_zero ? XPORT_OK : bad(r, "out of range");
+	}
+	if (*unit == '\0')
+		return bad(r, "a time needs a unit: ms, s, m or h");
+	for (i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(unit, units[i].name) == 0)
+			break;
+	if (i == sizeof(units) / sizeof(units[0]))
+		return bad(r, "the unit is not ms, s, m or h");
+	v = (uint64_t)n * units[i].ms;
+	if (v > HOUR_MS || (v < (uint64_t)min_ms && !(or_zero && v == 0)))
+		return bad(r, "out of range");
+	*ms = (int)v;
+	return XPORT_OK;
+}
+
+struct word {
+	const char *name;
+	uint32_t bits;
+};
+
+/* A list of words by comma, or'ed together; the words end with a NULL name. */
+static int read_words(const struct reading *r, const struct word *words, uint32_t *bits)
+{
+	const char *p = r->value;
+
+	*bits = 0;
+	for (;;) {
+		size_t n = strcspn(p, ",");
+		const struct word *w = words;
+		char why[192], item[65];
+		struct xpi_nearest near = xpi_nearest(item);
+
+		while (w->name != NULL && (strlen(w->name) != n || memcmp(w->name, p, n) != 0))
+			w++;
+		if (w->name == NULL) {
+			snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), p);
+			for (w = words; w->name != NULL; w++)
+				xpi_nearest_look(&near, w->name);
+			snprintf(why, sizeof(why), "\"%s\" is unknown%s%s%s", item,
+			         near.name != NULL ? ", did you mean " : "", near.name != NULL ? near.name : "",
+			         near.name != NULL ? "?" : "");
+			return bad(r, why);
+		}
+		*bits |= w->bits;
+		if (p[n] == '\0')
+			return XPORT_OK;
+		p += n + 1;
+	}
+}
+
+/* One of two words: the second is true. */
+static int read_either(const struct reading *r, const char *no, const char *yes, bool *v)
+{
+	if (strcmp(r->value, no) != 0 && strcmp(r->value, yes) != 0)
+		return bad(r, "unknown");
+	*v = strcmp(r->value, yes) == 0;
+	return XPORT_OK;
+}
+
+/* ---- Variables ---------------------------------------------------------------------------------------------- */
+
+static int read_BACKEND(struct reading *r)
+{
+	if (strlen(r->value) >= sizeof(r->s->backend))
+		return bad(r, "longer than 255 bytes");
+	strcpy(r->s->backend, r->value);
+	return XPORT_OK;
+}
+
+static int read_REQUIRE(struct reading *r)
+{
+	static const struct word words[] = {{"target_bounds", XPI_REQUIRE_TARGET_BOUNDS},
+	                                    {"passive_target", XPI_REQUIRE_PASSIVE_TARGET},
+	                                    {NULL, 0}};
+
+	return read_words(r, words, &r->s->require);
+}
+
+static int read_EMULATE(struct reading *r)
+{
+	static const struct word words[] = {
+		{"put", XPI_EMULATE_PUT}, {"get", XPI_EMULATE_GET}, {"all", XPI_EMULATE_ALL}, {NULL, 0}};
+
+	return read_words(r, words, &r->s->emulate);
+}
+
+static int read_PROGRESS(struct reading *r)
+{
+	static const char thread[] = "thread";
+	const char *p = r->value;
+	uint32_t core;
+
+	r->s->progress_core = -1;
+	r->s->progress_thread = strncmp(p, thread, sizeof(thread) - 1) == 0;
+	if (!r->s->progress_thread)
+		return strcmp(p, "poll") == 0 ? XPORT_OK : bad(r, "unknown");
+	p += sizeof(thread) - 1;
+	if (*p == '\0')
+		return XPORT_OK;
+	if (*p++ != '@')
+		return bad(r, "unknown");
+	if (!digits(&p, &core) || *p != '\0' || core > CORE_MAX)
+		return bad(r, "what stands after @ is not the number of a core");
+	r->s->progress_core = (int)core;
+	return XPORT_OK;
+}
+
+static int read_LIVENESS(struct reading *r)
+{
+	return read_either(r, "poll", "thread", &r->s->liveness_thread);
+}
+
+static int read_PEER_TIMEOUT(struct reading *r)
+{
+	return read_time(r, 200, false, &r->s->peer_timeout_ms);
+}
+
+static int read_OP_TIMEOUT(struct reading *r)
+{
+	return read_time(r, 1, true, &r->s->op_timeout_ms);
+}
+
+static int read_QUEUE_DEPTH(struct reading *r)
+{
+	const char *p = r->value;
+	uint32_t n;
+
+	if (!digits(&p, &n) || *p != '\0')
+		return bad(r, "not a number");
+	if (n < 16 || n > 1048576)
+		return bad(r, "out of range");
+	r->s->queue_depth = n;
+	return XPORT_OK;
+}
+
+static const char *const levels[] = {NULL, "error", "warn", "info", "debug"};
+
+static int read_LOG(struct reading *r)
+{
+	size_t n = strcspn(r->value, ",");
+
+	for (int level = XPORT_LOG_ERROR; level <= XPORT_LOG_DEBUG; level++) {
+		if (strlen(levels[level]) != n || memcmp(levels[level], r->value, n) != 0)
+			continue;
+		r->s->log.level = level;
+		if (r->value[n] == ',' && r->value[n + 1] == '\0')
+			return bad(r, "no file stands after the comma");
+		r->log_file = r->value[n] == ',' ? r->value + n + 1 : NULL;
+		return XPORT_OK;
+	}
+	return bad(r, "the level is unknown");
+}
+
+static int read_AUTH(struct reading *r)
+{
+	r->s->auth_none = strcmp(r->value, "none") == 0;
+	return r->s->auth_none ? XPORT_OK : bad(r, "unknown");
+}
+
+static int read_AUTH_KEY_FILE(struct reading *r)
+{
+	r->key_file = r->value;
+	return XPORT_OK;
+}
+
+static int read_STRICT(struct reading *r)
+{
+	return read_either(r, "0", "1", &r->strict);
+}
+
+static int (*const readers[])(struct reading *) = {
+#define READER(id, name, type, range, standard, text) read_##id,
+	VARIABLES(READER)};
+
+/* ---- Attributes --------------------------------------------------------------------------------------------- */
+
+/*
+ * What the application set in place of a variable, as the variable would be written; NULL: nothing.  So there is one
+ * check for both.  The log level is not among them: it does not stand for the file.
+ */
+static const char *attr_value(const struct xport_attr *a, enum variable var, char *buf, size_t len, const char **field)
+{
+	switch (var) {
+	case VAR_BACKEND:
+		*field = "xport_attr.backend";
+		return a->backend;
+	case VAR_REQUIRE:
+		*field = "xport_attr.require";
+		return a->require;
+	case VAR_EMULATE:
+		*field = "xport_attr.emulate";
+		return a->emulate;
+	case VAR_PROGRESS:
+		*field = "xport_attr.progress";
+		return a->progress;
+	case VAR_PEER_TIMEOUT:
+		*field = "xport_attr.peer_timeout_ms";
+		snprintf(buf, len, "%dms", a->peer_timeout_ms);
+		return a->peer_timeout_ms != 0 ? buf : NULL;
+	case VAR_OP_TIMEOUT:
+		*field = "xport_attr.op_timeout_ms";
+		snprintf(buf, len, a->op_timeout_ms == -1 ? "0" : "%dms", a->op_timeout_ms);
+		return a->op_timeout_ms != 0 ? buf : NULL;
+	case VAR_QUEUE_DEPTH:
+		*field = "xport_attr.queue_depth";
+		snprintf(buf, len, "%u", (unsigned)a->queue_depth);
+		return a->queue_depth != 0 ? buf : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* A longer struct is of a later version, and good as long as it asks for nothing that this one does not know. */
+static int check_attr(const struct xport_attr *a, struct xport_error *err)
+{
+	const unsigned char *bytes = (const unsigned char *)a;
+
+	if (a->size < sizeof(*a) || a->size > 4096)
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "set xport_attr.size to sizeof(struct xport_attr)",
+		                "xport_attr.size=%zu, but the struct has %zu bytes", a->size, sizeof(*a));
+	for (size_t i = sizeof(*a); i < a->size; i++)
+		if (bytes[i] != 0)
+			return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "use a library as new as the header",
+			                "xport_attr sets a field that this version of the library does not know");
+	if (a->thread_mode < XPORT_THREAD_DEFAULT || a->thread_mode > XPORT_THREAD_MULTIPLE)
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
+		                "xport_attr.thread_mode=%d is not one of enum xport_thread_mode", a->thread_mode);
+	if (a->log_level < 0 || a->log_level > XPORT_LOG_DEBUG)
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
+		                "xport_attr.log_level=%d is not one of enum xport_log_level", a->log_level);
+	return XPORT_OK;
+}
+
+/* ---- The whole ---------------------------------------------------------------------------------------------- */
+
+static int read_variable(struct reading *r, const struct xport_attr *attr, enum variable var)
+{
+	const char *value = NULL, *field = NULL;
+	char number[32];
+
+	r->var = &xpi_variables[var];
+	if (attr != NULL)
+		value = attr_value(attr, var, number, sizeof(number), &field);
+	r->source = field;
+	if (value == NULL || *value == '\0') {
+		value = secure_getenv(r->var->name);
+		r->source = r->var->name;
+	}
+	if (value == NULL || *value == '\0')
+		value = r->var->standard;
+	r->value = value;
+	return *value == '\0' ? XPORT_OK : readers[var](r);
+}
+
+static int open_log(struct reading *r)
+{
+	struct xpi_settings *s = r->s;
+	int fd;
+
+	if (r->log_file == NULL || s->log.fn != NULL)
+		return XPORT_OK;
+	/* O_NONBLOCK: a named pipe without a reader is an error, not a wait. */
+	fd = open(r->log_file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return xpi_fail_errno(r->err, XPORT_ERR_CONFIG,
+		                      errno == ELOOP ? "a symbolic link is not followed: name the file itself" : NULL,
+		                      "XPORT_LOG: cannot open %.200s", r->log_file);
+	s->log.fd = fd;
+	s->log_owned = true;
+	return XPORT_OK;
+}
+
+static int check_auth(const struct reading *r)
+{
+	if (r->key_file == NULL)
+		return XPORT_OK;
+	if (!r->s->auth_none)
+		return xpi_fail(r->err, XPORT_ERR_NOT_SUPPORTED, 0, NULL,
+		                "unset it, and set XPORT_AUTH=none where the network is trusted",
+		                "XPORT_AUTH_KEY_FILE=%.100s: this version has no key authentication yet", r->key_file);
+	xpi_log(&r->s->log, XPORT_LOG_WARN, "0202", "XPORT_AUTH_KEY_FILE is ignored because of XPORT_AUTH=none");
+	return XPORT_OK;
+}
+
+static int unknown_name(const struct reading *r, const char *name)
+{
+	struct xpi_nearest near = xpi_nearest(name);
+	char hint[128];
+
+	for (int i = 0; i < VAR_COUNT; i++)
+		xpi_nearest_look(&near, xpi_variables[i].name);
+	snprintf(hint, sizeof(hint), near.name != NULL ? "did you mean %s?" : "unset it", near.name);
+	if (r->strict)
+		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, hint,
+		                "%.100s is no variable of this library (XPORT_STRICT=1)", name);
+	xpi_log(&r->s->log, XPORT_LOG_WARN, "0201", "%.100s is no variable of this library: %s", name, hint);
+	return XPORT_OK;
+}
+
+/* Names that begin with XPORT_ are the library's alone, so a stranger among them is a slip of the pen. */
+static int check_names(const struct reading *r)
+{
+	static const char prefix[] = "XPORT_";
+
+	if (getauxval(AT_SECURE) != 0)
+		return XPORT_OK;
+	for (char **e = environ; e != NULL && *e != NULL; e++) {
+		char name[128];
+		int i = 0, rc;
+
+		if (strncmp(*e, prefix, sizeof(prefix) - 1) != 0)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
+		while (i < VAR_COUNT && strcmp(name, xpi_variables[i].name) != 0)
+			i++;
+		if (i < VAR_COUNT)
+			continue;
+		rc = unknown_name(r, name);
+		if (rc != XPORT_OK)
+			return rc;
+	}
+	return XPORT_OK;
+}
+
+int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
+{
+	struct reading r = {.s = s, .err = err};
+	int rc = XPORT_OK;
+
+	memset(s, 0, sizeof(*s));
+	s->progress_core = -1;
+	s->log = (struct xpi_log){.level = XPORT_LOG_WARN, .fd = STDERR_FILENO};
+	if (attr != NULL)
+		rc = check_attr(attr, err);
+	for (int i = 0; i < VAR_COUNT && rc == XPORT_OK; i++)
+		rc = read_variable(&r, attr, (enum variable)i);
+	if (rc != XPORT_OK)
+		return rc;
+	if (attr != NULL) {
+		s->multiple = attr->thread_mode == XPORT_THREAD_MULTIPLE;
+		s->log.fn = attr->log_fn;
+		s->log.arg = attr->log_arg;
+		s->log.level = attr->log_level != 0 ? attr->log_level : s->log.level;
+	}
+	s->multiple = s->multiple || s->progress_thread;
+	rc = open_log(&r);
+	if (rc == XPORT_OK)
+		rc = check_auth(&r);
+	if (rc == XPORT_OK)
+		rc = check_names(&r);
+	if (rc != XPORT_OK)
+		xpi_settings_fini(s);
+	return rc;
+}
+
+void xpi_settings_fini(struct xpi_settings *s)
+{
+	if (s->log_owned)
+		close(s->log.fd);
+	s->log_owned = false;
+	s->log.fd = STDERR_FILENO;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tx.h - sending: records into frames, frames to the back end, within the credits that the peer gave.
+ *
+ * The first record after a poll leaves at once, gathered from where it lies.  What follows before the next poll is
+ * small is packed into one frame, which leaves when it is full, at the next poll, or before anything that must follow.
+ *
+ * ERRORS: XPORT_ERR_AGAIN means that nothing was taken: no credit, or the back end is full; the endpoint's work goes
+ * on by itself.  Other errors of the back end mark the endpoint broken and read as AGAIN.
+ */
+#ifndef XPI_CORE_TX_H
+#define XPI_CORE_TX_H
+
+#include "core/ep.h"
+#include "core/instance.h"
+#include "core/wire.h"
+
+/* A frame, or the head of one, while the core or the back end holds it. */
+struct xpi_tx {
+	struct xpi_wait wait; /* first */
+	bool packed;
+	struct xpi_list link; /* in ep->txs while the back end holds it */
+	struct xport_ep *ep;
+	struct xpi_op *op;    /* whose data the back end holds beside the head; or NULL */
+	uint32_t len;         /* bytes in buf */
+	uint32_t flags;       /* XPI_FRAME_* */
+	uint8_t buf[];
+};
+
+/* Longest record header, and what stands before it. */
+enum { XPI_HEAD_ROOM = sizeof(struct xpi_frame_head) + 56 };
+/* Data above this is not copied into a packed frame. */
+enum { XPI_PACK_MAX = 1024 };
+
+/*
+ * Hands over one record with its data.  XPORT_OK: the data is the caller's again.  XPI_PENDING: op->pending was
+ * counted; xpi_op_sent(op) will be called.  `flags`: XPI_FRAME_ACK_NOW.
+ */
+int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
+                  unsigned flags);
+
+/* The frame that carries what was handed over last. */
+static inline uint32_t xpi_tx_seq(const struct xport_ep *ep)
+{
+	return ep->open != NULL ? ep->tx_seq + 1 : ep->tx_seq;
+}
+
+/* Data bytes that fit beside a record header of `rlen` in one frame. */
+static inline size_t xpi_tx_room(const struct xport_ep *ep, size_t rlen)
+{
+	return ep->frame_max - sizeof(struct xpi_frame_head) - rlen;
+}
+
+/* Takes the endpoint into the instance's list of those with work. */
+static inline void xpi_work(struct xport_ep *ep)
+{
+	if (!xpi_list_linked(&ep->work))
+		xpi_list_push(&ep->x->work, &ep->work);
+}
+
+/* Sends the frame being packed, if any. */
+int xpi_tx_flush(struct xport_ep *ep);
+
+/* Tells the peer what it waits for: failures, then the acknowledgement. */
+int xpi_tx_control(struct xport_ep *ep);
+
+/* The back end is done with a frame. */
+void xpi_tx_done(struct xport *x, struct xpi_tx *tx, int status);
+
+/* Drops all frames; the endpoint is quiesced. */
+void xpi_tx_drop(struct xport_ep *ep);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* wait.c - sleeping: the one descriptor, and the progress thread. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "core/ep.h"
+#include "core/instance.h"
+
+/* ---- the descriptor ---- */
+
+static int add(struct xport *x, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+
+	if (epoll_ctl(x->epfd, EPOLL_CTL_ADD, fd, &ev) != 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot watch descriptor %d", fd);
+	return XPORT_OK;
+}
+
+/* Ticks for what has no descriptor of its own. */
+static int timer_open(struct xport *x)
+{
+	long ms = (long)x->caps.poll_ms;
+	struct itimerspec t = {0};
+
+	if (x->settings.op_timeout_ms > 0 && (ms == 0 || ms > x->settings.op_timeout_ms / 4 + 1))
+		ms = x->settings.op_timeout_ms / 4 + 1;
+	if (ms == 0)
+		return XPORT_OK;
+	x->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (x->timer < 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no timer descriptor");
+	t.it_value.tv_sec = t.it_interval.tv_sec = ms / 1000;
+	t.it_value.tv_nsec = t.it_interval.tv_nsec = ms % 1000 * 1000000;
+	timerfd_settime(x->timer, 0, &t, NULL);
+	return add(x, x->timer);
+}
+
+int xpi_fd_open(struct xport *x)
+{
+	int fds[8], n, r;
+
+	x->epfd = epoll_create1(EPOLL_CLOEXEC);
+	x->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (x->epfd < 0 || x->wake < 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no descriptor for the instance");
+	if (x->settings.progress_thread) {
+		x->user_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (x->user_fd < 0)
+			return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no descriptor for the instance");
+	}
+	r = add(x, x->wake);
+	n = x->ops->fds(x->be, fds, 8);
+	for (int i = 0; i < n && r == XPORT_OK; i++)
+		r = add(x, fds[i]);
+	return r == XPORT_OK ? timer_open(x) : r;
+}
+
+void xpi_fd_close(struct xport *x)
+{
+	int fds[] = {x->epfd, x->wake, x->timer, x->user_fd};
+
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	x->epfd = x->wake = x->timer = x->user_fd = -1;
+}
+
+static void write_event(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void drain_event(int fd)
+{
+	uint64_t v;
+
+	while (fd >= 0 && read(fd, &v, sizeof(v)) < 0 && errno == EINTR)
+		;
+}
+
+void xpi_signal(struct xport *x)
+{
+	x->space_freed = x->space_freed || x->want_space;
+	x->want_space = false;
+	if (x->fd_state != XPI_FD_ARMED)
+		return; /* unused, or readable already */
+	x->fd_state = XPI_FD_SIGNALLED;
+	write_event(x->wake);
+}
+
+/* From awake to ARMED; false: there is something to do first. */
+static bool arm(struct xport *x)
+{
+	if (x->fd_state != XPI_FD_ARMED)
+		drain_event(x->wake);
+	drain_event(x->timer);
+	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) ||
+	    x->ops->arm(x->be) != XPORT_OK)
+		return false;
+	x->fd_state = XPI_FD_ARMED;
+	return true;
+}
+
+static void stay_readable(struct xport *x)
+{
+	write_event(x->wake);
+	x->fd_state = XPI_FD_SIGNALLED;
+}
+
+/* With the progress thread the application's descriptor only says that something waits to be reaped. */
+static void user_fd_settle(struct xport *x)
+{
+	bool waiting = !xpi_list_empty(&x->cq) || x->space_freed;
+
+	if (waiting && !x->user_signalled)
+		write_event(x->user_fd);
+	else if (!waiting && x->user_signalled)
+		drain_event(x->user_fd);
+	x->user_signalled = waiting;
+}
+
+void xpi_fd_settle(struct xport *x)
+{
+	if (x->thread_running) {
+		user_fd_settle(x);
+		return;
+	}
+	if (!x->fd_asked)
+		return;
+	if (!xpi_list_empty(&x->cq) || x->space_freed || x->reaped) {
+		x->space_freed = false;
+		if (x->fd_state != XPI_FD_SIGNALLED)
+			stay_readable(x);
+		return;
+	}
+	if (!arm(x))
+		stay_readable(x);
+}
+
+bool xpi_idle(struct xport *x, int timeout_ms)
+{
+	struct epoll_event ev;
+	int n;
+
+	if (x->thread_running) {
+		/* The thread polls; wait for it to have done something. */
+		pthread_mutex_unlock(&x->lock);
+		usleep(200);
+		pthread_mutex_lock(&x->lock);
+		return true;
+	}
+	if (!x->settings.liveness_thread) {
+		int due = xpi_live_step(x->live);
+
+		if (due >= 0 && (timeout_ms < 0 || due < timeout_ms))
+			timeout_ms = due;
+	}
+	if (!arm(x))
+		return true;
+	if (x->slow & XPI_SLOW_LOCK)
+		pthread_mutex_unlock(&x->lock);
+	n = epoll_wait(x->epfd, &ev, 1, timeout_ms);
+	if (n < 0)
+		n = -errno;
+	if (x->slow & XPI_SLOW_LOCK)
+		pthread_mutex_lock(&x->lock);
+	if (x->fd_asked)
+		stay_readable(x);
+	else
+		x->fd_state = XPI_FD_UNUSED;
+	return n != -EINTR;
+}
+
+enum { SPINS = 300 };
+
+/* Nothing to be reaped yet, nor worth trying again. */
+static bool nothing(struct xport *x)
+{
+	if (!x->space_freed)
+		return xpi_list_empty(&x->cq);
+	x->space_freed = false;
+	return false;
+}
+
+/* With the progress thread: sleeps on what it signals. */
+static bool wait_for_thread(struct xport *x, int timeout_ms)
+{
+	struct pollfd p = {.fd = x->user_fd, .events = POLLIN};
+	int n;
+
+	user_fd_settle(x);
+	pthread_mutex_unlock(&x->lock);
+	n = poll(&p, 1, timeout_ms);
+	if (n < 0)
+		n = -errno;
+	pthread_mutex_lock(&x->lock);
+	return n != -EINTR;
+}
+
+int xpi_wait(struct xport *x, int timeout_ms)
+{
+	int64_t deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms;
+
+	for (unsigned i = 0; nothing(x); i++) {
+		int64_t left;
+		int r = xpi_progress(x);
+
+		if (r < 0)
+			return r;
+		if (r > 0)
+			i = 0;
+		if ((i < SPINS && timeout_ms != 0) || !xpi_list_empty(&x->cq))
+			continue;
+		left = deadline == INT64_MAX ? -1 : deadline - xpi_now_ms();
+		if (left <= 0 && deadline != INT64_MAX)
+			return 0;
+		if (!(x->thread_running ? wait_for_thread(x, (int)left) : xpi_idle(x, (int)left)))
+			return 0;
+	}
+	return 0;
+}
+
+int xpi_fd_ask(struct xport *x)
+{
+	if (x->thread_running) {
+		user_fd_settle(x);
+		return x->user_fd;
+	}
+	if (!x->fd_asked) {
+		x->fd_asked = true;
+		stay_readable(x); /* the first poll settles it */
+	}
+	return x->epfd;
+}
+
+/* ---- the progress thread ---- */
+
+static void *progress_thread(void *arg)
+{
+	struct xport *x = arg;
+	struct epoll_event ev;
+	unsigned quiet = 0;
+
+	while (!atomic_load_explicit(&x->thread_stop, memory_order_acquire)) {
+		bool sleep = false;
+		int n;
+
+		pthread_mutex_lock(&x->lock);
+		n = xpi_progress(x);
+		user_fd_settle(x);
+		quiet = n > 0 ? 0 : quiet + 1;
+		if (n <= 0 && quiet > 200)
+			sleep = arm(x);
+		pthread_mutex_unlock(&x->lock);
+		if (!sleep) {
+			if (quiet > 20)
+				sched_yield();
+			continue;
+		}
+		epoll_wait(x->epfd, &ev, 1, 1000);
+		pthread_mutex_lock(&x->lock);
+		x->fd_state = XPI_FD_UNUSED;
+		pthread_mutex_unlock(&x->lock);
+		quiet = 0;
+	}
+	return NULL;
+}
+
+int xpi_thread_start(struct xport *x)
+{
+	sigset_t all, old;
+	int e;
+
+	if (!x->settings.progress_thread)
+		return XPORT_OK;
+	x->slow |= XPI_SLOW_LOCK;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	x->thread_running = true;
+	e = pthread_create(&x->thread, NULL, progress_thread, x);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (e != 0) {
+		x->thread_running = false;
+		errno = e;
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot start the progress thread");
+	}
+	pthread_setname_np(x->thread, "xport-progress");
+	if (x->settings.progress_core >= 0) {
+		cpu_set_t set;
+
+		CPU_ZERO(&set);
+		CPU_SET(x->settings.progress_core, &set);
+		e = pthread_setaffinity_np(x->thread, sizeof(set), &set);
+		if (e != 0)
+			xpi_log(x->log, XPORT_LOG_WARN, "0006", "cannot pin the progress thread to core %d: error %d",
+			        x->settings.progress_core, e);
+	}
+	return XPORT_OK;
+}
+
+void xpi_thread_stop(struct xport *x)
+{
+	if (!x->thread_running)
+		return;
+	atomic_store_explicit(&x->thread_stop, true, memory_order_release);
+	write_event(x->wake);
+	pthread_join(x->thread, NULL);
+	x->thread_running = false;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * wire.h - what the core's protocol looks like on a back end's ordered channel.
+ *
+ * A frame is a frame header and records; a record is a fixed header and `len` bytes of data.  All fields are
+ * little-endian.  One cumulative counter carries most of the protocol: `ack`, the last frame processed in order.  It
+ * gives credits back, completes puts (whoever failed was told before), and ends flushes.
+ *
+ * ASSUMPTIONS: a record's header and its data each lie in one of the two pieces in which a frame may arrive.
+ */
+#ifndef XPI_CORE_WIRE_H
+#define XPI_CORE_WIRE_H
+
+#include <endian.h>
+#include <stdint.h>
+
+enum {
+	XPI_FRAME_CTRL = 1,    /* not sequenced, costs no credit: acknowledgement and failures only */
+	XPI_FRAME_ACK_NOW = 2  /* acknowledge before sleeping */
+};
+
+struct xpi_frame_head {
+	uint32_t dst;     /* endpoint id at the receiver */
+	uint32_t session; /* of that endpoint: what strays from an earlier life does not fit */
+	uint32_t seq;
+	uint32_t ack;     /* last frame received in order */
+	uint32_t freed;   /* message bytes consumed, ever */
+	uint16_t flags;   /* XPI_FRAME_* */
+	uint16_t zero;
+};
+
+enum xpi_record {
+	XPI_REC_PUT = 1, XPI_REC_GET, XPI_REC_GETDATA, XPI_REC_ATOMIC, XPI_REC_VALUE, XPI_REC_FAILED, XPI_REC_SEND,
+	XPI_REC_RTS, XPI_REC_CTS, XPI_REC_DATA, XPI_REC_NOTIFY, XPI_REC_FLUSH, XPI_REC_REVOKE, XPI_REC_REVOKED,
+	XPI_REC_BYE
+};
+
+/* Every record begins so. */
+struct xpi_rec {
+	uint8_t type;
+	uint8_t a;    /* atomic: enum xport_atomic_op */
+	uint16_t b;   /* atomic: width; 0x100: the old value is wanted */
+	uint32_t len; /* of the data that follows the record's header */
+};
+
+/* `op` names the sender's operation, for VALUE, FAILED, GETDATA, CTS; 0: none.  XPI_OP_NOBODY: nobody wants to know. */
+#define XPI_OP_NOBODY UINT32_MAX
+#define XPI_ATOMIC_FETCH 0x100
+
+struct xpi_rec_put { struct xpi_rec r; uint64_t region, offset; uint32_t op, zero; };
+struct xpi_rec_get { struct xpi_rec r; uint64_t region, offset, length; uint32_t op, zero; };
+struct xpi_rec_getdata { struct xpi_rec r; uint64_t at; uint32_t op, zero; };
+struct xpi_rec_atomic { struct xpi_rec r; uint64_t region, offset, operand, compare; uint32_t op, zero; };
+struct xpi_rec_value { struct xpi_rec r; uint64_t value; uint32_t op, zero; };
+struct xpi_rec_failed { struct xpi_rec r; uint32_t op, status; }; /* status: negated */
+struct xpi_rec_send { struct xpi_rec r; uint64_t tag; };
+struct xpi_rec_rts { struct xpi_rec r; uint64_t tag, length; uint32_t op, zero; };
+struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; };
+struct xpi_rec_data { struct xpi_rec r; uint64_t at; uint32_t into, zero; };
+struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value; uint32_t op, zero; };
+struct xpi_rec_revoke { struct xpi_rec r; uint64_t region; };
+
+/* Window bytes that a message costs until it is consumed: what it takes in the receiver's memory, about. */
+static inline uint32_t xpi_charge(uint64_t len)
+{
+	return (uint32_t)(64 + ((len + 63) & ~(uint64_t)63));
+}
+
+/* a is at or after b, both modulo 2^32. */
+static inline int xpi_seq_reached(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) >= 0;
+}
+
+#endif

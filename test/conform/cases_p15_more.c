@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_p15_more.c - P15, back pressure: messages that nobody receives are bounded and hold up nothing else. */
+#include "harness.h"
+
+enum { FLOOD = 100000, BIG = 1 << 20 };
+
+static long rss_kb(void)
+{
+	char line[256];
+	long kb = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Very many messages before the first receive: memory stays bounded at both ends, AGAIN comes, all arrive in order. */
+static void flood(struct h *h)
+{
+	uint64_t *word = h_buf(h, FLOOD * 8);
+	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_completion c[64];
+	uint64_t posted = 0, done = 0;
+	int again = 0, s, n;
+	long before;
+	bool told = false;
+
+	h_mesh(h, NULL);
+	for (uint64_t i = 0; i < FLOOD; i++)
+		word[i] = i;
+	before = rss_kb();
+	h_sync(h);
+	while (done < FLOOD) {
+		s = posted < FLOOD ? xport_send(h->ep[0], &word[posted], 8, 1, &o) : XPORT_ERR_AGAIN;
+		if (s == XPORT_OK) {
+			posted++;
+			continue;
+		}
+		H_STATUS(XPORT_ERR_AGAIN, s);
+		n = xport_poll(h->x, c, 64);
+		for (int i = 0; i < n; i++)
+			H_EQ(XPORT_OK, c[i].status);
+		done += (uint64_t)n;
+		again = n ? 0 : again + 1;
+		if (!told && again == 2000) { /* nothing moves any more */
+			h_record(h, "accepted_unreceived", posted);
+			h_record(h, "sender_grew_kb", (uint64_t)(rss_kb() - before));
+			H_CHECK(rss_kb() - before < 65536, "the sender grew by %ld kB", rss_kb() - before);
+			h_tell_u64(h, 0, posted);
+			told = true;
+		}
+	}
+	H_CHECK(told, "%d messages without a receive were accepted and never AGAIN", FLOOD);
+}
+
+static void flood_target(struct h *h)
+{
+	uint64_t got, accepted;
+	struct h_op *op;
+	long before;
+
+	h_mesh(h, NULL);
+	before = rss_kb();
+	h_sync(h);
+	accepted = h_hear_u64(h, 1); /* makes progress meanwhile */
+	h_run_for(h, 50);
+	h_record(h, "receiver_grew_kb", (uint64_t)(rss_kb() - before));
+	H_CHECK(rss_kb() - before < 65536, "the receiver grew by %ld kB", rss_kb() - before);
+	H_TRUE(accepted < FLOOD);
+	for (uint64_t i = 0; i < FLOOD; i++) {
+		op = h_recv(h, NULL, &got, 8, 1, UINT64_MAX);
+		H_DONE(op);
+		H_EQ(i, got);
+	}
+}
+
+/* While sends are stuck for want of receives, everything else goes on, both ways. */
+static void stuck(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	uint8_t *big = h_buf(h, BIG);
+	uint64_t old;
+	struct h_op *op;
+	int s, n = 0;
+	int64_t t;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, BIG, 0);
+	r = h_import(h, 0);
+	h_fill(l.p, BIG, 2);
+	for (int idle = 0; idle < 500 && n < 20000;) {
+		bool large = n % 50 == 0;
+
+		if (h->info.queue_depth > 64 && h_pending(h) > (int)h->info.queue_depth - 32)
+			break; /* leaves room in the queue for what must go on */
+		op = h_try_send(h, h->ep[0], large ? big : l.p, large ? BIG : 64, 1, &s);
+		n += op != NULL;
+		idle = op || h_progress(h) ? 0 : idle + 1;
+	}
+	h_record(h, "stuck_sends", (uint64_t)h_pending(h));
+	H_CHECK(h_pending(h) > 0, "nothing is stuck after %d sends", n);
+	t = h_now_us();
+	for (int i = 0; i < 20; i++) {
+		H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 65536), &r, 0, 0));
+		H_DONE(h_get(h, h->ep[0], H_AT(l, 65536, 65536), &r, 0));
+		H_DONE(h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, &old, &r, 131072));
+		H_DONE(h_flush(h, h->ep[0]));
+	}
+	h_record(h, "others_us", (uint64_t)(h_now_us() - t));
+	H_TRUE(h_now_us() - t < (int64_t)h_ms(2000) * 1000);
+	H_FILLED(l.p + 65536, 65536, 2);
+	h_tell_u64(h, 0, (uint64_t)n);
+	h_settle(h);
+}
+
+static void stuck_target(struct h *h)
+{
+	struct h_mem m;
+	uint8_t *buf = h_buf(h, BIG);
+	uint64_t n;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, BIG, 0, H_ALL);
+	h_share(h, 1, &m);
+	n = h_hear_u64(h, 1);
+	for (uint64_t i = 0; i < n; i++)
+		H_DONE(h_recv(h, NULL, buf, BIG, 1, UINT64_MAX));
+}
+
+/* Both sides flood each other without receiving, then both receive: no deadlock, all there. */
+static void both_flood(struct h *h)
+{
+	xport_ep *peer;
+	uint64_t got, theirs;
+	uint8_t *buf = h_buf(h, 70000);
+	struct h_op *op;
+	int s, n = 0;
+
+	h_mesh(h, NULL);
+	peer = h->ep[!h->role];
+	h_sync(h);
+	for (int idle = 0; idle < 2000 && n < 30000;) {
+		op = h_try_send(h, peer, buf, n % 100 == 99 ? 70000 : 256, 1, &s);
+		if (!op)
+			H_STATUS(XPORT_ERR_AGAIN, s);
+		n += op != NULL;
+		idle = op || h_progress(h) ? 0 : idle + 1;
+	}
+	got = (uint64_t)n;
+	h_tell(h, !h->role, &got, 8);
+	h_hear(h, !h->role, &theirs, 8);
+	h_record(h, "flooded", got);
+	buf = h_buf(h, 70000);
+	for (uint64_t i = 0; i < theirs; i++) {
+		op = h_recv(h, NULL, buf, 70000, 1, UINT64_MAX);
+		H_DONE(op);
+		H_EQ(i % 100 == 99 ? 70000 : 256, op->c.length);
+	}
+	h_settle(h);
+}
+
+/* Unmatched notifications are bounded as well: a target that does not reap holds up the sender, not itself. */
+static void notify_flood(struct h *h)
+{
+	struct h_rkey r;
+	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
+	uint64_t posted = 0;
+	int again = 0, s;
+	bool told = false;
+
+	h_mesh(h, NULL);
+	r = h_import(h, 0);
+	h_sync(h);
+	while (posted < FLOOD) {
+		o.value = posted;
+		s = xport_put_notify(h->ep[0], NULL, 0, r.k, r.offset, &o);
+		if (s == XPORT_OK) {
+			posted++;
+			again = 0;
+			continue;
+		}
+		H_STATUS(XPORT_ERR_AGAIN, s);
+		h_progress(h);
+		if (!told && ++again == 2000) {
+			h_record(h, "accepted_unreaped", posted);
+			h_tell_u64(h, 0, 1);
+			told = true;
+		}
+	}
+	H_CHECK(told, "%d notifications accepted and never AGAIN though nobody reaps", FLOOD);
+	H_DONE(h_flush(h, h->ep[0]));
+}
+
+static void notify_hoarder(struct h *h)
+{
+	struct h_mem m;
+	struct xport_completion c[64];
+	uint64_t next = 0;
+	int n;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, 64, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	while (!h_heard(h, 1))
+		H_EQ(0, xport_poll(h->x, NULL, 0)); /* progress, but reaps nothing */
+	for (int i = 0; i < h->nqueue; i++)
+		next += h->queue[i].type == XPORT_EVENT_NOTIFY;
+	h->nqueue = 0;
+	while (next < FLOOD) {
+		n = xport_wait(h->x, c, 64, h_ms(5000));
+		H_TRUE(n > 0);
+		for (int i = 0; i < n; i++) {
+			H_EQ(XPORT_EVENT_NOTIFY, c[i].type);
+			H_EQ(next, c[i].tag);
+			next++;
+		}
+	}
+	h_hear_u64(h, 1);
+}
+
+/* Many receives posted: the queue has an end that says AGAIN, and deep matching is still right. */
+static void deep_recv(struct h *h)
+{
+	uint64_t *got = h_buf(h, 1 << 20);
+	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_attr a = h_attr(h);
+	struct h_op *op[1000];
+	int s, n;
+
+	a.queue_depth = 1000;
+	h_mesh(h, &a);
+	for (n = 0; n < 1000; n++)
+		op[n] = h_recv(h, NULL, &got[n], 8, (uint64_t)n, UINT64_MAX);
+	s = xport_recv(h->x, &got[n], 8, 5000, UINT64_MAX, &o);
+	H_STATUS(XPORT_ERR_AGAIN, s);
+	h_sync(h);
+	for (int i = 999; i >= 0; i--) {
+		H_DONE(op[i]);
+		H_EQ(i, got[i]);
+	}
+}
+
+static void deep_send(struct h *h)
+{
+	uint64_t v[1000];
+
+	h_mesh(h, NULL);
+	h_sync(h);
+	for (uint64_t i = 0; i < 1000; i++) {
+		v[i] = 999 - i;
+		h_send(h, h->ep[0], &v[i], 8, 999 - i);
+	}
+	h_settle(h);
+}
+
+/* What arrived before its sender closed can still be received, whole, also when it is long. */
+static void after_close(struct h *h)
+{
+	uint8_t *buf = h_buf(h, BIG);
+	struct h_op *op;
+	struct xport_completion c;
+
+	h_mesh(h, NULL);
+	h_hear_u64(h, 1);
+	h_run_for(h, 50);
+	for (uint64_t i = 0; i < 20; i++) {
+		op = h_recv(h, NULL, buf, BIG, i, UINT64_MAX);
+		H_DONE(op);
+		H_EQ(h_size(h), op->c.length);
+		H_FILLED(buf, h_size(h), i);
+	}
+	c = H_EVENT(XPORT_EVENT_CLOSED);
+	H_TRUE(c.ep == h->ep[1]);
+}
+
+static void send_and_close(struct h *h)
+{
+	uint8_t *buf;
+	int s;
+
+	h_mesh(h, NULL);
+	for (uint64_t i = 0; i < 20; i++) {
+		buf = h_buf(h, BIG);
+		h_fill(buf, h_size(h), i);
+		h_send(h, h->ep[0], buf, h_size(h), i);
+	}
+	h_tell_u64(h, 0, 1);
+	s = xport_ep_close(h->ep[0], h_ms(10000));
+	H_STATUS(XPORT_OK, s);
+	h_settle(h);
+}
+
+static const struct h_param lengths[] = {
+	{ "8", 8 }, { "at_eager", H_NEAR_EAGER }, { "above_eager", H_NEAR_EAGER + 1 }, { "300k", 300000 }, { NULL, 0 }
+};
+
+const struct h_scenario cases_p15_more[] = {
+	{ .name = "P15_unexpected_are_bounded", .role = { flood_target, flood } },
+	{ .name = "P15_stuck_sends_hold_up_nothing", .role = { stuck_target, stuck }, .flags = H_TARGET },
+	{ .name = "P15_both_sides_flood", .role = { both_flood, both_flood } },
+	{ .name = "P15_notifications_are_bounded", .role = { notify_hoarder, notify_flood } },
+	{ .name = "P15_thousand_receives", .role = { deep_recv, deep_send } },
+	{ .name = "P15_received_after_close", .role = { after_close, send_and_close }, .params = lengths },
+	{ .name = NULL },
+};

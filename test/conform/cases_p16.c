@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_p16.c - P16, stale keys: the end of a registration, of a process, of an endpoint. */
+#include <sys/mman.h>
+
+#include "harness.h"
+
+enum { LEN = 65536 };
+
+static void try_all(struct h *h, xport_rkey *k, uint64_t offset, int want)
+{
+	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	uint64_t buf = 0x99;
+
+	H_STATUS(want, xport_put(h->ep[0], &buf, 8, k, offset, &o));
+	H_STATUS(want, xport_get(h->ep[0], &buf, 8, k, offset, &o));
+	H_STATUS(want, xport_put_notify(h->ep[0], &buf, 8, k, offset, &o));
+	H_STATUS(want, xport_atomic(h->ep[0], &a, k, offset, &o));
+	H_STATUS(want, xport_put(h->ep[0], &buf, 0, k, offset, &o));
+	H_EQ(0x99, buf);
+}
+
+/* After dereg returned at the target, each use of the key is stale at once, old unpacked key and packed bytes alike. */
+static void deregistered(struct h *h)
+{
+	struct h_key key;
+	struct h_rkey r, second;
+	struct h_mem l;
+	xport_rkey *k = NULL;
+	int s;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LEN, 0);
+	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
+	r = h_unpack(h, h->ep[0], &key);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0));
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	try_all(h, r.k, r.offset, XPORT_ERR_STALE_KEY);
+	s = xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k);
+	if (s == XPORT_OK) /* the bytes are good; then it is the use that fails */
+		H_STATUS(XPORT_ERR_STALE_KEY, xport_put(h->ep[0], l.p, 8, k, key.offset, NULL));
+	else
+		H_STATUS(XPORT_ERR_STALE_KEY, s);
+	/* the same memory, registered again: another key */
+	second = h_import(h, 0);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8), &second, 0, 0));
+	try_all(h, r.k, r.offset, XPORT_ERR_STALE_KEY);
+	h_run_for(h, 10);
+	H_EQ(0, h->nqueue);
+	xport_rkey_destroy(r.k);
+	h_sync(h);
+}
+
+static void deregister(struct h *h)
+{
+	struct h_mem m;
+	uint8_t *base;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_hear_u64(h, 1);
+	h_mem_guards(h, &m, __FILE__, __LINE__);
+	H_OK(xport_mr_dereg(m.mr));
+	m.mr = NULL;
+	h_tell_u64(h, 1, 1);
+	if (m.allocated) {
+		m = h_mem_target(h, LEN, 0, H_ALL);
+	} else {
+		base = m.p;
+		memset(base, 0, LEN);
+		H_OK(xport_mr_reg(h->x, base, LEN, H_ALL, &m.mr));
+	}
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_BYTES(m.p + 8, LEN - 8, 0);
+}
+
+/* Keys that were never unpacked die as well. */
+static void never_unpacked(struct h *h)
+{
+	struct h_key key;
+	struct h_mem l;
+	struct h_op *op;
+	xport_rkey *k = NULL;
+	struct xport_opt o = { .size = sizeof(o) };
+	int s;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LEN, 0);
+	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
+	h_hear_u64(h, 0);
+	s = xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k);
+	if (s == XPORT_OK) {
+		op = h_op(h, XPORT_OP_PUT);
+		o.context = op;
+		s = xport_put(h->ep[0], l.p, 8, k, key.offset, &o);
+		if (s == XPORT_OK) { /* told by the target, then */
+			H_DONE_AS(XPORT_ERR_STALE_KEY, op);
+			s = XPORT_ERR_STALE_KEY;
+		}
+	}
+	H_STATUS(XPORT_ERR_STALE_KEY, s);
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync(h);
+}
+
+static void dereg_early(struct h *h)
+{
+	struct h_mem m;
+	struct h_key key;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	key = h_key_pack(h, &m);
+	H_OK(xport_mr_dereg(m.mr));
+	h_tell(h, 1, &key, sizeof(key));
+	h_tell_u64(h, 1, 1);
+	h_sync(h);
+	if (!m.allocated)
+		H_BYTES(m.p, LEN, 0);
+}
+
+/* Deregistration under fire: once it returned the memory does not change any more, and may be unmapped. */
+static void under_fire(struct h *h)
+{
+	struct h_mem m = { .len = LEN };
+	uint8_t *copy = h_buf(h, LEN);
+
+	h_mesh(h, NULL);
+	for (int round = 0; round < 10; round++) {
+		m.raw = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		H_TRUE(m.raw != MAP_FAILED);
+		m.p = m.raw;
+		H_OK(xport_mr_reg(h->x, m.p, LEN, H_ALL, &m.mr));
+		h_share(h, 1, &m);
+		h_hear_u64(h, 1);
+		h_run_for(h, 5);
+		H_OK(xport_mr_dereg(m.mr));
+		memcpy(copy, m.p, LEN);
+		h_run_for(h, 20);
+		H_CHECK(!memcmp(copy, m.p, LEN), "the memory changed after its deregistration");
+		munmap(m.raw, LEN);
+		h_run_for(h, 5);
+		h_tell_u64(h, 1, 1);
+	}
+}
+
+static void fire(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	struct h_op *op[32] = { NULL };
+	struct xport_opt o = { .size = sizeof(o) };
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LEN, 0);
+	o.mr = l.mr;
+	for (int round = 0; round < 10; round++) {
+		int s = XPORT_OK;
+		unsigned n = 0;
+
+		r = h_import(h, 0);
+		h_tell_u64(h, 0, 1);
+		for (; s == XPORT_OK || s == XPORT_ERR_AGAIN; n++) {
+			op[n % 32] = h_op(h, n % 3 ? XPORT_OP_PUT : XPORT_OP_GET);
+			o.context = op[n % 32];
+			memset(l.p, (int)n, 64);
+			s = n % 3 ? xport_put(h->ep[0], l.p, LEN, r.k, r.offset, &o) :
+			            xport_get(h->ep[0], l.p, LEN, r.k, r.offset, &o);
+			if (s != XPORT_OK) {
+				op[n % 32]->quiet = true; /* was not accepted */
+				h_breathe(h);
+			}
+			if (n >= 31 && op[(n + 1) % 32] && !op[(n + 1) % 32]->quiet)
+				H_ENDED(op[(n + 1) % 32]);
+		}
+		H_STATUS(XPORT_ERR_STALE_KEY, s);
+		h_settle(h);
+		for (unsigned i = 0; i < 32 && i < n; i++)
+			if (!op[i]->quiet)
+				H_TRUE(op[i]->c.status == XPORT_OK || op[i]->c.status == XPORT_ERR_STALE_KEY);
+		xport_rkey_destroy(r.k);
+		h_hear_u64(h, 0);
+	}
+	H_DONE(h_flush(h, h->ep[0]));
+}
+
+/* The key of a process that died is stale at its successor, even at the same address of the same name. */
+static void restarted(struct h *h)
+{
+	struct h_mem m;
+
+	h_open(h, NULL);
+	h_pair(h, 1);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync_with(h, 1);
+	if (h->incarnation == 0) {
+		h->idle = true;
+		h_hear_u64(h, 1);
+	}
+	h_sync_with(h, 1);
+	H_BYTES(m.p, LEN, 0);
+}
+
+static void old_key(struct h *h)
+{
+	struct h_key key;
+	struct h_rkey r;
+	xport_ep *old;
+	xport_rkey *k = NULL;
+	uint64_t word = 7;
+	struct xport_opt o = { .size = sizeof(o) };
+
+	h_open(h, NULL);
+	h_pair(h, 0);
+	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
+	r = h_unpack(h, h->ep[0], &key);
+	h_sync_with(h, 0);
+	old = h->ep[0];
+	h_kill(h, 0, SIGKILL);
+	H_EVENT(XPORT_EVENT_LOST);
+	h_restart(h, 0);
+	h_pair(h, 0);
+	h_import(h, 0);
+	H_STATUS(XPORT_ERR_STALE_KEY, xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k));
+	/* the unpacked one belongs to the endpoint that is lost */
+	H_STATUS(XPORT_ERR_PEER_LOST, xport_put(old, &word, 8, r.k, r.offset, &o));
+	H_STATUS(XPORT_ERR_INVALID, xport_put(h->ep[0], &word, 8, r.k, r.offset, &o));
+	h_sync_with(h, 0);
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync_with(h, 0);
+}
+
+/* A key unpacked for one endpoint does not work on another. */
+static void wrong_endpoint(struct h *h)
+{
+	struct h_rkey r;
+	struct xport_opt o = { .size = sizeof(o) };
+	uint64_t word = 1;
+
+	h_mesh(h, NULL);
+	r = h_import(h, 0);
+	H_STATUS(XPORT_ERR_INVALID, xport_put(h->ep[2], &word, 8, r.k, r.offset, &o));
+	H_STATUS(XPORT_ERR_INVALID, xport_get(h->ep[2], &word, 8, r.k, r.offset, &o));
+	H_DONE(h_flush(h, h->ep[2]));
+	h_sync(h);
+}
+
+static void owner(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	if (h->role == 0)
+		h_share(h, 1, &m);
+	h_sync(h);
+	H_BYTES(m.p, LEN, 0);
+}
+
+/* A region is held by local operations that still use it: dereg ends when they have. */
+static void dereg_local(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	r = h_import(h, 0);
+	for (int i = 0; i < 10; i++) {
+		l = h_mem_local(h, LEN, 0);
+		h_fill(l.p, LEN, 4);
+		h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0);
+		H_OK(xport_mr_dereg(l.mr));
+		if (!l.allocated)
+			memset(l.p, 0xff, LEN);
+		h_settle(h);
+	}
+	h_sync(h);
+}
+
+static void dereg_local_target(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_FILLED(m.p, LEN, 4);
+}
+
+/* A dead or stopped holder of the key does not hold up deregistration for longer than it takes to be lost. */
+static void dereg_despite(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	struct h_mem m;
+	int64_t t;
+
+	a.peer_timeout_ms = 1000;
+	h_mesh(h, &a);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	if (h->param)
+		h_stop(h, 1);
+	else
+		h_kill(h, 1, SIGKILL);
+	t = h_now_us();
+	H_OK(xport_mr_dereg(m.mr));
+	h_record(h, "dereg_us", (uint64_t)(h_now_us() - t));
+	H_TRUE(h_now_us() - t < (int64_t)h_ms(h->param ? 2500 : 1100) * 1000);
+	if (h->param) {
+		h_cont(h, 1);
+		h_tell_u64(h, 1, 1);
+	}
+}
+
+static void holder(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	struct h_rkey r;
+	struct h_mem l;
+
+	a.peer_timeout_ms = 1000;
+	h_mesh(h, &a);
+	l = h_mem_local(h, 64, 0);
+	r = h_import(h, 0);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 64), &r, 0, 0));
+	h_sync(h);
+	h->idle = true;
+	h_hear_u64(h, 0);
+}
+
+static const struct h_param ends[] = { { "dead", 0 }, { "stopped", 1 }, { NULL, 0 } };
+
+const struct h_scenario cases_p16[] = {
+	{ .name = "P16_stale_after_dereg", .role = { deregister, deregistered }, .flags = H_TARGET },
+	{ .name = "P16_stale_though_never_used", .role = { dereg_early, never_unpacked }, .flags = H_TARGET },
+	{ .name = "P16_dereg_under_fire", .role = { under_fire, fire } },
+	{ .name = "P16_key_of_a_former_life", .role = { restarted, old_key }, .flags = H_TARGET | H_KILLS },
+	{ .name = "P16_key_on_another_endpoint", .role = { owner, wrong_endpoint, owner }, .flags = H_TARGET },
+	{ .name = "P16_dereg_waits_for_local_use", .role = { dereg_local_target, dereg_local }, .flags = H_TARGET },
+	{ .name = "P16_dereg_despite_holder", .role = { dereg_despite, holder }, .params = ends, .flags = H_TARGET | H_KILLS },
+	{ .name = NULL },
+};

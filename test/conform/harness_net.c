@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* harness_net.c - raw TCP sockets and the proxy. */
+#include "harness_net.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+static int raw_listen(char *address, size_t len)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof(sa);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, n) < 0 || listen(fd, 64) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &n) < 0)
+		return -1;
+	snprintf(address, len, "127.0.0.1:%u", ntohs(sa.sin_port));
+	return fd;
+}
+
+static int raw_connect(const char *address)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const char *colon = strrchr(address, ':');
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (!colon)
+		return -1;
+	sa.sin_port = htons((uint16_t)atoi(colon + 1));
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+		return -1;
+	return fd;
+}
+
+int h_raw_listen(struct h *h, char *address, size_t len)
+{
+	int fd = raw_listen(address, len);
+
+	H_CHECK(fd >= 0, "%s", strerror(errno));
+	return fd;
+}
+
+int h_raw_connect(struct h *h, const char *address)
+{
+	int fd = raw_connect(address);
+
+	H_CHECK(fd >= 0, "%s: %s", address, strerror(errno));
+	return fd;
+}
+
+size_t h_raw_read(int fd, void *buf, size_t len, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t got = 0;
+
+	while (got < len && poll(&p, 1, timeout_ms) > 0) {
+		ssize_t n = recv(fd, (char *)buf + got, len - got, 0);
+
+		if (n <= 0)
+			break;
+		got += (size_t)n;
+	}
+	return got;
+}
+
+void h_raw_write(int fd, const void *buf, size_t len)
+{
+	const char *p = buf;
+
+	while (len) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		p += n;
+		len -= (size_t)n;
+	}
+}
+
+/* Moves what is there from one side to the other; false at the end of it. */
+static bool pump(struct h_proxy *p, int from, int to, int direction, long *passed)
+{
+	uint8_t buf[4096];
+	ssize_t n = recv(from, buf, sizeof(buf), MSG_DONTWAIT);
+	long at = atomic_load(&p->flip_at) - *passed;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (n == 0)
+		return atomic_load(&p->mode) == H_SWALLOW;
+	if (atomic_load(&p->flip_direction) == direction && atomic_load(&p->flip_at) >= 0 && at >= 0 && at < n)
+		buf[at] ^= (uint8_t)atomic_load(&p->flip_mask);
+	*passed += n;
+	atomic_store(&p->passed[direction], *passed);
+	if (atomic_load(&p->mode) == H_FORWARD)
+		h_raw_write(to, buf, (size_t)n);
+	return true;
+}
+
+static void carry(struct h_proxy *p, int down, int up)
+{
+	struct pollfd f[2] = { { .fd = down, .events = POLLIN }, { .fd = up, .events = POLLIN } };
+	long passed[2] = { 0, 0 };
+
+	while (!atomic_load(&p->stop) && atomic_load(&p->mode) != H_CUT) {
+		poll(f, 2, 5);
+		if ((f[0].revents && !pump(p, down, up, 0, &passed[0])) ||
+		    (f[1].revents && !pump(p, up, down, 1, &passed[1])))
+			return;
+	}
+}
+
+static void *proxy(void *arg)
+{
+	struct h_proxy *p = arg;
+	struct pollfd f = { .fd = p->listen_fd, .events = POLLIN };
+
+	while (!atomic_load(&p->stop)) {
+		int down, up;
+
+		if (poll(&f, 1, 20) <= 0)
+			continue;
+		down = accept(p->listen_fd, NULL, NULL);
+		up = raw_connect(p->upstream);
+		if (down >= 0 && up >= 0)
+			carry(p, down, up);
+		if (up >= 0)
+			close(up);
+		if (down >= 0)
+			close(down);
+	}
+	return NULL;
+}
+
+void h_proxy_start(struct h *h, struct h_proxy *p, const char *upstream)
+{
+	memset(p, 0, sizeof(*p));
+	p->h = h;
+	p->flip_at = -1;
+	snprintf(p->upstream, sizeof(p->upstream), "%s", upstream);
+	p->listen_fd = h_raw_listen(h, p->address, sizeof(p->address));
+	H_TRUE(pthread_create(&p->thread, NULL, proxy, p) == 0);
+}
+
+void h_proxy_stop(struct h_proxy *p)
+{
+	atomic_store(&p->stop, 1);
+	pthread_join(p->thread, NULL);
+	close(p->listen_fd);
+}

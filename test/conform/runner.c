@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * runner.c - runs one scenario: starts its roles, restarts them when asked, watches the time, collects what they said.
+ *
+ * The runner's process never opens an instance, so that each role begins in a process that no network library has
+ * touched.
+ */
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "harness.h"
+#include "shared.h"
+
+void __lsan_do_leak_check(void) __attribute__((weak));
+
+/* What one run needs. */
+struct run {
+	const struct h_scenario *s;
+	const struct h_config *config;
+	struct h_result *result;
+	struct h_shared *sh;
+	int nroles;
+	int nproc; /* processes: nroles, or 1 with threads */
+	int channel[H_ROLES][H_ROLES];
+	int command[2];
+	int pidfd[H_ROLES];
+	struct h h[H_ROLES]; /* roles as threads */
+};
+
+static void say(struct h_result *r, const char *fmt, ...)
+{
+	size_t used = strlen(r->text);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->text + used, sizeof(r->text) - used, fmt, ap);
+	va_end(ap);
+}
+
+/* ---- in the role's process ---- */
+
+static void trace(int sig)
+{
+	void *at[40];
+
+	(void)sig;
+	backtrace_symbols_fd(at, backtrace(at, 40), 2);
+}
+
+/* Waits for the runner's signal that time is up, then shows what the role is doing. */
+static void *watch(void *arg)
+{
+	struct h *h = arg;
+	struct sigaction sa = { .sa_handler = trace };
+	sigset_t set;
+	int sig;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigwait(&set, &sig);
+	sigaction(SIGUSR2, &sa, NULL);
+	for (int i = 0; i < (h->config->threads ? h->nroles : 1); i++) {
+		pthread_kill(h[i].thread, SIGUSR2);
+		usleep(100000);
+		xport_dump(h[i].x);
+	}
+	return NULL;
+}
+
+static void block_watch_signal(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void prepare(struct run *r, struct h *h, int role)
+{
+	memset(h, 0, sizeof(*h));
+	h->role = role;
+	h->nroles = r->nroles;
+	h->incarnation = r->sh->role[role].incarnation;
+	h->config = r->config;
+	h->param = r->config->param;
+	h->kind = r->config->kind;
+	h->limit_ms = 10000;
+	h->shared = r->sh;
+	h->command = r->command[1];
+	for (int i = 0; i < r->nroles; i++)
+		h->channel[i] = r->channel[role][i];
+	h->thread = pthread_self();
+}
+
+static void *role_thread(void *arg)
+{
+	struct h *h = arg;
+	h_role_fn fn = *(h_role_fn *)h->queue;
+
+	h->queue = NULL;
+	h->thread = pthread_self();
+	fn(h);
+	h_finish(h);
+	return NULL;
+}
+
+static void run_threads(struct run *r)
+{
+	pthread_t t[H_ROLES], watcher;
+
+	for (int i = 0; i < r->nroles; i++) {
+		prepare(r, &r->h[i], i);
+		r->h[i].queue = (void *)&r->s->role[i];
+	}
+	pthread_create(&watcher, NULL, watch, r->h);
+	for (int i = 0; i < r->nroles; i++)
+		pthread_create(&t[i], NULL, role_thread, &r->h[i]);
+	for (int i = 0; i < r->nroles; i++)
+		pthread_join(t[i], NULL);
+}
+
+static void run_role(struct run *r, int role)
+{
+	static struct h h;
+	pthread_t watcher;
+
+	prepare(r, &h, role);
+	pthread_create(&watcher, NULL, watch, &h);
+	r->s->role[role](&h);
+	h_finish(&h);
+}
+
+static void close_others(struct run *r, int role)
+{
+	for (int i = 0; i < r->nroles; i++) {
+		for (int j = 0; j < r->nroles; j++)
+			if (i != role && i != j)
+				close(r->channel[i][j]);
+		if (i != role && r->sh->role[i].out_fd >= 0) {
+			close(r->sh->role[i].out_fd);
+			close(r->sh->role[i].err_fd);
+		}
+		if (r->pidfd[i] >= 0)
+			close(r->pidfd[i]);
+	}
+	close(r->command[0]);
+}
+
+static int start(struct run *r, int role)
+{
+	struct h_role_shared *rs = &r->sh->role[role];
+	pid_t pid, parent = getpid();
+
+	fflush(NULL);
+	atomic_store(&rs->gone, 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		atomic_store(&rs->pid, getpid());
+		dup2(rs->out_fd, 1);
+		dup2(rs->err_fd, 2);
+		block_watch_signal();
+		if (!r->config->threads) {
+			close_others(r, role);
+			run_role(r, role);
+		} else {
+			run_threads(r);
+		}
+		fflush(NULL);
+		if (__lsan_do_leak_check)
+			__lsan_do_leak_check();
+		_exit(0);
+	}
+	if (pid < 0)
+		return -1;
+	atomic_store(&rs->pid, pid);
+	atomic_store(&rs->state, H_RUNNING);
+	r->pidfd[role] = pidfd_open(pid, 0);
+	return r->pidfd[role] < 0 ? -1 : 0;
+}
+
+/* ---- in the runner ---- */
+
+static void drain(int fd)
+{
+	char buf[4096];
+
+	while (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+}
+
+static bool all_ended(const struct run *r)
+{
+	for (int i = 0; i < r->nproc; i++)
+		if (r->pidfd[i] >= 0)
+			return false;
+	return true;
+}
+
+/* Takes the end of a role's process; a death nobody asked for is a failure. */
+static void reap(struct run *r, int role)
+{
+	struct h_role_shared *rs = &r->sh->role[role];
+	int status = 0;
+
+	waitpid(atomic_load(&rs->pid), &status, 0);
+	close(r->pidfd[role]);
+	r->pidfd[role] = -1;
+	atomic_store(&rs->state, H_ENDED);
+	if (atomic_load(&rs->gone) || atomic_load(&r->sh->verdict))
+		return;
+	if (WIFSIGNALED(status))
+		say(r->result, "role %d died of signal %d (%s)\n", role, WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status))
+		say(r->result, "role %d ended with status %d\n", role, WEXITSTATUS(status));
+	else
+		return;
+	atomic_store(&r->sh->verdict, H_FAILED);
+}
+
+static void kill_all(struct run *r, int sig)
+{
+	for (int i = 0; i < r->nproc; i++)
+		if (r->pidfd[i] >= 0)
+			kill(atomic_load(&r->sh->role[i].pid), sig);
+}
+
+static void obey(struct run *r)
+{
+	struct h_command c;
+
+	if (recv(r->command[0], &c, sizeof(c), MSG_DONTWAIT) != sizeof(c) || c.kind != H_DO_RESTART)
+		return;
+	if (r->pidfd[c.role] >= 0)
+		reap(r, c.role);
+	for (int i = 0; i < r->nroles; i++)
+		if (i != c.role) {
+			drain(r->channel[c.role][i]);
+			drain(r->channel[i][c.role]);
+		}
+	r->sh->role[c.role].incarnation++;
+	if (start(r, c.role) < 0) {
+		say(r->result, "cannot restart role %d\n", c.role);
+		atomic_store(&r->sh->verdict, H_FAILED);
+	}
+	atomic_fetch_add(&r->sh->restarts, 1);
+}
+
+/* Waits for roles and orders until the deadline; true when all roles ended. */
+static bool attend(struct run *r, int64_t deadline_us)
+{
+	struct pollfd p[H_ROLES + 1];
+	int64_t left;
+
+	while (!all_ended(r)) {
+		left = (deadline_us - h_now_us()) / 1000;
+		if (left <= 0)
+			return false;
+		for (int i = 0; i < r->nproc; i++)
+			p[i] = (struct pollfd){ .fd = r->pidfd[i], .events = POLLIN };
+		p[r->nproc] = (struct pollfd){ .fd = r->command[0], .events = POLLIN };
+		poll(p, (nfds_t)r->nproc + 1, left > 1000 ? 1000 : (int)left);
+		if (p[r->nproc].revents)
+			obey(r);
+		else
+			for (int i = 0; i < r->nproc; i++)
+				if (r->pidfd[i] >= 0 && p[i].revents)
+					reap(r, i);
+		if (atomic_load(&r->sh->verdict))
+			return true;
+	}
+	return true;
+}
+
+/* The text that a role wrote to stdout or stderr. */
+static size_t read_back(int fd, char *buf, size_t room)
+{
+	ssize_t n = pread(fd, buf, room - 1, 0);
+
+	buf[n > 0 ? n : 0] = 0;
+	return n > 0 ? (size_t)n : 0;
+}
+
+static bool expected(const struct h_role_shared *rs, const char *line, size_t len)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), "%.*s", (int)(len < 1000 ? len : 1000), line);
+	for (unsigned i = 0; i < atomic_load(&rs->nexpect); i++)
+		if (strstr(text, rs->expect[i]))
+			return true;
+	return false;
+}
+
+static void check_log(struct run *r, int role)
+{
+	struct h_role_shared *rs = &r->sh->role[role];
+
+	for (char *p = rs->log, *e; (e = strchr(p, '\n')) != NULL; p = e + 1)
+		if ((!strncmp(p, "WARN", 4) || !strncmp(p, "ERROR", 5)) && !expected(rs, p, (size_t)(e - p))) {
+			say(r->result, "role %d logged: %.*s\n", role, (int)(e - p), p);
+			r->result->outcome = H_FAILED;
+		}
+}
+
+static void check_output(struct run *r, int role)
+{
+	static char buf[16 * 1024];
+	struct h_role_shared *rs = &r->sh->role[role];
+
+	if (read_back(rs->out_fd, buf, sizeof(buf))) {
+		say(r->result, "role %d wrote to standard output: %s\n", role, buf);
+		r->result->outcome = H_FAILED;
+	}
+	if (read_back(rs->err_fd, buf, sizeof(buf))) {
+		say(r->result, "role %d wrote to standard error: %s\n", role, buf);
+		if (!getenv("H_STDERR_OK"))
+			r->result->outcome = H_FAILED;
+	}
+}
+
+static void collect(struct run *r, bool hang)
+{
+	struct h_shared *sh = r->sh;
+	struct h_result *res = r->result;
+
+	res->outcome = hang ? H_FAILED : (enum h_outcome)atomic_load(&sh->verdict);
+	if (hang)
+		say(res, "hang: the time limit of the scenario passed\n");
+	if (sh->text[0])
+		say(res, "%s\n", sh->text);
+	if (res->outcome == H_SKIPPED)
+		return;
+	for (int i = 0; i < r->nroles; i++) {
+		check_log(r, i);
+		if (i < r->nproc)
+			check_output(r, i);
+	}
+	for (int i = 0; res->outcome == H_FAILED && i < r->nroles; i++)
+		say(res, "-- log of role %d:\n%.6000s", i, sh->role[i].log);
+	res->nfigures = (int)atomic_load(&sh->nfigures);
+	if (res->nfigures > 32)
+		res->nfigures = 32;
+	memcpy(res->figures, sh->figures, sizeof(res->figures));
+}
+
+static bool set_up(struct run *r)
+{
+	r->sh = mmap(NULL, sizeof(*r->sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (r->sh == MAP_FAILED)
+		return false;
+	while (r->nroles < H_ROLES && r->s->role[r->nroles])
+		r->nroles++;
+	r->nproc = r->config->threads ? 1 : r->nroles;
+	for (int i = 0; i < H_ROLES; i++) {
+		r->pidfd[i] = -1;
+		r->sh->role[i].out_fd = r->sh->role[i].err_fd = -1;
+	}
+	for (int i = 0; i < r->nroles; i++) {
+		for (int j = i + 1, pair[2]; j < r->nroles; j++) {
+			if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+				return false;
+			r->channel[i][j] = pair[0];
+			r->channel[j][i] = pair[1];
+		}
+		r->sh->role[i].out_fd = memfd_create("stdout", 0);
+		r->sh->role[i].err_fd = memfd_create("stderr", 0);
+	}
+	return socketpair(AF_UNIX, SOCK_SEQPACKET, 0, r->command) == 0;
+}
+
+static void tear_down(struct run *r)
+{
+	for (int i = 0; i < r->nroles; i++) {
+		for (int j = 0; j < r->nroles; j++)
+			if (i != j)
+				close(r->channel[i][j]);
+		close(r->sh->role[i].out_fd);
+		close(r->sh->role[i].err_fd);
+	}
+	close(r->command[0]);
+	close(r->command[1]);
+	munmap(r->sh, sizeof(*r->sh));
+}
+
+enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, struct h_result *result)
+{
+	struct run r = { .s = s, .config = config, .result = result };
+	int64_t limit = (int64_t)(s->timeout_s ? s->timeout_s : 30) * h_scale() * 1000000;
+	bool done = true;
+
+	memset(result, 0, sizeof(*result));
+	if (config->threads && (s->flags & H_KILLS)) {
+		say(result, "capability 'processes' is absent: the scenario kills, stops or forks one\n");
+		return result->outcome = H_SKIPPED;
+	}
+	if (!set_up(&r)) {
+		say(result, "cannot set up: %s\n", strerror(errno));
+		return result->outcome = H_FAILED;
+	}
+	for (int i = 0; i < r.nproc && done; i++)
+		done = start(&r, i) == 0;
+	done = done && attend(&r, h_now_us() + limit);
+	if (!done) {
+		kill_all(&r, SIGCONT);
+		kill_all(&r, SIGUSR1);
+		attend(&r, h_now_us() + 1500000);
+	} else if (!all_ended(&r)) {
+		usleep(50000); /* let the others log what they see */
+	}
+	kill_all(&r, SIGKILL);
+	for (int i = 0; i < r.nproc; i++)
+		if (r.pidfd[i] >= 0) {
+			atomic_store(&r.sh->role[i].gone, 1);
+			reap(&r, i);
+		}
+	collect(&r, !done);
+	tear_down(&r);
+	return result->outcome;
+}
+
+int h_list_candidates(struct xport_candidate *list, int max)
+{
+	int fd[2], n = -1;
+	size_t got = 0, bytes = (size_t)max * sizeof(*list);
+	pid_t pid;
+
+	if (pipe(fd) < 0)
+		return -1;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		n = xport_list(NULL, list, sizeof(*list), max);
+		if (write(fd[1], &n, sizeof(n)) == sizeof(n) && n > 0)
+			for (size_t at = 0; at < bytes;)
+				at += (size_t)write(fd[1], (char *)list + at, bytes - at);
+		_exit(0);
+	}
+	close(fd[1]);
+	if (read(fd[0], &n, sizeof(n)) != sizeof(n))
+		n = -1;
+	while (n > 0 && got < bytes) {
+		ssize_t k = read(fd[0], (char *)list + got, bytes - got);
+
+		if (k <= 0)
+			break;
+		got += (size_t)k;
+	}
+	close(fd[0]);
+	waitpid(pid, NULL, 0);
+	return n > max ? max : n;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * scenario.h - what a conformance scenario is, and how one is run.
+ *
+ * A scenario is one C function for each role; each role runs in a process of its own (or, where the back end lives
+ * within one process, in a thread of its own).  The tables in cases_*.c list them, h_run runs one, conform.cc turns
+ * every combination of provider, mode and scenario into a test that has a name.
+ */
+#ifndef CONFORM_SCENARIO_H
+#define CONFORM_SCENARIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "xport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { H_ROLES = 4 };
+
+struct h;
+typedef void (*h_role_fn)(struct h *h);
+
+/* One value of a scenario's parameter; a test of its own. */
+struct h_param {
+	const char *suffix;
+	uint64_t value;
+};
+
+enum h_flag {
+	H_KILLS = 1,  /* kills, stops, restarts or forks a role: each must be a process */
+	H_SLOW = 2,   /* only with --slow */
+	H_KINDS = 4,  /* once for each kind of memory: registered, allocated, plain local buffers */
+	H_TARGET = 8, /* once for each kind of target memory: registered, allocated */
+	H_ONCE = 16   /* does not depend on how operations are carried: native mode only */
+};
+
+enum h_kind {
+	H_REG = 0,   /* both sides xport_mr_reg */
+	H_ALLOC = 1, /* both sides xport_mr_alloc */
+	H_PLAIN = 2  /* the target xport_mr_reg, the local buffer not registered */
+};
+
+struct h_scenario {
+	const char *name; /* begins with the promise it tests: "P4_..." */
+	h_role_fn role[H_ROLES];
+	const struct h_param *params; /* NULL: none; else ended by a NULL suffix */
+	unsigned flags;               /* enum h_flag */
+	int timeout_s;                /* 0: 30 */
+};
+
+/* How to run it. */
+struct h_config {
+	const char *backend; /* "ucx:tcp" */
+	bool emulate;
+	bool threads; /* roles are threads of one process */
+	enum h_kind kind;
+	uint64_t param;
+};
+
+enum h_outcome { H_PASSED = 0, H_FAILED = 1, H_SKIPPED = 2 };
+
+struct h_figure {
+	char name[40];
+	uint64_t value;
+};
+
+struct h_result {
+	enum h_outcome outcome;
+	char text[64 * 1024];
+	struct h_figure figures[32];
+	int nfigures;
+};
+
+/* Runs one scenario; returns its outcome, also in *result. */
+enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, struct h_result *result);
+
+/* Asks the library, in a process of its own, what can be used.  Returns how many, or a status. */
+int h_list_candidates(struct xport_candidate *list, int max);
+
+/* The tables, each ended by a NULL name. */
+extern const struct h_scenario cases_p01[], cases_p02[], cases_p03[], cases_p04[], cases_p05[], cases_p05_more[],
+	cases_p06[], cases_p07[], cases_p07_wire[], cases_p08[], cases_p09[], cases_p10[], cases_p11[], cases_p12[],
+	cases_p13[], cases_p14[], cases_p15[], cases_p15_more[], cases_p16[], cases_connect[], cases_api[],
+	cases_thread[], cases_size[];
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shared.h - the memory through which roles and runner see each other; the harness's own. */
+#ifndef CONFORM_SHARED_H
+#define CONFORM_SHARED_H
+
+#include <stdatomic.h>
+
+#include "scenario.h"
+
+enum h_state { H_NEVER, H_RUNNING, H_ENDED, H_GONE };
+
+struct h_role_shared {
+	atomic_int pid;
+	atomic_int state;
+	atomic_int gone; /* killed, or ended on purpose: nobody waits for it */
+	int incarnation;
+	int out_fd, err_fd; /* what it wrote, kept by the runner */
+	atomic_uint nlog;
+	char log[64 * 1024];
+	atomic_uint nexpect;
+	char expect[16][64];
+};
+
+struct h_shared {
+	struct h_role_shared role[H_ROLES];
+	atomic_int verdict; /* enum h_outcome of the first who spoke */
+	char text[8 * 1024];
+	atomic_uint nfigures;
+	struct h_figure figures[32];
+	_Atomic uint64_t words[64];
+	atomic_uint restarts; /* answered restarts */
+};
+
+/* Runner to watch thread, and what a role asks the runner to do. */
+struct h_command {
+	int kind, role;
+};
+enum { H_DO_RESTART = 1 };
+
+int h_scale(void);
+
+#endif

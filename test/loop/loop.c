@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * loop - the reference back end: instances of one process that talk through memory.  The example to copy.
+ *
+ *   loop:message  the required slots alone; the core carries everything
+ *   loop:native   puts and gets too, with the manners of a real network: they are done at a later poll, and a frame
+ *                 sent after a put may overtake it, so that the core has to drain
+ *
+ * Frames are copied into the inbox of the other instance, which finds them in its next poll.
+ */
+#include "loop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { AM_MAX = 8192, CREDITS = 32, POLL_MAX = 64 };
+
+pthread_mutex_t loop_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct xpi_list table = {&table, &table};
+static uint64_t last_id;
+
+struct xpi_be *loop_find(uint64_t id)
+{
+	xpi_list_for(l, &table)
+		if (xpi_container(l, struct xpi_be, link)->id == id)
+			return xpi_container(l, struct xpi_be, link);
+	return NULL;
+}
+
+/* ---- open ---- */
+
+static int loop_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
+{
+	static const char *const names[] = {"loop:native", "loop:message"};
+
+	(void)log;
+	for (int i = 0; i < 2; i++) {
+		struct xport_candidate c = {.state = XPORT_READY, .reason = "instances of this process"};
+
+		snprintf(c.name, sizeof(c.name), "%s", names[i]);
+		emit(arg, &c);
+	}
+	return XPORT_OK;
+}
+
+static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
+{
+	const char *provider = args->provider != NULL ? args->provider : "native";
+	struct xpi_be *be;
+
+	if (strcmp(provider, "native") != 0 && strcmp(provider, "message") != 0)
+		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
+		                "loop has no provider %s: it has native and message", provider);
+	be = calloc(1, sizeof(*be));
+	if (be == NULL)
+		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance of loop");
+	be->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (be->fd < 0) {
+		free(be);
+		return xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, NULL, "no descriptor for an instance of loop");
+	}
+	be->native = provider[0] == 'n';
+	be->core = args->core;
+	be->up = args->up;
+	be->err = args->err;
+	xpi_list_init(&be->inbox);
+	xpi_list_init(&be->own);
+	xpi_list_init(&be->regions);
+	pthread_mutex_lock(&loop_lock);
+	be->id = ++last_id;
+	xpi_list_push(&table, &be->link);
+	pthread_mutex_unlock(&loop_lock);
+	*out = be;
+	return XPORT_OK;
+}
+
+static void loop_close(struct xpi_be *be)
+{
+	pthread_mutex_lock(&loop_lock);
+	xpi_list_del(&be->link);
+	pthread_mutex_unlock(&loop_lock);
+	while (!xpi_list_empty(&be->inbox))
+		free(xpi_container(xpi_list_pop(&be->inbox), struct loop_item, link));
+	while (!xpi_list_empty(&be->own))
+		free(xpi_container(xpi_list_pop(&be->own), struct loop_item, link));
+	close(be->fd);
+	free(be);
+}
+
+static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
+{
+	*c = (struct xpi_be_caps){
+		.device = "memory",
+		.stack = "loop 1",
+		.protocol = "loop 1",
+		.am_max = AM_MAX,
+		.am_credits = CREDITS,
+		.ep_size = sizeof(struct loop_ep),
+	};
+	snprintf(c->provider, sizeof(c->provider), "%s", be->native ? "native" : "message");
+	if (!be->native)
+		return;
+	c->mr_size = sizeof(struct loop_mr);
+	c->rkey_size = sizeof(struct loop_rkey);
+	c->rkey_native_max = sizeof(struct loop_rkey);
+	c->rma_reg = true;
+	c->target_bounds = true;
+	c->passive_target = true;
+	c->rma_max = 1 << 20;
+}
+
+/* ---- connect ---- */
+
+static int loop_address(struct xpi_be *be, void *ep_state, struct xpi_core_ep *core_ep, void *buf, size_t *len)
+{
+	struct loop_ep *ep = ep_state;
+
+	ep->core_ep = core_ep;
+	if (*len < sizeof(be->id))
+		return XPORT_ERR_BOUNDS;
+	memcpy(buf, &be->id, sizeof(be->id));
+	*len = sizeof(be->id);
+	return XPORT_OK;
+}
+
+static int loop_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role, const void *addr, size_t len)
+{
+	struct loop_ep *ep = ep_state;
+	uint64_t id;
+	bool found;
+
+	(void)role;
+	if (len != sizeof(id))
+		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has 8 bytes, not %zu", len);
+	memcpy(&id, addr, sizeof(id));
+	pthread_mutex_lock(&loop_lock);
+	found = loop_find(id) != NULL;
+	pthread_mutex_unlock(&loop_lock);
+	if (!found)
+		return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL, "connect within one process",
+		                "loop reaches instances of this process only");
+	ep->peer = id;
+	return XPORT_OK;
+}
+
+static int loop_ep_quiesce(struct xpi_be *be, void *ep_state)
+{
+	xpi_list_for_safe(l, &be->own) {
+		struct loop_item *it = xpi_container(l, struct loop_item, link);
+
+		if (it->ep == ep_state) {
+			xpi_list_del(l);
+			free(it);
+		}
+	}
+	return XPORT_OK;
+}
+
+static void loop_ep_destroy(struct xpi_be *be, void *ep_state)
+{
+	(void)be;
+	(void)ep_state; /* all of it lies in the core's memory */
+}
+
+/* ---- move data ---- */
+
+static int loop_am_send(struct xpi_be *be, void *ep_state, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                        struct xpi_req *req)
+{
+	struct loop_ep *ep = ep_state;
+	struct loop_item *it = malloc(sizeof(*it) + hlen + dlen);
+	struct xpi_be *peer;
+	uint64_t one = 1;
+
+	(void)be;
+	(void)req; /* never pending: the frame is copied */
+	if (it == NULL)
+		return XPORT_ERR_AGAIN;
+	it->kind = LOOP_FRAME;
+	it->len = hlen + dlen;
+	memcpy(it->data, hdr, hlen);
+	if (dlen > 0)
+		memcpy(it->data + hlen, data, dlen);
+	pthread_mutex_lock(&loop_lock);
+	peer = loop_find(ep->peer);
+	if (peer != NULL) {
+		xpi_list_push(&peer->inbox, &it->link);
+		if (write(peer->fd, &one, sizeof(one)) < 0) {
+			/* full: it is readable all the same */
+		}
+	}
+	pthread_mutex_unlock(&loop_lock);
+	if (peer != NULL)
+		return XPORT_OK;
+	free(it);
+	return XPORT_ERR_PEER_LOST;
+}
+
+static struct loop_item *next_frame(struct xpi_be *be)
+{
+	struct xpi_list *l;
+
+	pthread_mutex_lock(&loop_lock);
+	l = xpi_list_pop(&be->inbox);
+	pthread_mutex_unlock(&loop_lock);
+	return l != NULL ? xpi_container(l, struct loop_item, link) : NULL;
+}
+
+static int loop_poll(struct xpi_be *be)
+{
+	int n = loop_rma_poll(be);
+	struct loop_item *it;
+
+	while (n < POLL_MAX && (it = next_frame(be)) != NULL) {
+		be->up->am_recv(be->core, it->data, it->len, NULL, 0);
+		free(it);
+		n++;
+	}
+	return n;
+}
+
+/* ---- wait ---- */
+
+static int loop_fds(struct xpi_be *be, int *fds, int max)
+{
+	if (max < 1)
+		return 0;
+	fds[0] = be->fd;
+	return 1;
+}
+
+static int loop_arm(struct xpi_be *be)
+{
+	uint64_t v;
+	bool idle;
+
+	if (read(be->fd, &v, sizeof(v)) < 0) {
+		/* was not readable */
+	}
+	pthread_mutex_lock(&loop_lock);
+	idle = xpi_list_empty(&be->inbox) && xpi_list_empty(&be->own);
+	pthread_mutex_unlock(&loop_lock);
+	return idle ? XPORT_OK : XPORT_ERR_AGAIN;
+}
+
+extern const struct xpi_backend xpi_backend_loop;
+
+XPI_EXPORT_BACKEND(loop) = {
+	.abi = XPI_BACKEND_ABI,
+	.name = "loop",
+	.list = loop_list,
+	.open = loop_open,
+	.close = loop_close,
+	.query = loop_query,
+	.mr_reg = loop_mr_reg,
+	.mr_dereg = loop_mr_dereg,
+	.rkey_pack = loop_rkey_pack,
+	.rkey_unpack = loop_rkey_unpack,
+	.rkey_destroy = loop_rkey_destroy,
+	.address = loop_address,
+	.ep_connect = loop_ep_connect,
+	.ep_quiesce = loop_ep_quiesce,
+	.ep_destroy = loop_ep_destroy,
+	.am_send = loop_am_send,
+	.put = loop_put,
+	.get = loop_get,
+	.drain = loop_drain,
+	.poll = loop_poll,
+	.fds = loop_fds,
+	.arm = loop_arm,
+};

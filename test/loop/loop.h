@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop.h - the states of the back end `loop`, see loop.c. */
+#ifndef LOOP_H
+#define LOOP_H
+
+#include <pthread.h>
+
+#include "backends/backend.h"
+#include "base/list.h"
+
+/* A frame on its way, or a put, get or drain that waits for its poll. */
+struct loop_item {
+	struct xpi_list link;
+	enum { LOOP_FRAME, LOOP_PUT, LOOP_GET, LOOP_DRAIN } kind;
+	struct loop_ep *ep; /* of the sender; not for frames */
+	struct xpi_req *req;
+	void *buf;
+	uint64_t peer, region, offset;
+	size_t len;
+	uint8_t data[]; /* frames: a copy */
+};
+
+struct loop_mr {
+	struct xpi_list link;
+	uint64_t serial;
+	uint8_t *base;
+	size_t length;
+};
+
+struct loop_rkey {
+	uint64_t peer, region;
+};
+
+struct loop_ep {
+	struct xpi_core_ep *core_ep;
+	uint64_t peer; /* id of the other instance, 0: not connected */
+	uint32_t queued;
+};
+
+struct xpi_be {
+	struct xpi_list link; /* in the table of all instances */
+	uint64_t id;
+	bool native;
+	struct xpi_core *core;
+	const struct xpi_core_ops *up;
+	struct xport_error *err;
+	int fd;               /* eventfd: something waits for poll */
+	struct xpi_list inbox, own, regions;
+};
+
+/* Guards the table and everything another instance may touch: inbox, regions. */
+extern pthread_mutex_t loop_lock;
+
+/* The instance of that id, or NULL.  Caller holds loop_lock. */
+struct xpi_be *loop_find(uint64_t id);
+
+/* loop_mr.c */
+int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
+void loop_mr_dereg(struct xpi_be *be, void *mr);
+int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+void loop_rkey_destroy(struct xpi_be *be, void *rkey);
+int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+             struct xpi_req *req);
+int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+             struct xpi_req *req);
+int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req);
+/* Carries out what put, get and drain left; returns how many. */
+int loop_rma_poll(struct xpi_be *be);
+
+#endif

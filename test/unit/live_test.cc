@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <arpa/inet.h>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "live_shim.h"
+
+namespace
+{
+
+/* What this test machine may be late by, a busy one included. */
+const int SLACK = 300;
+
+/* A connected pair over loopback TCP: [0] for the library, non-blocking, [1] for the test. */
+struct Pair {
+	int a = -1, b = -1;
+
+	Pair()
+	{
+		sockaddr_in sin{};
+		socklen_t len = sizeof(sin);
+		int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		sin.sin_family = AF_INET;
+		sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		EXPECT_EQ(0, bind(l, reinterpret_cast<sockaddr *>(&sin), len));
+		EXPECT_EQ(0, listen(l, 1));
+		EXPECT_EQ(0, getsockname(l, reinterpret_cast<sockaddr *>(&sin), &len));
+		b = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		EXPECT_EQ(0, connect(b, reinterpret_cast<sockaddr *>(&sin), len));
+		a = accept4(l, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		EXPECT_GE(a, 0);
+		close(l);
+	}
+	~Pair() { closeB(); }
+	void closeB()
+	{
+		if (b >= 0)
+			close(b);
+		b = -1;
+	}
+	void put(const std::vector<uint8_t> &bytes)
+	{
+		EXPECT_EQ(ssize_t(bytes.size()), send(b, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+	}
+	void beat() { put({1, 0, 0, 0}); }
+	/* Reads frames of one type until `ms` have passed; how many. */
+	int count(uint8_t type, int ms)
+	{
+		int64_t end = shim_now() + ms;
+		int n = 0;
+
+		for (int64_t left; (left = end - shim_now()) > 0;) {
+			pollfd pfd{b, POLLIN, 0};
+			uint8_t f[4];
+
+			if (poll(&pfd, 1, int(left)) <= 0)
+				break;
+			if (recv(b, f, 4, MSG_WAITALL) != 4)
+				break;
+			EXPECT_EQ(0, f[1] | f[2] | f[3]);
+			n += f[0] == type;
+		}
+		return n;
+	}
+};
+
+class Live : public testing::TestWithParam<bool>
+{
+protected:
+	shim *s = nullptr;
+
+	void SetUp() override { s = shim_new(GetParam()); }
+	void TearDown() override { shim_free(s); }
+	/* Waits until something is found at the channel. */
+	bool find(shim_chan *c, unsigned what, int ms)
+	{
+		int64_t end = shim_now() + ms;
+
+		while (!(shim_chan_found(c) & what)) {
+			int64_t left = end - shim_now();
+
+			if (left <= 0)
+				return false;
+			(void)shim_wait(s, int(left));
+		}
+		return true;
+	}
+	void run(int ms)
+	{
+		for (int64_t end = shim_now() + ms, left; (left = end - shim_now()) > 0;)
+			(void)shim_wait(s, int(left));
+	}
+};
+
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(, Live, testing::Bool(),
+                         [](const testing::TestParamInfo<bool> &i) { return i.param ? "Thread" : "Poll"; });
+
+TEST_P(Live, BeatsAtOnceAndFourTimesATimeout)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
+	int n = 0;
+
+	ASSERT_NE(nullptr, c);
+	/* So that it is not lost meanwhile. */
+	for (int i = 0; i < 20; i++) {
+		p.beat();
+		run(50);
+	}
+	EXPECT_EQ(0u, shim_chan_found(c));
+	n = p.count(1, 1);
+	for (int more; (more = p.count(1, 1)) > 0;)
+		n += more;
+	EXPECT_GE(n, 8);
+	EXPECT_LE(n, 15);
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, SilenceIsLoss)
+{
+	Pair p;
+	int64_t began = shim_now();
+	shim_chan *c = shim_chan_start(s, p.a, 300, 0, 0);
+
+	ASSERT_TRUE(find(c, SHIM_LOST, 300 + SLACK));
+	EXPECT_GE(shim_now() - began, 300);
+	EXPECT_STREQ("no sign of life for 300 ms", shim_chan_why(c));
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, EndWithoutByeIsLossAtOnce)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+	/* Closing with something unread would be a reset. */
+	EXPECT_EQ(1, p.count(1, 20));
+	p.closeB();
+	ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "without a goodbye")) << shim_chan_why(c);
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, ResetIsLossAtOnce)
+{
+	Pair p;
+	linger hard{1, 0};
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+	setsockopt(p.b, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+	p.closeB();
+	ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "broke")) << shim_chan_why(c);
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, ByeThenEndIsOnlyBye)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 200, 0, 0);
+
+	p.put({2, 0, 0, 0});
+	p.closeB();
+	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
+	run(600);
+	EXPECT_EQ(unsigned(SHIM_BYE), shim_chan_found(c));
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, ByeThenSilenceIsLoss)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 200, 0, 0);
+
+	p.put({2, 0, 0, 0});
+	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
+	EXPECT_TRUE(find(c, SHIM_LOST, 200 + SLACK));
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, GoneIsLoss)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+	p.put({3, 0, 0, 0});
+	ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "aborted")) << shim_chan_why(c);
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, DamageIsLoss)
+{
+	for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{0, 0, 0, 0},
+	                                                                    {4, 0, 0, 0},
+	                                                                    {1, 1, 0, 0},
+	                                                                    {1, 0, 1, 0},
+	                                                                    {2, 0, 0, 128},
+	                                                                    {1, 0, 0, 0, 'G', 'E', 'T', ' '}}) {
+		Pair p;
+		shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+		p.put(bytes);
+		ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
+		EXPECT_EQ(unsigned(SHIM_LOST), shim_chan_found(c));
+		EXPECT_EQ(0, strncmp("damaged", shim_chan_why(c), 7)) << shim_chan_why(c);
+		shim_chan_stop(c);
+	}
+}
+
+TEST_P(Live, FramesMayComeInPieces)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+	int one = 1;
+
+	setsockopt(p.b, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	for (uint8_t byte : {1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0}) {
+		p.put({byte});
+		run(5);
+	}
+	EXPECT_EQ(0u, shim_chan_found(c));
+	p.put({0});
+	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
+	EXPECT_EQ(unsigned(SHIM_BYE), shim_chan_found(c));
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, TellsThePeer)
+{
+	for (bool proper : {true, false}) {
+		Pair p;
+		shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+		uint8_t f[4];
+
+		ASSERT_EQ(4, recv(p.b, f, 4, MSG_WAITALL));
+		EXPECT_EQ(1, f[0]);
+		/* With something unread, closing must not take the goodbye back. */
+		p.beat();
+		usleep(1000);
+		shim_chan_bye(c, proper);
+		shim_chan_stop(c);
+		ASSERT_EQ(4, recv(p.b, f, 4, MSG_WAITALL));
+		EXPECT_EQ(proper ? 2 : 3, f[0]);
+		EXPECT_EQ(0, recv(p.b, f, 4, 0));
+	}
+}
+
+TEST_P(Live, EndOfProcessIsSeenThoughItsSocketLivesOn)
+{
+	Pair p; /* the test keeps p.b open: no end of file */
+	pid_t child = fork();
+
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	shim_chan *c = shim_chan_start(s, p.a, 10000, child, shim_process_start(child));
+	ASSERT_TRUE(shim_chan_has_pidfd(c));
+	run(50);
+	EXPECT_EQ(0u, shim_chan_found(c));
+	int64_t began = shim_now();
+	kill(child, SIGKILL);
+	EXPECT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_LT(shim_now() - began, SLACK);
+	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "process")) << shim_chan_why(c);
+	shim_chan_stop(c);
+	waitpid(child, nullptr, 0);
+}
+
+TEST_P(Live, EndOfProcessAfterByeIsOnlyBye)
+{
+	Pair p;
+	pid_t child = fork();
+
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	shim_chan *c = shim_chan_start(s, p.a, 300, child, shim_process_start(child));
+	/* Both at once: what it said counts, whichever descriptor is looked at first. */
+	p.put({2, 0, 0, 0});
+	kill(child, SIGKILL);
+	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
+	run(500);
+	EXPECT_EQ(unsigned(SHIM_BYE), shim_chan_found(c));
+	shim_chan_stop(c);
+	waitpid(child, nullptr, 0);
+}
+
+TEST_P(Live, AnotherProcessOfThatNumberIsNotMeant)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, getpid(), shim_process_start(0) + 1);
+
+	EXPECT_FALSE(shim_chan_has_pidfd(c));
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, WatchRingsOnce)
+{
+	Pair p;
+	shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, -1);
+
+	EXPECT_FALSE(shim_wait(s, 30));
+	p.beat();
+	EXPECT_TRUE(shim_wait(s, SLACK));
+	EXPECT_TRUE(shim_watch_rang(w));
+	p.beat();
+	EXPECT_FALSE(shim_wait(s, 30));
+	shim_watch_arm(w, EPOLLIN, -1);
+	EXPECT_TRUE(shim_wait(s, SLACK));
+	shim_watch_remove(w);
+	close(p.a);
+}
+
+TEST_P(Live, DeadlineRingsOnceAndInTime)
+{
+	Pair p;
+	int64_t began = shim_now();
+	shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, began + 100);
+
+	EXPECT_TRUE(shim_wait(s, 100 + SLACK));
+	EXPECT_GE(shim_now(), began + 100);
+	EXPECT_FALSE(shim_wait(s, 50));
+	/* Passed already: at once. */
+	shim_watch_arm(w, EPOLLIN, began);
+	EXPECT_TRUE(shim_wait(s, SLACK));
+	shim_watch_arm(w, 0, -1);
+	p.beat();
+	EXPECT_FALSE(shim_wait(s, 50));
+	shim_watch_remove(w);
+	close(p.a);
+}
+
+TEST_P(Live, NothingComesFromWhatWasRemoved)
+{
+	Pair p, q;
+	shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, shim_now() + 100);
+	shim_chan *c = shim_chan_start(s, q.a, 200, 0, 0);
+
+	shim_watch_remove(w);
+	shim_chan_stop(c);
+	p.beat();
+	EXPECT_FALSE(shim_wait(s, 300));
+	close(p.a);
+}
+
+TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
+{
+	Pair p;
+	int small = 1, n = 0;
+	uint8_t f[4];
+
+	setsockopt(p.a, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	setsockopt(p.b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	shim_chan *c = shim_chan_start(s, p.a, 3600000, 0, 0);
+	int64_t began = shim_now();
+	/* GONE is the frame that can be sent as often as one likes. */
+	for (int i = 0; i < 100000; i++)
+		shim_chan_bye(c, false);
+	EXPECT_LT(shim_now() - began, 5000);
+	shim_chan_stop(c);
+	/* What arrived is whole frames. */
+	while (recv(p.b, f, 4, MSG_WAITALL) == 4) {
+		EXPECT_TRUE((f[0] == 1 || f[0] == 3) && (f[1] | f[2] | f[3]) == 0);
+		n++;
+	}
+	EXPECT_GT(n, 1);
+	EXPECT_LT(n, 100000);
+}
+
+TEST_P(Live, ComingAndGoingUnderFire)
+{
+	bool stop = false;
+	Pair steady;
+	shim_chan *keep = shim_chan_start(s, steady.a, 3600000, 0, 0);
+
+	for (int i = 0; i < 200 && !stop; i++) {
+		Pair p, q;
+		shim_chan *c = shim_chan_start(s, p.a, 200 + i, 0, 0);
+		shim_watch *w = shim_watch_add(s, q.a, EPOLLIN, i % 3 ? -1 : shim_now());
+
+		p.beat();
+		q.beat();
+		steady.beat();
+		if (i % 2)
+			p.put({2, 0, 0, 0});
+		if (i % 5 == 0)
+			p.closeB();
+		if (i % 7 == 0)
+			(void)shim_wait(s, 1);
+		shim_watch_remove(w);
+		shim_chan_stop(c);
+		close(q.a);
+	}
+	run(20);
+	EXPECT_EQ(0u, shim_chan_found(keep));
+	shim_chan_stop(keep);
+}
+
+/* The application did not call for long: who sent beats meanwhile lives, who did not is given some more time. */
+TEST(LivePoll, LateIsNotLost)
+{
+	shim *s = shim_new(false);
+	Pair p, q;
+	shim_chan *alive = shim_chan_start(s, p.a, 200, 0, 0), *silent = shim_chan_start(s, q.a, 200, 0, 0);
+
+	usleep(400000);
+	p.beat();
+	(void)shim_step(s);
+	EXPECT_EQ(0u, shim_chan_found(alive));
+	EXPECT_EQ(0u, shim_chan_found(silent));
+	int64_t began = shim_now();
+	while (!shim_chan_found(silent) && shim_now() - began < 1000) {
+		p.beat();
+		(void)shim_wait(s, 20);
+	}
+	EXPECT_EQ(unsigned(SHIM_LOST), shim_chan_found(silent));
+	EXPECT_GE(shim_now() - began, 90);
+	EXPECT_LT(shim_now() - began, 200 + SLACK);
+	EXPECT_EQ(0u, shim_chan_found(alive));
+	shim_chan_stop(alive);
+	shim_chan_stop(silent);
+	shim_free(s);
+}
+
+/* Late every time, the library still comes to an end with a peer that is silent. */
+TEST(LivePoll, LateEveryTimeIsNotForEver)
+{
+	shim *s = shim_new(false);
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 200, 0, 0);
+	int rounds = 0;
+
+	for (; !shim_chan_found(c) && rounds < 10; rounds++) {
+		usleep(250000);
+		(void)shim_step(s);
+	}
+	EXPECT_EQ(unsigned(SHIM_LOST), shim_chan_found(c));
+	EXPECT_GE(rounds, 2);
+	shim_chan_stop(c);
+	shim_free(s);
+}
+
+TEST(LivePoll, DescriptorIsReadableWhenDue)
+{
+	shim *s = shim_new(false);
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
+	pollfd pfd{shim_fd(s), POLLIN, 0};
+	int64_t began = shim_now();
+
+	ASSERT_GE(pfd.fd, 0);
+	EXPECT_GT(shim_step(s), 50);
+	EXPECT_EQ(0, poll(&pfd, 1, 30));
+	EXPECT_EQ(1, poll(&pfd, 1, 1000));
+	EXPECT_GE(shim_now() - began, 99);
+	(void)shim_step(s);
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	p.beat();
+	EXPECT_EQ(1, poll(&pfd, 1, SLACK));
+	(void)shim_step(s);
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	shim_chan_stop(c);
+	shim_free(s);
+}
+
+namespace
+{
+
+int helpers()
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = 0;
+
+	for (dirent *e; (e = readdir(d)) != nullptr;) {
+		std::string name;
+
+		std::getline(std::ifstream(std::string("/proc/self/task/") + e->d_name + "/comm"), name);
+		n += name == "xport-live";
+	}
+	closedir(d);
+	return n;
+}
+
+} // namespace
+
+TEST(LiveThread, OneForAllAndGoneWithTheLast)
+{
+	EXPECT_EQ(0, helpers());
+	shim *a = shim_new(true), *b = shim_new(true);
+	EXPECT_EQ(-1, shim_fd(a));
+	EXPECT_EQ(1, helpers());
+	shim_free(a);
+	EXPECT_EQ(1, helpers());
+	shim_free(b);
+	EXPECT_EQ(0, helpers());
+	a = shim_new(true);
+	EXPECT_EQ(1, helpers());
+	shim_free(a);
+}
+
+TEST(LiveThread, TakesNoSignals)
+{
+	shim *s = shim_new(true);
+	DIR *d = opendir("/proc/self/task");
+	bool seen = false;
+
+	for (dirent *e; (e = readdir(d)) != nullptr;) {
+		std::string dir = std::string("/proc/self/task/") + e->d_name, name, line;
+
+		std::getline(std::ifstream(dir + "/comm"), name);
+		std::ifstream status(dir + "/status");
+		while (name == "xport-live" && std::getline(status, line))
+			if (line.rfind("SigBlk:", 0) == 0) {
+				seen = true;
+				/* All but SIGKILL, SIGSTOP and the two of the C library. */
+				unsigned long long blocked = std::stoull(line.substr(8), nullptr, 16);
+				EXPECT_EQ(0u, (0x7fffffffULL & ~(1ULL << 8) & ~(1ULL << 18)) & ~blocked) << line;
+			}
+	}
+	closedir(d);
+	EXPECT_TRUE(seen);
+	shim_free(s);
+}
+
+TEST(LiveThread, AForkedChildMayPutItAndTheParentGoesOn)
+{
+	shim *s = shim_new(true);
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		alarm(5);
+		shim_put(s);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	EXPECT_EQ(0, status);
+	EXPECT_GE(p.count(1, 300), 2);
+	shim_chan_stop(c);
+	shim_free(s);
+}
+
+/* This process is stopped for longer than the timeout; the peers that sent beats meanwhile are not lost. */
+TEST(LiveThread, StoppedIsNotLost)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		shim *s = shim_new(true);
+		Pair p;
+		shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
+
+		/* The other end's beats came from a process that was not stopped. */
+		for (int i = 0; i < 10; i++)
+			p.beat();
+		raise(SIGSTOP);
+		/* Nothing was heard for 700 ms, but now it is not judged at once. */
+		usleep(20000);
+		if (shim_chan_found(c) != 0)
+			_exit(1);
+		p.beat();
+		usleep(250000);
+		if (shim_chan_found(c) != 0)
+			_exit(2);
+		usleep(600000);
+		_exit(shim_chan_found(c) == SHIM_LOST ? 0 : 3);
+	}
+	ASSERT_EQ(child, waitpid(child, &status, WUNTRACED));
+	ASSERT_TRUE(WIFSTOPPED(status));
+	usleep(700000);
+	kill(child, SIGCONT);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status) << "exit status " << WEXITSTATUS(status);
+}
+
+TEST(Process, Start)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	EXPECT_NE(0u, shim_process_start(0));
+	EXPECT_EQ(shim_process_start(0), shim_process_start(getpid()));
+	EXPECT_GE(shim_process_start(child), shim_process_start(0));
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
+	EXPECT_EQ(0u, shim_process_start(child));
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* In C a function and a struct may share a name. */
+#pragma GCC diagnostic ignored "-Wshadow"
+extern "C" {
+#include "core/settings.h"
+}
+
+namespace
+{
+
+class Settings : public testing::Test
+{
+protected:
+	/* Each test begins without any XPORT_ variable, and leaves the environment as it was. */
+	void SetUp() override
+	{
+		for (char **e = environ; *e != nullptr; e++)
+			if (strncmp(*e, "XPORT_", 6) == 0)
+				before[std::string(*e, strcspn(*e, "="))] = strchr(*e, '=') + 1;
+		for (const auto &v : before)
+			unsetenv(v.first.c_str());
+		memset(&err, 0, sizeof(err));
+		err.size = sizeof(err);
+		memset(&attr, 0, sizeof(attr));
+		attr.size = sizeof(attr);
+		attr.log_fn = collect;
+		attr.log_arg = this;
+	}
+
+	void TearDown() override
+	{
+		std::vector<std::string> now;
+
+		for (char **e = environ; *e != nullptr; e++)
+			if (strncmp(*e, "XPORT_", 6) == 0)
+				now.push_back(std::string(*e, strcspn(*e, "=")));
+		for (const auto &name : now)
+			unsetenv(name.c_str());
+		for (const auto &v : before)
+			setenv(v.first.c_str(), v.second.c_str(), 1);
+	}
+
+	static void collect(void *arg, int level, const char *id, const char *line)
+	{
+		auto *self = static_cast<Settings *>(arg);
+
+		self->log.push_back(std::to_string(level) + " " + id + " " + line);
+	}
+
+	int read()
+	{
+		int rc = xpi_settings_read(&attr, &s, &err);
+
+		if (rc == XPORT_OK)
+			xpi_settings_fini(&s);
+		return rc;
+	}
+
+	int read_with(const char *name, const char *value)
+	{
+		setenv(name, value, 1);
+		int rc = read();
+		unsetenv(name);
+		return rc;
+	}
+
+	void expect_bad(const char *name, const char *value)
+	{
+		memset(err.text, 0, sizeof(err.text));
+		EXPECT_EQ(XPORT_ERR_CONFIG, read_with(name, value)) << name << "=" << value;
+		EXPECT_EQ(XPORT_ERR_CONFIG, err.status);
+		EXPECT_NE(nullptr, strstr(err.text, name)) << err.text;
+		EXPECT_NE(nullptr, strstr(err.text, value)) << err.text;
+		EXPECT_NE(nullptr, strstr(err.text, "allowed: ")) << err.text;
+	}
+
+	struct xpi_settings s;
+	struct xport_error err;
+	struct xport_attr attr;
+	std::vector<std::string> log;
+	std::map<std::string, std::string> before;
+};
+
+TEST_F(Settings, Defaults)
+{
+	ASSERT_EQ(XPORT_OK, xpi_settings_read(nullptr, &s, &err)) << err.text;
+	EXPECT_STREQ("auto", s.backend);
+	EXPECT_EQ(0u, s.require);
+	EXPECT_EQ(0u, s.emulate);
+	EXPECT_FALSE(s.multiple);
+	EXPECT_FALSE(s.progress_thread);
+	EXPECT_EQ(-1, s.progress_core);
+	EXPECT_TRUE(s.liveness_thread);
+	EXPECT_EQ(5000, s.peer_timeout_ms);
+	EXPECT_EQ(0, s.op_timeout_ms);
+	EXPECT_EQ(16384u, s.queue_depth);
+	EXPECT_FALSE(s.auth_none);
+	EXPECT_EQ(XPORT_LOG_WARN, s.log.level);
+	EXPECT_EQ(nullptr, s.log.fn);
+	EXPECT_EQ(STDERR_FILENO, s.log.fd);
+	EXPECT_FALSE(s.log_owned);
+	xpi_settings_fini(&s);
+}
+
+TEST_F(Settings, AnEmptyVariableIsUnset)
+{
+	for (const struct xpi_variable *v = xpi_variables; v->name != nullptr; v++)
+		setenv(v->name, "", 1);
+	EXPECT_EQ(XPORT_OK, read()) << err.text;
+	EXPECT_EQ(5000, s.peer_timeout_ms);
+}
+
+TEST_F(Settings, TheTableIsWhole)
+{
+	int n = 0;
+
+	for (const struct xpi_variable *v = xpi_variables; v->name != nullptr; v++, n++) {
+		EXPECT_EQ(0, strncmp(v->name, "XPORT_", 6)) << v->name;
+		EXPECT_NE('\0', v->type[0]) << v->name;
+		EXPECT_NE('\0', v->range[0]) << v->name;
+		EXPECT_NE('\0', v->text[0]) << v->name;
+		/* What the table calls the standard value is a value. */
+		if (v->standard[0] != '\0') {
+			EXPECT_EQ(XPORT_OK, read_with(v->name, v->standard)) << err.text;
+		}
+	}
+	EXPECT_GT(n, 0);
+	EXPECT_LE(n, 25);
+}
+
+TEST_F(Settings, Backend)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_BACKEND", "verbs:rxe0,ofi:tcp;ofi_rxm"));
+	EXPECT_STREQ("verbs:rxe0,ofi:tcp;ofi_rxm", s.backend);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_BACKEND", std::string(255, 'a').c_str()));
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_BACKEND", std::string(256, 'a').c_str()));
+}
+
+TEST_F(Settings, Require)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_REQUIRE", "target_bounds"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS), s.require);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_REQUIRE", "passive_target,target_bounds"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS | XPI_REQUIRE_PASSIVE_TARGET), s.require);
+	for (const char *v : {"bounds", "target_bounds,", ",target_bounds", "target_bounds passive_target",
+	                      "Target_Bounds", "target_bound"})
+		expect_bad("XPORT_REQUIRE", v);
+	expect_bad("XPORT_REQUIRE", "targetbounds");
+	EXPECT_NE(nullptr, strstr(err.text, "did you mean target_bounds?")) << err.text;
+}
+
+TEST_F(Settings, Emulate)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "put"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT), s.emulate);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "put,get"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT | XPI_EMULATE_GET), s.emulate);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "all"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_ALL), s.emulate);
+	for (const char *v : {"puts", "put,,get", "none", "1", "put;get"})
+		expect_bad("XPORT_EMULATE", v);
+	expect_bad("XPORT_EMULATE", (std::string(80, 'p')).c_str());
+}
+
+TEST_F(Settings, Progress)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "poll"));
+	EXPECT_FALSE(s.progress_thread);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread"));
+	EXPECT_TRUE(s.progress_thread);
+	EXPECT_TRUE(s.multiple) << "the progress thread implies the lock";
+	EXPECT_EQ(-1, s.progress_core);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@0"));
+	EXPECT_EQ(0, s.progress_core);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@1023"));
+	EXPECT_EQ(1023, s.progress_core);
+	for (const char *v : {"threads", "thread@", "thread@-1", "thread@1024", "thread@x", "thread@1x", "thread:1",
+	                      "polling", "poll@1", "thread@99999999999999999999"})
+		expect_bad("XPORT_PROGRESS", v);
+}
+
+TEST_F(Settings, Liveness)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_LIVENESS", "poll"));
+	EXPECT_FALSE(s.liveness_thread);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_LIVENESS", "thread"));
+	EXPECT_TRUE(s.liveness_thread);
+	for (const char *v : {"off", "Thread", "thread,poll", "0"})
+		expect_bad("XPORT_LIVENESS", v);
+}
+
+TEST_F(Settings, PeerTimeout)
+{
+	const struct {
+		const char *value;
+		int ms;
+	} good[] = {{"200ms", 200},  {"5s", 5000},       {"1m", 60000},          {"60m", 3600000},
+	            {"1h", 3600000}, {"3600s", 3600000}, {"3600000ms", 3600000}, {"0250ms", 250}};
+
+	for (const auto &g : good) {
+		EXPECT_EQ(XPORT_OK, read_with("XPORT_PEER_TIMEOUT", g.value)) << err.text;
+		EXPECT_EQ(g.ms, s.peer_timeout_ms);
+	}
+	for (const char *v : {"199ms",       "0",
+	                      "0s",          "3601s",
+	                      "3600001ms",   "2h",
+	                      "5",           "5 s",
+	                      " 5s",         "5S",
+	                      "-5s",         "+5s",
+	                      "1.5s",        "s",
+	                      "5sec",        "ms",
+	                      "0x5s",        "99999999999999999999s",
+	                      "4294967295h", "4294967296ms",
+	                      "5us"})
+		expect_bad("XPORT_PEER_TIMEOUT", v);
+	expect_bad("XPORT_PEER_TIMEOUT", "5");
+	EXPECT_NE(nullptr, strstr(err.text, "unit")) << err.text;
+}
+
+TEST_F(Settings, OpTimeout)
+{
+	const struct {
+		const char *value;
+		int ms;
+	} good[] = {{"0", 0}, {"0s", 0}, {"1ms", 1}, {"30s", 30000}, {"1h", 3600000}};
+
+	for (const auto &g : good) {
+		EXPECT_EQ(XPORT_OK, read_with("XPORT_OP_TIMEOUT", g.value)) << err.text;
+		EXPECT_EQ(g.ms, s.op_timeout_ms);
+	}
+	for (const char *v : {"1", "61m", "-1", "never"})
+		expect_bad("XPORT_OP_TIMEOUT", v);
+}
+
+TEST_F(Settings, QueueDepth)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_QUEUE_DEPTH", "16"));
+	EXPECT_EQ(16u, s.queue_depth);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_QUEUE_DEPTH", "1048576"));
+	EXPECT_EQ(1048576u, s.queue_depth);
+	for (const char *v : {"15", "0", "1048577", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
+		if (*v != '\0')
+			expect_bad("XPORT_QUEUE_DEPTH", v);
+}
+
+TEST_F(Settings, LogLevel)
+{
+	const char *names[] = {"error", "warn", "info", "debug"};
+
+	for (int i = 0; i < 4; i++) {
+		EXPECT_EQ(XPORT_OK, read_with("XPORT_LOG", names[i]));
+		EXPECT_EQ(i + 1, s.log.level);
+	}
+	for (const char *v : {"warning", "WARN", "3", "info,", ",file", "debug;x"})
+		expect_bad("XPORT_LOG", v);
+}
+
+TEST_F(Settings, LogFileIsAppendedToAndPrivate)
+{
+	char dir[] = "/tmp/xpunit.XXXXXX";
+	ASSERT_NE(nullptr, mkdtemp(dir));
+	std::string file = std::string(dir) + "/log,with comma", link = std::string(dir) + "/link";
+	struct stat st;
+
+	attr.log_fn = nullptr;
+	setenv("XPORT_LOG", ("info," + file).c_str(), 1);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(XPORT_OK, xpi_settings_read(&attr, &s, &err)) << err.text;
+		EXPECT_TRUE(s.log_owned);
+		EXPECT_EQ(FD_CLOEXEC, fcntl(s.log.fd, F_GETFD) & FD_CLOEXEC);
+		xpi_log(&s.log, XPORT_LOG_INFO, "9001", "x");
+		int fd = s.log.fd;
+		xpi_settings_fini(&s);
+		EXPECT_EQ(-1, fcntl(fd, F_GETFD)) << "closed";
+	}
+	ASSERT_EQ(0, stat(file.c_str(), &st));
+	EXPECT_EQ(2 * static_cast<off_t>(strlen("xport I XP-9001: x\n")), st.st_size);
+	EXPECT_EQ(0600u, st.st_mode & 0777);
+
+	ASSERT_EQ(0, symlink(file.c_str(), link.c_str()));
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + link).c_str()));
+	EXPECT_STREQ("ELOOP", err.native);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", (std::string("warn,") + dir + "/no/such").c_str()));
+	EXPECT_STREQ("ENOENT", err.native);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", (std::string("warn,") + dir).c_str()));
+	EXPECT_STREQ("EISDIR", err.native);
+	std::string fifo = std::string(dir) + "/fifo";
+	ASSERT_EQ(0, mkfifo(fifo.c_str(), 0600));
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + fifo).c_str())) << "must not wait for a reader";
+
+	/* With a sink the file is not opened. */
+	attr.log_fn = collect;
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_LOG", ("debug," + link).c_str()));
+	EXPECT_EQ(XPORT_LOG_DEBUG, s.log.level);
+	unlink(fifo.c_str());
+	unlink(link.c_str());
+	unlink(file.c_str());
+	EXPECT_EQ(0, rmdir(dir));
+}
+
+TEST_F(Settings, Auth)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_AUTH", "none"));
+	EXPECT_TRUE(s.auth_none);
+	for (const char *v : {"None", "key", "0"})
+		expect_bad("XPORT_AUTH", v);
+	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, read_with("XPORT_AUTH_KEY_FILE", "/etc/key"));
+	EXPECT_NE(nullptr, strstr(err.text, "XPORT_AUTH_KEY_FILE=/etc/key")) << err.text;
+	EXPECT_NE('\0', err.hint[0]);
+	EXPECT_TRUE(log.empty());
+	setenv("XPORT_AUTH", "none", 1);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_AUTH_KEY_FILE", "/etc/key"));
+	ASSERT_EQ(1u, log.size()) << "it is told that the file is not used";
+	EXPECT_NE(std::string::npos, log[0].find("2 XP-0202 XPORT_AUTH_KEY_FILE")) << log[0];
+}
+
+TEST_F(Settings, Strict)
+{
+	for (const char *v : {"2", "yes", "true", "01", "-1"})
+		expect_bad("XPORT_STRICT", v);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_STRICT", "0"));
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_STRICT", "1"));
+}
+
+TEST_F(Settings, AMisspeltNameIsAWarningWithTheNearest)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_BAKCEND", "ucx"));
+	ASSERT_EQ(1u, log.size());
+	EXPECT_EQ("2 XP-0201 XPORT_BAKCEND is no variable of this library: did you mean XPORT_BACKEND?", log[0]);
+	EXPECT_STREQ("auto", s.backend);
+	log.clear();
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_SOMETHING_ELSE", "1"));
+	ASSERT_EQ(1u, log.size());
+	EXPECT_EQ(std::string::npos, log[0].find("did you mean")) << log[0];
+	log.clear();
+	EXPECT_EQ(XPORT_OK, read_with("MY_XPORT_THING", "1"));
+	EXPECT_EQ(XPORT_OK, read_with("XPORTER", "1"));
+	EXPECT_TRUE(log.empty());
+	unsetenv("MY_XPORT_THING");
+}
+
+TEST_F(Settings, AMisspeltNameIsAnErrorWhenStrict)
+{
+	setenv("XPORT_STRICT", "1", 1);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_PEER_TIMEOUTS", "5s"));
+	EXPECT_NE(nullptr, strstr(err.text, "XPORT_PEER_TIMEOUTS")) << err.text;
+	EXPECT_STREQ("did you mean XPORT_PEER_TIMEOUT?", err.hint);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with((std::string("XPORT_") + std::string(500, 'X')).c_str(), "1"));
+	EXPECT_TRUE(log.empty());
+}
+
+TEST_F(Settings, AttributesWinOverTheEnvironment)
+{
+	setenv("XPORT_BACKEND", "ofi", 1);
+	setenv("XPORT_REQUIRE", "passive_target", 1);
+	setenv("XPORT_EMULATE", "get", 1);
+	setenv("XPORT_PROGRESS", "thread@3", 1);
+	setenv("XPORT_PEER_TIMEOUT", "7s", 1);
+	setenv("XPORT_OP_TIMEOUT", "8s", 1);
+	setenv("XPORT_QUEUE_DEPTH", "99", 1);
+	setenv("XPORT_LOG", "debug", 1);
+	ASSERT_EQ(XPORT_OK, read()) << err.text;
+	EXPECT_STREQ("ofi", s.backend);
+	EXPECT_EQ(7000, s.peer_timeout_ms);
+	EXPECT_EQ(8000, s.op_timeout_ms);
+	EXPECT_EQ(XPORT_LOG_DEBUG, s.log.level);
+
+	attr.backend = "ucx:tcp";
+	attr.require = "target_bounds";
+	attr.emulate = "put";
+	attr.progress = "poll";
+	attr.peer_timeout_ms = 200;
+	attr.op_timeout_ms = 1;
+	attr.queue_depth = 16;
+	attr.log_level = XPORT_LOG_ERROR;
+	ASSERT_EQ(XPORT_OK, read()) << err.text;
+	EXPECT_STREQ("ucx:tcp", s.backend);
+	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS), s.require);
+	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT), s.emulate);
+	EXPECT_FALSE(s.progress_thread);
+	EXPECT_EQ(-1, s.progress_core);
+	EXPECT_EQ(200, s.peer_timeout_ms);
+	EXPECT_EQ(1, s.op_timeout_ms);
+	EXPECT_EQ(16u, s.queue_depth);
+	EXPECT_EQ(XPORT_LOG_ERROR, s.log.level);
+	attr.op_timeout_ms = -1;
+	ASSERT_EQ(XPORT_OK, read()) << err.text;
+	EXPECT_EQ(0, s.op_timeout_ms) << "-1: without limit, whatever the environment says";
+}
+
+TEST_F(Settings, AttributesAreCheckedAsTheEnvironmentIs)
+{
+	const struct {
+		const char *field;
+		void (*set)(struct xport_attr *);
+	} bad[] = {
+		{"xport_attr.backend",
+	         [](struct xport_attr *a) {
+			 static const std::string longer(300, 'b');
+			 a->backend = longer.c_str();
+		 }},
+		{"xport_attr.require", [](struct xport_attr *a) { a->require = "speed"; }},
+		{"xport_attr.emulate", [](struct xport_attr *a) { a->emulate = "send"; }},
+		{"xport_attr.progress", [](struct xport_attr *a) { a->progress = "thread@core"; }},
+		{"xport_attr.thread_mode", [](struct xport_attr *a) { a->thread_mode = 3; }},
+		{"xport_attr.thread_mode", [](struct xport_attr *a) { a->thread_mode = -1; }},
+		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = 199; }},
+		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = 3600001; }},
+		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = INT_MIN; }},
+		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = 3600001; }},
+		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = -2; }},
+		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = 15; }},
+		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = UINT32_MAX; }},
+		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = 5; }},
+		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = -1; }},
+		{"xport_attr.size", [](struct xport_attr *a) { a->size = 0; }},
+		{"xport_attr.size", [](struct xport_attr *a) { a->size--; }},
+		{"xport_attr.size", [](struct xport_attr *a) { a->size = SIZE_MAX; }},
+	};
+
+	for (const auto &b : bad) {
+		struct xport_attr a = attr;
+
+		b.set(&a);
+		memset(err.text, 0, sizeof(err.text));
+		EXPECT_EQ(XPORT_ERR_CONFIG, xpi_settings_read(&a, &s, &err)) << b.field;
+		EXPECT_NE(nullptr, strstr(err.text, b.field)) << err.text;
+	}
+}
+
+TEST_F(Settings, ALongerStructIsGoodIfItAsksForNothingNew)
+{
+	struct {
+		struct xport_attr a;
+		uint64_t later;
+	} newer = {attr, 0};
+
+	newer.a.size = sizeof(newer);
+	EXPECT_EQ(XPORT_OK, xpi_settings_read(&newer.a, &s, &err)) << err.text;
+	newer.later = 1;
+	EXPECT_EQ(XPORT_ERR_CONFIG, xpi_settings_read(&newer.a, &s, &err));
+}
+
+TEST_F(Settings, ThreadModes)
+{
+	for (int mode : {XPORT_THREAD_DEFAULT, XPORT_THREAD_SERIALIZED, XPORT_THREAD_MULTIPLE}) {
+		attr.thread_mode = mode;
+		ASSERT_EQ(XPORT_OK, read()) << err.text;
+		EXPECT_EQ(mode == XPORT_THREAD_MULTIPLE, s.multiple);
+	}
+}
+
+TEST_F(Settings, AFailureLeavesNothingOpen)
+{
+	char file[] = "/tmp/xpunit.XXXXXX";
+	int fd = mkstemp(file), next, after;
+
+	ASSERT_GE(fd, 0);
+	close(fd);
+	next = dup(0);
+	close(next);
+	attr.log_fn = nullptr;
+	setenv("XPORT_STRICT", "1", 1);
+	setenv("XPORT_NONSENSE", "1", 1);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", (std::string("warn,") + file).c_str()));
+	after = dup(0);
+	close(after);
+	EXPECT_EQ(next, after) << "a descriptor stayed open";
+	unlink(file);
+}
+
+} // namespace

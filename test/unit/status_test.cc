@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+extern "C" {
+#include "base/status.h"
+}
+
+namespace
+{
+
+struct Row {
+	int status;
+	const char *name;
+	const char *text;
+};
+
+const Row rows[] = {
+#define ROW(status, text) {status, #status, text},
+	XPI_STATUS_LIST(ROW)};
+
+TEST(Status, TableIsInTheOrderOfTheEnumWithoutGaps)
+{
+	int expected = 0;
+
+	for (const Row &r : rows)
+		EXPECT_EQ(expected--, r.status) << r.name;
+	EXPECT_EQ(static_cast<int>(XPORT_ERR_BUSY), expected + 1);
+}
+
+TEST(Status, EveryOneHasItsNameAndAText)
+{
+	std::set<std::string> names, texts;
+
+	for (const Row &r : rows) {
+		EXPECT_STREQ(r.name, xpi_status_name(r.status));
+		EXPECT_STREQ(r.text, xpi_status_text(r.status));
+		EXPECT_GT(strlen(r.text), 5u) << r.name;
+		names.insert(r.name);
+		texts.insert(r.text);
+	}
+	EXPECT_EQ(sizeof(rows) / sizeof(rows[0]), names.size());
+	EXPECT_EQ(sizeof(rows) / sizeof(rows[0]), texts.size()) << "two statuses share a text";
+}
+
+TEST(Status, NumbersThatAreNoneHaveNameAndTextToo)
+{
+	for (int n : {1, 2, 100, static_cast<int>(XPORT_ERR_BUSY) - 1, -1000, INT32_MIN, INT32_MAX}) {
+		EXPECT_STREQ("XPORT_ERR_UNKNOWN", xpi_status_name(n)) << n;
+		EXPECT_STREQ("unknown status", xpi_status_text(n)) << n;
+	}
+}
+
+} // namespace
