@@ -74,9 +74,8 @@ struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
 	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
 	/* am */
-	size_t am_max;       /* longest frame, hlen + dlen, at least 4096 */
-	size_t am_bulk_max;  /* longest frame worth using for bulk data; 0: am_max */
-	unsigned am_credits; /* frames from one peer that may be under way; it may be sent twice as many and eight more */
+	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
+	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
 	/* memory */
 	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
 	size_t rkey_native_max;             /* longest packed native key, at most 1024 */

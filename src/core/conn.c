@@ -193,30 +193,34 @@ static int fill_in(struct xpi_conn *conn, size_t want)
 	return 1;
 }
 
-int xpi_conn_watch(struct xpi_conn *conn)
+int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t events, int64_t deadline_ms)
 {
-	struct xport *x = conn->x;
-	struct xpi_watch *w = &conn->watch;
 	int rc;
 
-	w->events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
-	if (conn->out_done < conn->out_len)
-		w->events |= EPOLLOUT;
-	w->deadline_ms = conn->deadline_ms;
-	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < w->deadline_ms)
-		w->deadline_ms = conn->addr_deadline_ms;
-	if (conn->step == XPI_CONN_NATIVE && xpi_now_ms() + NATIVE_MS < w->deadline_ms)
-		w->deadline_ms = xpi_now_ms() + NATIVE_MS;
 	if (w->added) {
-		rc = xpi_watch_arm(x->live, w);
+		rc = xpi_watch_arm(x->live, w, events, deadline_ms);
 	} else {
-		w->fd = conn->fd;
+		w->fd = fd;
 		w->bell = x->bell;
+		w->events = events;
+		w->deadline_ms = deadline_ms;
 		rc = xpi_watch_add(x->live, w);
 	}
-	if (rc != XPORT_OK)
-		return xpi_fail_errno(&x->err, rc, NULL, "cannot watch a socket");
-	return XPORT_OK;
+	return rc == XPORT_OK ? rc : xpi_fail_errno(&x->err, rc, NULL, "cannot watch a socket");
+}
+
+int xpi_conn_watch(struct xpi_conn *conn)
+{
+	int64_t deadline_ms = conn->deadline_ms, ask_ms = xpi_now_ms() + NATIVE_MS;
+	uint32_t events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
+
+	if (conn->out_done < conn->out_len)
+		events |= EPOLLOUT;
+	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < deadline_ms)
+		deadline_ms = conn->addr_deadline_ms;
+	if (conn->step == XPI_CONN_NATIVE && ask_ms < deadline_ms)
+		deadline_ms = ask_ms;
+	return xpi_conn_watch_fd(conn->x, &conn->watch, conn->fd, events, deadline_ms);
 }
 
 /* ---- HELLO ---- */
@@ -347,7 +351,8 @@ static int read_failed(struct xpi_conn *conn)
 	memcpy(text, conn->in + FAILED_HEAD, n);
 	text[n] = '\0';
 	clean(text);
-	return xpi_fail(&conn->x->err, xpi_conn_peer_status((int32_t)status), 0, NULL, NULL, "%s gave up: %s", conn->remote, text);
+	return xpi_fail(&conn->x->err, xpi_conn_peer_status((int32_t)status), 0, NULL, NULL, "%s gave up: %s",
+	                conn->remote, text);
 }
 
 /*

@@ -30,23 +30,23 @@ struct xpi_conn_wait {
 struct xpi_conn {
 	struct xpi_list link; /* in x->conns, oldest first */
 	struct xport *x;
-	struct xport_ep *ep;              /* server: NULL until the HELLO was found good */
-	struct xport_listener *listener;  /* NULL: client */
+	struct xport_ep *ep;             /* server: NULL until the HELLO was found good */
+	struct xport_listener *listener; /* NULL: client */
 	enum xpi_conn_step step;
-	bool dead;                        /* to be freed by xpi_conn_progress */
-	bool hello_sent;                  /* so the peer knows what an 'F' is */
+	bool dead;       /* to be freed by xpi_conn_progress */
+	bool hello_sent; /* so the peer knows what an 'F' is */
 	bool peer_ready;
-	bool rang;                        /* when the step began */
+	bool rang; /* when the step began */
 	int fd;
 	struct xpi_watch watch;
 	int64_t began_ms, deadline_ms, native_ms;
-	char remote[64];                  /* for people */
+	char remote[64]; /* for people */
 	/* client only */
 	struct xpi_addrs addrs;
-	int naddr;                        /* addresses tried */
+	int naddr; /* addresses tried */
 	int64_t addr_deadline_ms;
-	int tcp_errno;                    /* of the most telling failure */
-	struct xpi_conn_wait *wait;       /* NULL: asynchronous */
+	int tcp_errno;              /* of the most telling failure */
+	struct xpi_conn_wait *wait; /* NULL: asynchronous */
 	/* bytes */
 	size_t out_len, out_done, in_len;
 	struct xpi_hello peer;
@@ -71,10 +71,10 @@ struct xport_listener {
 	uint16_t private_len;
 	int backlog, nready;
 	struct xpi_list ready;
-	bool full;            /* stopped accepting until a handshake ends */
-	bool closed;          /* while threads wait in xport_accept; the last frees it */
+	bool full;   /* stopped accepting until a handshake ends */
+	bool closed; /* while threads wait in xport_accept; the last frees it */
 	unsigned waiters;
-	int64_t log_ms;       /* strangers must not fill the log: lines since then */
+	int64_t log_ms; /* strangers must not fill the log: lines since then */
 	unsigned log_lines;
 };
 
@@ -86,6 +86,8 @@ void xpi_conn_discard(struct xpi_conn *conn);
 void xpi_conn_free(struct xpi_conn *conn);
 /* Ends it with `status` and x->err: tells the peer, the endpoint, and whoever waits. */
 void xpi_conn_fail(struct xpi_conn *conn, int status);
+/* Watches `fd` with `w`, for the first time or again. */
+int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t events, int64_t deadline_ms);
 /* Begins to watch conn->fd for what the step needs.  On failure the caller fails the handshake. */
 int xpi_conn_watch(struct xpi_conn *conn);
 /* Our HELLO, but for what belongs to an endpoint. */

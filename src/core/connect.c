@@ -140,8 +140,8 @@ int xpi_connect_hello(struct xpi_conn *conn)
 		return xpi_fail(&x->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "set XPORT_BACKEND to the same on both sides",
 		                "%s", text);
 	if (peer->verdict != XPORT_OK)
-		return xpi_fail(&x->err, xpi_conn_peer_status(peer->verdict), 0, NULL, NULL, "%s refused: %s", conn->remote,
-		                peer->verdict_text);
+		return xpi_fail(&x->err, xpi_conn_peer_status(peer->verdict), 0, NULL, NULL, "%s refused: %s",
+		                conn->remote, peer->verdict_text);
 	return xpi_conn_take_peer(conn);
 }
 

@@ -16,8 +16,8 @@ enum { FIRST = 8, SUM = 8 };
 /* The longest of everything must fit: nothing that this side may say is ever too long for the other. */
 #define STR(field) (2 + sizeof(((struct xpi_hello *)0)->field) - 1)
 _Static_assert(FIRST + STR(library) + STR(backend) + STR(provider) + STR(stack) + STR(protocol) + 2 + 8 + STR(host) +
-                               STR(boot_id) + 3 * 8 + 2 * 4 + 5 * 4 + 4 + STR(verdict_text) + 2 * 2 +
-                               XPI_PRIVATE_MAX + XPI_ADDRESS_MAX + SUM <=
+                               STR(boot_id) + 3 * 8 + 2 * 4 + 5 * 4 + 4 + STR(verdict_text) + 2 * 2 + XPI_PRIVATE_MAX +
+                               XPI_ADDRESS_MAX + SUM <=
                        XPI_HELLO_MAX,
                "XPI_HELLO_MAX");
 

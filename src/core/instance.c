@@ -210,6 +210,7 @@ static int open_parts(struct xport *x, struct xport_error *err)
 	xpi_pool_init(&x->head_pool, sizeof(struct xpi_tx) + XPI_HEAD_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
 	xpi_pool_init(&x->small_pool, sizeof(struct xpi_unexpected) + XPI_SMALL_MESSAGE, 16);
+	xpi_pool_init(&x->medium_pool, sizeof(struct xpi_unexpected) + XPI_MEDIUM_MESSAGE, 16);
 	x->match = xpi_match_new();
 	if (x->match == NULL)
 		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance");
@@ -236,6 +237,7 @@ static void close_parts(struct xport *x)
 	xpi_pool_fini(&x->head_pool);
 	xpi_pool_fini(&x->frame_pool);
 	xpi_pool_fini(&x->small_pool);
+	xpi_pool_fini(&x->medium_pool);
 	free(x->ep_table);
 	free(x->mr_table);
 	pthread_mutex_destroy(&x->lock);

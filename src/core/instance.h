@@ -42,7 +42,7 @@ struct xport {
 	struct xpi_be *be;
 	struct xpi_list cq;      /* completions to be reaped, in order */
 	struct xpi_list work;    /* endpoints with something to send or acknowledge */
-	struct xpi_pool op_pool, head_pool, frame_pool, small_pool;
+	struct xpi_pool op_pool, head_pool, frame_pool, small_pool, medium_pool;
 	struct xpi_match *match;
 	struct xport_ep **ep_table; /* by the low 16 bits of the id */
 	uint32_t ep_table_size, ep_serial;

@@ -13,12 +13,12 @@
 #include "core/conn_impl.h"
 
 enum {
-	BACKLOG = 64,     /* connections ready and not accepted, unless the application says otherwise */
-	ACCEPT_MAX = 16,  /* taken in at once, so that one poll stays short */
+	BACKLOG = 64,    /* connections ready and not accepted, unless the application says otherwise */
+	ACCEPT_MAX = 16, /* taken in at once, so that one poll stays short */
 	BACK_OFF_MS = 100,
 	/* A new client takes the place of one that has sent nothing for so long, when all places are taken. */
 	SILENT_MS = 250,
-	LOG_MAX = 10      /* lines a second about strangers */
+	LOG_MAX = 10 /* lines a second about strangers */
 };
 
 /* False: enough for this second. */
@@ -229,15 +229,8 @@ static int take_in(struct xport_listener *l)
 
 static int listener_watch(struct xport_listener *l, bool back_off)
 {
-	struct xpi_watch *w = &l->watch;
-
-	w->events = back_off ? 0 : EPOLLIN;
-	w->deadline_ms = back_off ? xpi_now_ms() + BACK_OFF_MS : -1;
-	if (w->added)
-		return xpi_watch_arm(l->x->live, w);
-	w->fd = l->fd;
-	w->bell = l->x->bell;
-	return xpi_watch_add(l->x->live, w);
+	return xpi_conn_watch_fd(l->x, &l->watch, l->fd, back_off ? 0 : EPOLLIN,
+	                         back_off ? xpi_now_ms() + BACK_OFF_MS : -1);
 }
 
 int xpi_listener_progress(struct xport_listener *l)
@@ -307,8 +300,9 @@ static int bind_any(struct xport_listener *l, const char *address)
 		return XPORT_OK;
 	errno = -rc;
 	if (errno == EADDRINUSE || errno == EADDRNOTAVAIL || errno == EACCES || errno == EAFNOSUPPORT)
-		return xpi_fail_errno(&x->err, XPORT_ERR_ADDRESS, "choose an address of this host and a free port (0: any)",
-		                      "cannot listen at %s", address);
+		return xpi_fail_errno(&x->err, XPORT_ERR_ADDRESS,
+		                      "choose an address of this host and a free port (0: any)", "cannot listen at %s",
+		                      address);
 	return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot listen at %s", address);
 }
 
@@ -369,8 +363,6 @@ int xpi_listener_open(struct xport *x, const char *address, const struct xport_c
 	if (rc == XPORT_OK) {
 		xpi_addr_format((struct sockaddr *)&sa, l->name, sizeof(l->name));
 		rc = listener_watch(l, false);
-		if (rc != XPORT_OK)
-			rc = xpi_fail_errno(&x->err, rc, NULL, "cannot watch the listener's socket");
 	}
 	if (rc != XPORT_OK) {
 		listener_free(l);
@@ -425,8 +417,8 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 			break;
 		left = deadline - xpi_now_ms();
 		if (left <= 0) {
-			rc = xpi_fail(&x->err, XPORT_ERR_TIMEOUT, 0, NULL, NULL, "no connection came to %s within %d ms",
-			              l->name, timeout_ms);
+			rc = xpi_fail(&x->err, XPORT_ERR_TIMEOUT, 0, NULL, NULL,
+			              "no connection came to %s within %d ms", l->name, timeout_ms);
 			break;
 		}
 		xpi_idle(x, timeout_ms < 0 ? -1 : (int)left);

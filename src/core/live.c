@@ -351,11 +351,13 @@ int xpi_watch_add(struct xpi_live *live, struct xpi_watch *w)
 	return rc;
 }
 
-int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w)
+int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w, uint32_t events, int64_t deadline_ms)
 {
 	int rc;
 
 	pthread_mutex_lock(&live->lock);
+	w->events = events;
+	w->deadline_ms = deadline_ms;
 	rc = watch_set(live, w, EPOLL_CTL_MOD);
 	pthread_mutex_unlock(&live->lock);
 	return rc;

@@ -38,7 +38,7 @@ int xpi_live_fd(struct xpi_live *live);
 
 /*
  * One descriptor of a handshake or listener.  Rings the bell once when it is ready (events: EPOLLIN, EPOLLOUT) or when
- * `deadline_ms` (CLOCK_MONOTONIC, -1: none) passes; xpi_watch_arm makes it ready to ring again.
+ * `deadline_ms` (CLOCK_MONOTONIC, -1: none) passes; xpi_watch_arm makes it ready to ring again.  While it is added its fields are the helper's, but for `rang`.
  */
 struct xpi_watch {
 	struct xpi_list link;
@@ -51,7 +51,7 @@ struct xpi_watch {
 };
 
 int xpi_watch_add(struct xpi_live *live, struct xpi_watch *w);
-int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w);
+int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w, uint32_t events, int64_t deadline_ms);
 /* After it returned the helper does not touch *w any more.  Does not close the fd.  Harmless if not added. */
 void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w);
 
@@ -67,18 +67,18 @@ enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
 struct xpi_chan {
 	struct xpi_list link;
 	struct xpi_bell bell;
-	int fd;                            /* owned; closed by xpi_chan_stop */
-	int pidfd;                         /* -1: not on this host */
+	int fd;    /* owned; closed by xpi_chan_stop */
+	int pidfd; /* -1: not on this host */
 	int timeout_ms, beat_ms;
 	int64_t last_heard_ms, next_beat_ms;
-	atomic_uint found;                 /* XPI_CHAN_* */
-	char why[128];                     /* valid once LOST is set */
+	atomic_uint found; /* XPI_CHAN_* */
+	char why[128];     /* valid once LOST is set */
 	uint8_t in[4];
 	unsigned in_len;
 	bool started;
-	bool over;                         /* the peer closed after its BYE: nothing more is to be judged */
-	uint8_t grace;                     /* times that it was given more time since it was last heard */
-	uint8_t out[8];                    /* of a frame that the socket took only in part, and a BYE behind it */
+	bool over;      /* the peer closed after its BYE: nothing more is to be judged */
+	uint8_t grace;  /* times that it was given more time since it was last heard */
+	uint8_t out[8]; /* of a frame that the socket took only in part, and a BYE behind it */
 	unsigned out_len;
 };
 

@@ -17,7 +17,7 @@ struct xpi_unexpected {
 	uint64_t tag, length;
 	uint32_t rts;    /* the sender's operation of a rendezvous, 0: the data is here */
 	uint32_t charge;
-	bool small;
+	struct xpi_pool *pool;
 	uint8_t data[];
 };
 

@@ -104,13 +104,21 @@ static int reg_valid(struct xport *x, const void *base, uint64_t length, uint32_
 	return probe(x, (uintptr_t)base, length, (rights & writing) != 0);
 }
 
+/* Whether peers may reach memory here without us. */
+static bool by_network(const struct xport *x)
+{
+	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
+
+	return x->caps.rkey_native_max > 0 && (x->settings.emulate & both) != both;
+}
+
 /* Memory for xport_mr_alloc, of the back end's if it has better than ours. */
 static int allocate(struct xport *x, struct xport_mr *mr)
 {
 	void *base = NULL;
 	int r = XPORT_ERR_NOT_SUPPORTED;
 
-	if ((x->settings.emulate & (XPI_EMULATE_PUT | XPI_EMULATE_GET)) != (XPI_EMULATE_PUT | XPI_EMULATE_GET))
+	if (by_network(x))
 		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, mr->rights, &base);
 	if (r == XPORT_OK) {
 		mr->native = true;
@@ -122,7 +130,7 @@ static int allocate(struct xport *x, struct xport_mr *mr)
 		return r;
 	}
 	mr->base = base;
-	if (!mr->native && x->caps.rma_reg) {
+	if (!mr->native && by_network(x) && x->caps.rma_reg) {
 		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, mr->length, mr->rights);
 		if (r != XPORT_OK)
 			munmap(base, mr->length);
@@ -160,7 +168,7 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	mr->id = (random & ~INDEX_MASK) | slot;
 	if (alloc) {
 		r = allocate(x, mr);
-	} else if (x->caps.rma_reg) {
+	} else if (by_network(x) && x->caps.rma_reg) {
 		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, length, rights);
 		mr->native = r == XPORT_OK;
 	}
@@ -294,7 +302,7 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 	if (len == NULL)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_rkey_pack", "len is NULL");
 	snprintf(k.backend, sizeof(k.backend), "%s", x->ops->name);
-	if (mr->native && x->caps.rkey_native_max > 0) {
+	if (mr->native) {
 		k.native_len = sizeof(native);
 		int r = x->ops->rkey_pack(x->be, xpi_mr_be(mr), native, &k.native_len);
 

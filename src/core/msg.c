@@ -182,7 +182,8 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 
 void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u)
 {
-	xpi_pool_put(u->small ? &x->small_pool : &x->frame_pool, u);
+	(void)x;
+	xpi_pool_put(u->pool, u);
 }
 
 /* The receive has its message: from here on it belongs to the endpoint. */
@@ -343,8 +344,10 @@ static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64
 {
 	struct xport *x = ep->x;
 	uint32_t here = rts != 0 ? 0 : (uint32_t)length;
-	bool small = here <= XPI_SMALL_MESSAGE;
-	struct xpi_unexpected *u = xpi_pool_get(small ? &x->small_pool : &x->frame_pool);
+	struct xpi_pool *pool = here <= XPI_SMALL_MESSAGE    ? &x->small_pool
+	                        : here <= XPI_MEDIUM_MESSAGE ? &x->medium_pool
+	                                                     : &x->frame_pool;
+	struct xpi_unexpected *u = xpi_pool_get(pool);
 
 	if (u == NULL)
 		return false;
@@ -353,7 +356,7 @@ static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64
 	u->length = length;
 	u->rts = rts;
 	u->charge = xpi_charge(here);
-	u->small = small;
+	u->pool = pool;
 	if (here > 0)
 		memcpy(u->data, data, here);
 	xpi_match_add(x->match, u);

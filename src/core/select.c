@@ -66,8 +66,6 @@ static const char *absurd(const struct xpi_be_caps *caps)
 {
 	if (caps->am_max < 4096)
 		return "am_max";
-	if (caps->am_bulk_max > caps->am_max)
-		return "am_bulk_max";
 	if (caps->am_credits == 0)
 		return "am_credits";
 	if (caps->rkey_native_max > 1024)

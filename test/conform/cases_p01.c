@@ -21,7 +21,7 @@ static void quiet_after(struct h *h)
 {
 	h_run_for(h, 50);
 	H_EQ(0, h->nqueue);
-	H_EQ(0, h_pending(h));
+	H_EQ(0, h->pending);
 }
 
 static void every_kind(struct h *h)

@@ -69,7 +69,7 @@ static void aftermath(struct h *h, struct h_mem *l, struct h_rkey *r)
 	struct xport_opt o = { .size = sizeof(o) };
 
 	h_run_for(h, 50);
-	H_EQ(0, h_pending(h));
+	H_EQ(0, h->pending);
 	H_CHECK(!h_event_now(h, XPORT_EVENT_LOST, &c), "a second event");
 	H_CHECK(!h_event_now(h, XPORT_EVENT_CLOSED, &c), "closed after lost");
 	H_OK(xport_ep_query(h->ep[0], &info));
@@ -110,7 +110,7 @@ static void kill_sleeper(struct h *h)
 	for (int i = 0; i < ROUNDS && h->param != IDLE; i++)
 		post(h, &l, &r, h->param);
 	if (must_be_lost(h, &r, h->param))
-		H_CHECK(h_pending(h) >= ROUNDS, "completed though the peer sleeps");
+		H_CHECK(h->pending >= ROUNDS, "completed though the peer sleeps");
 	h_kill(h, 0, SIGKILL);
 	t = h_now_us();
 	h_record(h, "lost_us", (uint64_t)h_lost_within(h, h->ep[0], t, DEATH_MS));
@@ -144,7 +144,7 @@ static void kill_server(struct h *h)
 	r = h_import(h, 0);
 	h_sync(h);
 	for (end = h_now_us() + 30000; h_now_us() < end;) {
-		if (h_pending(h) < ROUNDS)
+		if (h->pending < ROUNDS)
 			post(h, &l, &r, h->param);
 		h_progress(h);
 	}
@@ -166,7 +166,7 @@ static void server(struct h *h)
 	h_share(h, 1, &m);
 	h_sync(h);
 	for (;;) { /* until killed: takes what is sent, sends what is received */
-		if (h_pending(h) < 8) {
+		if (h->pending < 8) {
 			if (h->param == RECV)
 				h_send(h, h->ep[1], buf, LEN, 1);
 			else

@@ -332,7 +332,7 @@ static void wait_forever(struct h *h)
 	}
 	h_recv(h, NULL, &word, 8, 1, UINT64_MAX);
 	h_sync(h);
-	if (h_pending(h)) {
+	if (h->pending) {
 		H_EQ(1, xport_wait(h->x, &c, 1, -1));
 		H_EQ(XPORT_OP_RECV, c.type);
 		((struct h_op *)c.context)->done = 1;

@@ -20,14 +20,32 @@ static void try_all(struct h *h, xport_rkey *k, uint64_t offset, int want)
 	H_EQ(0x99, buf);
 }
 
+/* Packed bytes of a region that is gone: refused when unpacked, when used, or by the target; never a success. */
+static void stale_somehow(struct h *h, const struct h_key *key, struct h_mem *l)
+{
+	struct h_op *op = h_op(h, XPORT_OP_PUT);
+	struct xport_opt o = { .size = sizeof(o), .context = op };
+	xport_rkey *k = NULL;
+	int s = xport_rkey_unpack(h->ep[0], key->bytes, key->len, &k);
+
+	if (s == XPORT_OK) {
+		s = xport_put(h->ep[0], l->p, 8, k, key->offset, &o);
+		xport_rkey_destroy(k);
+	}
+	if (s == XPORT_OK) {
+		H_DONE_AS(XPORT_ERR_STALE_KEY, op);
+		return;
+	}
+	h_op_drop(h, op);
+	H_STATUS(XPORT_ERR_STALE_KEY, s);
+}
+
 /* After dereg returned at the target, each use of the key is stale at once, old unpacked key and packed bytes alike. */
 static void deregistered(struct h *h)
 {
 	struct h_key key;
 	struct h_rkey r, second;
 	struct h_mem l;
-	xport_rkey *k = NULL;
-	int s;
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
@@ -37,11 +55,7 @@ static void deregistered(struct h *h)
 	h_tell_u64(h, 0, 1);
 	h_hear_u64(h, 0);
 	try_all(h, r.k, r.offset, XPORT_ERR_STALE_KEY);
-	s = xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k);
-	if (s == XPORT_OK) /* the bytes are good; then it is the use that fails */
-		H_STATUS(XPORT_ERR_STALE_KEY, xport_put(h->ep[0], l.p, 8, k, key.offset, NULL));
-	else
-		H_STATUS(XPORT_ERR_STALE_KEY, s);
+	stale_somehow(h, &key, &l);
 	/* the same memory, registered again: another key */
 	second = h_import(h, 0);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8), &second, 0, 0));
@@ -82,26 +96,12 @@ static void never_unpacked(struct h *h)
 {
 	struct h_key key;
 	struct h_mem l;
-	struct h_op *op;
-	xport_rkey *k = NULL;
-	struct xport_opt o = { .size = sizeof(o) };
-	int s;
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
 	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
 	h_hear_u64(h, 0);
-	s = xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k);
-	if (s == XPORT_OK) {
-		op = h_op(h, XPORT_OP_PUT);
-		o.context = op;
-		s = xport_put(h->ep[0], l.p, 8, k, key.offset, &o);
-		if (s == XPORT_OK) { /* told by the target, then */
-			H_DONE_AS(XPORT_ERR_STALE_KEY, op);
-			s = XPORT_ERR_STALE_KEY;
-		}
-	}
-	H_STATUS(XPORT_ERR_STALE_KEY, s);
+	stale_somehow(h, &key, &l);
 	H_DONE(h_flush(h, h->ep[0]));
 	h_sync(h);
 }
@@ -170,7 +170,7 @@ static void fire(struct h *h)
 			s = n % 3 ? xport_put(h->ep[0], l.p, LEN, r.k, r.offset, &o) :
 			            xport_get(h->ep[0], l.p, LEN, r.k, r.offset, &o);
 			if (s != XPORT_OK) {
-				op[n % 32]->quiet = true; /* was not accepted */
+				h_op_drop(h, op[n % 32]);
 				h_breathe(h);
 			}
 			if (n >= 31 && op[(n + 1) % 32] && !op[(n + 1) % 32]->quiet)

@@ -44,6 +44,7 @@ struct h {
 	int channel[H_ROLES];
 	int command;
 	struct h_chunk *ops;
+	int pending; /* operations posted through the harness that have not completed */
 	struct h_kept *kept;
 	struct xport_completion *queue;
 	int nqueue, queue_room;
@@ -191,7 +192,9 @@ struct h_at {
 };
 #define H_AT(mem, where, length) (&(struct h_at){&(mem), where, length})
 
+/* For an operation posted by hand: its context.  One that was not accepted, or is quiet, is then dropped. */
 struct h_op *h_op(struct h *h, int type);
+void h_op_drop(struct h *h, struct h_op *op);
 /* Post, making progress while the answer is AGAIN; offsets count from p of the target's memory. */
 struct h_op *h_put(struct h *h, xport_ep *ep, const struct h_at *from, const struct h_rkey *to, uint64_t offset,
                    uint64_t flags);
@@ -221,8 +224,6 @@ void h_wait_ended(struct h *h, const char *file, int line, struct h_op *op);
 #define H_ENDED(op) h_wait_ended(h, __FILE__, __LINE__, op)
 /* Waits for all that was posted through the harness. */
 void h_settle(struct h *h);
-/* Operations posted through the harness that have not completed. */
-int h_pending(struct h *h);
 /* Waits for an event (or a completion that no h_op belongs to) of this type. */
 struct xport_completion h_event_at(struct h *h, const char *file, int line, uint32_t type);
 #define H_EVENT(type) h_event_at(h, __FILE__, __LINE__, type)

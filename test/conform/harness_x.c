@@ -140,7 +140,7 @@ static void note(struct h *h, const struct xport_completion *c)
 		queue(h, c);
 		return;
 	}
-	op->done++;
+	h->pending -= op->done++ == 0;
 	op->c = *c;
 	H_CHECK(op->done == 1, "operation of type %d completed %d times, now %s", op->type, op->done,
 	        xport_status_name(c->status));
@@ -183,13 +183,21 @@ struct h_op *h_op(struct h *h, int type)
 		h->ops = k;
 	}
 	k->op[k->used].type = type;
+	h->pending++;
 	return &k->op[k->used++];
+}
+
+void h_op_drop(struct h *h, struct h_op *op)
+{
+	op->quiet = true;
+	h->pending--;
 }
 
 static struct h_op *accepted(struct h *h, struct h_op *op, const char *what, int status, uint64_t flags)
 {
 	h_check_status(h, __FILE__, __LINE__, what, XPORT_OK, status);
-	op->quiet = flags & XPORT_QUIET;
+	if (flags & XPORT_QUIET)
+		h_op_drop(h, op);
 	return op;
 }
 
@@ -259,6 +267,7 @@ struct h_op *h_try_send(struct h *h, xport_ep *ep, const void *buf, size_t len, 
 	*status = xport_send(ep, buf, len, tag, &o);
 	if (*status == XPORT_OK)
 		return op;
+	h->pending--;
 	h->ops->used--;
 	return NULL;
 }
@@ -334,24 +343,14 @@ void h_wait_done(struct h *h, const char *file, int line, struct h_op *op, int e
 	h_check_status(h, file, line, what, expected, op->c.status);
 }
 
-int h_pending(struct h *h)
-{
-	int n = 0;
-
-	for (struct h_chunk *k = h->ops; k; k = k->next)
-		for (int i = 0; i < k->used; i++)
-			n += !k->op[i].done && !k->op[i].quiet;
-	return n;
-}
-
 void h_settle(struct h *h)
 {
 	int64_t end = h_now_us() + (int64_t)h_ms(h->limit_ms) * 1000;
 
-	while (h_pending(h)) {
+	while (h->pending) {
 		if (h_now_us() > end)
 			xport_dump(h->x);
-		H_CHECK(h_now_us() <= end, "%d operations did not complete", h_pending(h));
+		H_CHECK(h_now_us() <= end, "%d operations did not complete", h->pending);
 		h_breathe(h);
 	}
 }

@@ -151,9 +151,7 @@ bool shim_watch_rang(struct shim_watch *w)
 
 void shim_watch_arm(struct shim_watch *w, uint32_t events, int64_t deadline_ms)
 {
-	w->w.events = events;
-	w->w.deadline_ms = deadline_ms;
-	if (xpi_watch_arm(w->s->live, &w->w) != XPORT_OK)
+	if (xpi_watch_arm(w->s->live, &w->w, events, deadline_ms) != XPORT_OK)
 		abort();
 }
 

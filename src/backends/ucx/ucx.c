@@ -87,9 +87,19 @@ struct setting {
 	const char *name, *value;
 };
 
+static const char *alloc_prio(const struct ucx_provider *p, bool shm)
+{
+	if (!p->shm)
+		return "mmap";
+	if (p->tls != NULL)
+		return "md:posix";
+	return shm ? "md:posix,md:sysv,mmap" : "md:sysv,mmap";
+}
+
 /*
- * ucp_config_modify answers success for any name, and a name that no chosen transport knows is a warning in UCX's log:
- * each is set only where it means something.
+ * ucp_config_modify answers success for any name, and one that no chosen transport knows is no more than a warning in
+ * UCX's log (which we let through): each is set only where it means something.  Names of a transport's settings are
+ * without its prefix here, CONN_NB for UCX_TCP_CONN_NB, while those of a family keep it, MM_.
  */
 static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
 {
@@ -108,11 +118,11 @@ static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
 		/* Shared memory is left out of error mode PEER without it. */
 		{"MM_ERROR_HANDLING", p->shm && shm ? "y" : NULL},
 		/* Only what the kernel zeroes; shared memory first, and nothing else where it was asked for. */
-		{"ALLOC_PRIO", !p->shm ? "mmap" : p->tls != NULL ? "md:posix" : shm ? "md:posix,md:sysv,mmap" : "md:sysv,mmap"},
+		{"ALLOC_PRIO", alloc_prio(p, shm)},
 		/* connect() of an address that does not answer must not block. */
-		{"TCP_CONN_NB", p->sockets ? "y" : NULL},
+		{"CONN_NB", p->sockets ? "y" : NULL},
 		/* Bulk frames in one fragment: 6 times the rate of 8 KiB ones, and no cost to small frames (measured). */
-		{"TCP_TX_SEG_SIZE", p->sockets && secure_getenv("UCX_TCP_TX_SEG_SIZE") == NULL ? "64k" : NULL},
+		{"TX_SEG_SIZE", p->sockets && secure_getenv("UCX_TCP_TX_SEG_SIZE") == NULL ? "64k" : NULL},
 	};
 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && status == UCS_OK; i++)
@@ -128,11 +138,13 @@ static int open_context(struct xpi_be *be, bool shm)
 		.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
 		.request_size = sizeof(struct ucx_rec),
 	};
+	const char *hint = NULL;
 	ucp_config_t *config;
 	ucs_status_t status = ucp_config_read(NULL, NULL, &config);
 
 	if (status != UCS_OK)
-		return ucx_fail(be, status, "check the UCX_ variables of the environment", "reading UCX's configuration");
+		return ucx_fail(be, status, "check the UCX_ variables of the environment",
+		                "reading UCX's configuration");
 	status = configure(be, shm, config);
 	if (status == UCS_OK)
 		status = ucp_init(&params, config, &be->context);
@@ -140,8 +152,9 @@ static int open_context(struct xpi_be *be, bool shm)
 	if (status == UCS_OK)
 		return XPORT_OK;
 	be->context = NULL;
-	return ucx_fail(be, status, be->provider->rdma && !be->provider->shm ? "ibv_devices lists the RDMA devices there are" : NULL,
-	                "opening UCX");
+	if (be->provider->rdma && !be->provider->shm)
+		hint = "ibv_devices lists the RDMA devices there are";
+	return ucx_fail(be, status, hint, "opening UCX");
 }
 
 /* Adds a word to a list, once. */
@@ -167,7 +180,8 @@ static void read_resources(struct xpi_be *be)
 		return;
 	ucp_context_print_info(be->context, f);
 	fclose(f);
-	for (line = text != NULL ? strtok_r(text, "\n", &save) : NULL; line != NULL; line = strtok_r(NULL, "\n", &save)) {
+	for (line = text != NULL ? strtok_r(text, "\n", &save) : NULL; line != NULL;
+	     line = strtok_r(NULL, "\n", &save)) {
 		at = strstr(line, "-- ");
 		if (strstr(line, "resource") == NULL || at == NULL || sscanf(at, "-- %31[^/]/%39s", tl, dev) != 2)
 			continue;
@@ -314,8 +328,7 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->device, sizeof(caps->device), "%s", be->device[0] != '\0' ? be->device : "memory");
 	snprintf(caps->stack, sizeof(caps->stack), "UCX %u.%u.%u", major, minor, release);
 	snprintf(caps->protocol, sizeof(caps->protocol), "ucp-am 1 / %u.%u", major, minor);
-	caps->am_max = UCX_FRAME_MAX;
-	caps->am_bulk_max = be->provider->sockets ? UCX_BULK_MAX : 0;
+	caps->am_max = be->provider->sockets ? UCX_BULK_MAX : UCX_FRAME_MAX;
 	caps->am_credits = 128;
 	caps->ep_size = sizeof(struct ucx_ep);
 	caps->mr_size = sizeof(struct ucx_mr);
@@ -345,8 +358,8 @@ static void probe_candidate(const struct ucx_provider *p, const struct xpi_log *
 		return;
 	}
 	c->state = XPORT_READY;
-	snprintf(c->reason, sizeof(c->reason), "%s%s%s%s", p->tls == NULL ? "UCX's own choice among " : "", be->transports,
-	         be->device[0] != '\0' ? " over " : "", be->device);
+	snprintf(c->reason, sizeof(c->reason), "%s%s%s%s", p->tls == NULL ? "UCX's own choice among " : "",
+	         be->transports, be->device[0] != '\0' ? " over " : "", be->device);
 	ucx_close(be);
 }
 

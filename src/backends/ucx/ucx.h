@@ -39,9 +39,9 @@ struct ucx_provider {
 struct ucx_sink {
 	struct xpi_list link;
 	const struct xpi_log *log;
-	bool probing;      /* lines of `thread` are the reason of what fails now: kept, logged for debugging only */
+	bool probing; /* lines of `thread` are the reason of what fails now: kept, logged for debugging only */
 	pthread_t thread;
-	char last[160];    /* the first error seen while probing */
+	char last[160]; /* the first error seen while probing */
 };
 
 /* An opened instance. */

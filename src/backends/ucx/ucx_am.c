@@ -37,7 +37,8 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
 int ucx_am_open(struct xpi_be *be)
 {
 	ucp_am_handler_param_t param = {
-		.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+		.field_mask =
+			UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
 		.id = UCX_AM_ID,
 		.cb = am_arrived,
 		.arg = be,

@@ -43,6 +43,19 @@ static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
 	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, ucs_status_string(status));
 }
 
+/* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */
+static int connect_fail(struct xpi_be *be, ucs_status_t status)
+{
+	int rc = ucx_fail(be, status, "have both ends a network in common, or on one host shared memory? a firewall?",
+	                  "connecting to the peer's UCX address");
+
+	if (rc == XPORT_ERR_PEER_LOST || status == UCS_ERR_SHMEM_SEGMENT)
+		rc = XPORT_ERR_UNREACHABLE;
+	if (be->err != NULL)
+		be->err->status = rc;
+	return rc;
+}
+
 /* Creates UCX's endpoint, and a flush that ends when the way there and back is known to work. */
 static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 {
@@ -70,9 +83,7 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	status = ucp_ep_create(be->worker, &params, &ep->ucp);
 	if (status != UCS_OK) {
 		ep->ucp = NULL;
-		rc = ucx_fail(be, status == UCS_ERR_SHMEM_SEGMENT ? UCS_ERR_UNREACHABLE : status,
-		              "is there a network, or on one host shared memory, that both ends have?",
-		              "connecting to the peer's UCX address");
+		rc = connect_fail(be, status);
 	}
 	ucx_sink_probe(&be->sink, false);
 	if (status != UCS_OK)
@@ -81,7 +92,7 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	ep->room = UCX_PENDING_MAX;
 	rc = ucx_posted(ep, ucp_ep_flush_nbx(ep->ucp, &flush), NULL, NULL, "the first flush");
 	ep->flushed = rc == XPORT_OK;
-	return rc < 0 ? rc : XPORT_OK;
+	return rc < 0 ? connect_fail(be, ep->why != UCS_OK ? ep->why : UCS_ERR_NO_MEMORY) : XPORT_OK;
 }
 
 int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
@@ -96,8 +107,7 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 			return rc;
 	}
 	if (ep->why != UCS_OK)
-		return ucx_fail(be, ep->why, "does a firewall stop UCX's own connections?",
-		                "connecting to the peer's UCX address");
+		return connect_fail(be, ep->why);
 	if (!ep->flushed)
 		return XPORT_ERR_AGAIN;
 	ep->state = UCX_EP_UP;

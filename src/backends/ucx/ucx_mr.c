@@ -15,6 +15,26 @@
 
 enum { KEY_SHM = 1, KEY_RDMA = 2, KEY_HEAD = 11 };
 
+/* ucp_mem_map, described if it fails. */
+static int mem_map(struct xpi_be *be, const ucp_mem_map_params_t *params, ucp_mem_h *mem, const char *hint,
+                   const char *what)
+{
+	int rc = XPORT_OK;
+	ucs_status_t status;
+
+	ucx_sink_probe(&be->sink, true);
+	status = ucp_mem_map(be->context, params, mem);
+	if (status != UCS_OK) {
+		*mem = NULL;
+		rc = ucx_fail(be, status, hint, what);
+	} else if (be->sink.last[0] != '\0') {
+		xpi_log(be->log, XPORT_LOG_INFO, "1003", "ucx: %zu bytes are not where they should be: %s",
+		        params->length, be->sink.last);
+	}
+	ucx_sink_probe(&be->sink, false);
+	return rc;
+}
+
 int ucx_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t rights)
 {
 	struct ucx_mr *mr = mr_;
@@ -23,18 +43,13 @@ int ucx_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 		.address = base,
 		.length = length,
 	};
-	ucs_status_t status;
 
 	(void)rights; /* the core checks them; this UCX cannot narrow what an adapter grants */
 	mr->base = base;
 	mr->mem = NULL;
 	if (!be->rdma)
 		return XPORT_OK;
-	status = ucp_mem_map(be->context, &params, &mr->mem);
-	if (status == UCS_OK)
-		return XPORT_OK;
-	mr->mem = NULL;
-	return ucx_fail(be, status, "raise the limit of locked memory: ulimit -l", "registering memory");
+	return mem_map(be, &params, &mr->mem, "raise the limit of locked memory: ulimit -l", "registering memory");
 }
 
 /*
@@ -51,17 +66,16 @@ int ucx_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, v
 		.flags = UCP_MEM_MAP_ALLOCATE,
 	};
 	ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH};
-	const char *hint = be->shm ? "make /dev/shm larger: mount -o remount,size=...; docker run --shm-size=..." : NULL;
+	const char *hint =
+		be->shm ? "make /dev/shm larger: mount -o remount,size=...; docker run --shm-size=..." : NULL;
 	ucs_status_t status;
+	int rc;
 
 	(void)rights;
 	memset(mr, 0, sizeof(*mr));
-	status = ucp_mem_map(be->context, &params, &mr->mem);
-	if (status != UCS_OK) {
-		mr->mem = NULL;
-		return ucx_fail(be, status == UCS_ERR_SHMEM_SEGMENT ? UCS_ERR_NO_MEMORY : status, hint,
-		                "allocating memory");
-	}
+	rc = mem_map(be, &params, &mr->mem, hint, "allocating memory");
+	if (rc != XPORT_OK)
+		return rc;
 	status = ucp_mem_query(mr->mem, &attr);
 	if (status != UCS_OK) {
 		(void)ucp_mem_unmap(be->context, mr->mem);
@@ -132,7 +146,8 @@ int ucx_rkey_unpack(struct xpi_be *be, void *ep_, void *rkey, const void *buf, s
 	*direct = NULL;
 	memset(key, 0, sizeof(*key));
 	if (r.bad || r.left != 0 || n == 0 || n > UCX_KEY_MAX || (kind != KEY_SHM && kind != KEY_RDMA))
-		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed", len);
+		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
+		                len);
 	if (ep->state != UCX_EP_UP || ep->why != UCS_OK)
 		return xpi_fail(be->err, XPORT_ERR_PEER_LOST, 0, NULL, NULL, "the endpoint is not connected");
 	memcpy(blob, bytes, n);

@@ -18,7 +18,10 @@ struct code {
 	int status;
 };
 
-#define CODE(c, s) {c, #c, s}
+#define CODE(c, s) \
+	{ \
+		c, #c, s \
+	}
 static const struct code codes[] = {
 	CODE(UCS_OK, XPORT_OK),
 	CODE(UCS_ERR_NO_RESOURCE, XPORT_ERR_AGAIN),
@@ -83,9 +86,9 @@ static struct xpi_list sinks = {&sinks, &sinks};
 /* Lines that only tell what the endpoint's failure tells anyway. */
 static bool about_peer(const char *line)
 {
-	static const char *const said[] = {"reset by peer", "Connection refused", "not connected", "Broken pipe",
-	                                   "timed out", "Endpoint timeout", "remote connection", "error event",
-	                                   "no live process", "peer"};
+	static const char *const said[] = {
+		"reset by peer",    "Connection refused", "not connected", "Broken pipe",      "timed out",
+		"Endpoint timeout", "remote connection",  "error event",   "was unsuccessful", "peer"};
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 		if (strstr(line, said[i]) != NULL)
@@ -128,7 +131,8 @@ static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *fu
 		if (sink->probing && level <= UCS_LOG_LEVEL_WARN) {
 			if (level <= UCS_LOG_LEVEL_ERROR || sink->last[0] == '\0')
 				snprintf(sink->last, sizeof(sink->last), "%.159s", text);
-			mine = XPORT_LOG_DEBUG;
+			if (strncmp(text, "invalid configuration", 21) != 0) /* a setting of ours that had no effect */
+				mine = XPORT_LOG_DEBUG;
 		}
 		xpi_log(sink->log, mine, "1001", "UCX: %s (%s:%u)", text, base != NULL ? base + 1 : file, line);
 	}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_p11.c - P11, truthful choice: names, lists, reasons, settings; nothing is replaced in silence. */
+#include "harness.h"
+
+/* Opens with this XPORT_BACKEND and hands back the status and the error text. */
+static int open_as(struct h *h, const char *backend, struct xport_error *e)
+{
+	struct xport_attr a = h_attr(h);
+	xport *x = (xport *)&a;
+	int s;
+
+	a.backend = backend;
+	s = xport_open(&a, &x);
+	if (s == XPORT_OK) {
+		xport_close(x);
+		return s;
+	}
+	H_CHECK(x == (xport *)&a, "*x was set by a failed open");
+	memset(e, 0, sizeof(*e));
+	e->size = sizeof(*e);
+	H_OK(xport_last_error(NULL, e));
+	H_EQ(s, e->status);
+	H_CHECK(!strcmp(e->operation, "xport_open"), "operation: %s", e->operation);
+	H_CHECK(e->text[0] != 0, "no text");
+	return s;
+}
+
+/* What was asked for is what one gets. */
+static void as_asked(struct h *h)
+{
+	char name[80];
+	const char *colon = strchr(h->config->backend, ':');
+
+	h_open(h, NULL);
+	snprintf(name, sizeof(name), "%s:%s", h->info.backend, h->info.provider);
+	if (colon)
+		H_CHECK(!strcmp(name, h->config->backend), "asked for %s, got %s", h->config->backend, name);
+	else
+		H_CHECK(!strcmp(h->info.backend, h->config->backend), "asked for %s, got %s", h->config->backend, name);
+	H_TRUE(h->info.stack[0] && h->info.device[0]);
+	if (h->config->emulate)
+		H_TRUE(h->info.put == XPORT_EMULATED && h->info.get == XPORT_EMULATED && h->info.put_reg == XPORT_EMULATED &&
+		       h->info.get_reg == XPORT_EMULATED);
+}
+
+static void unknown(struct h *h)
+{
+	struct xport_error e;
+	char name[128];
+
+	H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, "nosuchthing", &e));
+	H_CHECK(strstr(e.text, "nosuchthing"), "text: %s", e.text);
+	H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, "nosuchthing:tcp", &e));
+	snprintf(name, sizeof(name), "%.*s:nosuchprovider", (int)strcspn(h->config->backend, ":"), h->config->backend);
+	H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, name, &e));
+	H_CHECK(strstr(e.text, "nosuchprovider"), "text: %s", e.text);
+	if (strlen(h->config->backend) > 4) {
+		snprintf(name, sizeof(name), "%s", h->config->backend);
+		name[strlen(name) - 1] ^= 1; /* a slip of the finger: the text names the nearest */
+		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, name, &e));
+		H_CHECK(strstr(e.text, h->config->backend) || strstr(e.hint, h->config->backend), "text: %s / %s", e.text, e.hint);
+	}
+}
+
+/* A list none of which is usable: each name is there with a reason of its own. */
+static void none_usable(struct h *h)
+{
+	struct xport_error e;
+
+	H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, "nosuchone,nosuchtwo,nosuchthree:x", &e));
+	H_CHECK(strstr(e.text, "nosuchone") && strstr(e.text, "nosuchtwo") && strstr(e.text, "nosuchthree"), "text: %s", e.text);
+}
+
+/* The first usable of a list is taken. */
+static void first_usable(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	char list[256];
+
+	h_expect_log(h, "nosuchone");
+	snprintf(list, sizeof(list), "nosuchone,%s,nosuchtwo", h->config->backend);
+	a.backend = list;
+	h_open(h, &a);
+	H_TRUE(!strncmp(h->info.backend, h->config->backend, strcspn(h->config->backend, ":")));
+}
+
+static void malformed(struct h *h)
+{
+	static const char *const bad[] = { ",", ",,", ":", ":tcp", " ", "a b", "-", "\t", "\xff\xfe", "%s%n%s", "../ucx", "/" };
+	struct xport_error e;
+	char longer[5000];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int s = open_as(h, bad[i], &e);
+
+		H_CHECK(s == XPORT_ERR_NO_BACKEND || s == XPORT_ERR_CONFIG, "'%s': %s", bad[i], xport_status_name(s));
+	}
+	memset(longer, 'x', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = 0;
+	H_TRUE(open_as(h, longer, &e) < 0);
+}
+
+/* One bad setting through the struct or the environment: refused, and the text names the variable and the value. */
+struct setting {
+	const char *name, *value;
+};
+
+static const struct setting settings[] = {
+	{ "XPORT_EMULATE", "putt" },        { "XPORT_REQUIRE", "wings" },     { "XPORT_PROGRESS", "sometimes" },
+	{ "XPORT_PROGRESS", "thread@x" },   { "XPORT_PEER_TIMEOUT", "1ms" },  { "XPORT_PEER_TIMEOUT", "soon" },
+	{ "XPORT_PEER_TIMEOUT", "-5s" },    { "XPORT_PEER_TIMEOUT", "9999999999999999s" }, { "XPORT_OP_TIMEOUT", "x" },
+	{ "XPORT_QUEUE_DEPTH", "none" },    { "XPORT_QUEUE_DEPTH", "-1" },    { "XPORT_QUEUE_DEPTH", "99999999999" },
+	{ "XPORT_LOG", "shout" },           { "XPORT_STRICT", "perhaps" },    { "XPORT_AUTH", "maybe" },
+	{ "XPORT_PEER_TIMEOUT", "5s x" },   { "XPORT_EMULATE", "put,,gett" }, { "XPORT_BACKEND", "nosuchthing" },
+};
+
+static void bad_environment(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	struct xport_error e = { .size = sizeof(e) };
+	xport *x = NULL;
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		const struct setting *t = &settings[i];
+		bool backend = !strcmp(t->name, "XPORT_BACKEND");
+
+		a.backend = backend ? NULL : h->config->backend;
+		a.emulate = NULL;
+		a.log_level = strcmp(t->name, "XPORT_LOG") ? XPORT_LOG_INFO : 0;
+		setenv(t->name, t->value, 1);
+		H_CHECK(xport_open(&a, &x) == (backend ? XPORT_ERR_NO_BACKEND : XPORT_ERR_CONFIG), "%s=%s was accepted", t->name,
+		        t->value);
+		unsetenv(t->name);
+		H_OK(xport_last_error(NULL, &e));
+		if (!backend)
+			H_CHECK(strstr(e.text, t->name), "%s=%s: the text does not name it: %s", t->name, t->value, e.text);
+		H_CHECK(strstr(e.text, t->value), "%s=%s: the text does not show the value: %s", t->name, t->value, e.text);
+	}
+}
+
+static void bad_attr(struct h *h)
+{
+	struct xport_attr good = h_attr(h), a;
+	xport *x = NULL;
+	int s;
+
+	for (int i = 0; i < 8; i++) {
+		a = good;
+		switch (i) {
+		case 0:
+			a.peer_timeout_ms = 199;
+			break;
+		case 1:
+			a.peer_timeout_ms = 3600001;
+			break;
+		case 2:
+			a.peer_timeout_ms = -1;
+			break;
+		case 3:
+			a.op_timeout_ms = -1;
+			break;
+		case 4:
+			a.thread_mode = 77;
+			break;
+		case 5:
+			a.log_level = 9;
+			break;
+		case 6:
+			a.emulate = "gut";
+			break;
+		default:
+			a.require = "wings";
+			break;
+		}
+		s = xport_open(&a, &x);
+		H_CHECK(s == XPORT_ERR_CONFIG || s == XPORT_ERR_INVALID, "case %d: %s", i, xport_status_name(s));
+	}
+	a = good;
+	a.peer_timeout_ms = 200;
+	H_OK(xport_open(&a, &x));
+	xport_close(x);
+}
+
+/* Good values through the environment do what the struct does. */
+static void environment(struct h *h)
+{
+	struct xport_attr a = { .size = sizeof(a) };
+
+	a.log_fn = h_attr(h).log_fn;
+	a.log_arg = h_attr(h).log_arg;
+	setenv("XPORT_BACKEND", h->config->backend, 1);
+	setenv("XPORT_PEER_TIMEOUT", "1500ms", 1);
+	setenv("XPORT_QUEUE_DEPTH", "77", 1);
+	setenv("XPORT_EMULATE", "all", 1);
+	h_open(h, &a);
+	H_EQ(1500, h->info.peer_timeout_ms);
+	H_EQ(77, h->info.queue_depth);
+	H_EQ(XPORT_EMULATED, h->info.put);
+	H_TRUE(!strncmp(h->info.backend, h->config->backend, strlen(h->info.backend)));
+	/* the struct wins over the environment */
+	xport_close(h->x);
+	h->x = NULL;
+	a.peer_timeout_ms = 2000;
+	h_open(h, &a);
+	H_EQ(2000, h->info.peer_timeout_ms);
+	H_EQ(77, h->info.queue_depth);
+	unsetenv("XPORT_BACKEND");
+	unsetenv("XPORT_PEER_TIMEOUT");
+	unsetenv("XPORT_QUEUE_DEPTH");
+	unsetenv("XPORT_EMULATE");
+}
+
+/* A name that is nearly one of ours: a warning that names the right one; with XPORT_STRICT=1 an error. */
+static void misspelt(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	xport *x = NULL;
+
+	h_expect_log(h, "XPORT_BAKEND");
+	setenv("XPORT_BAKEND", "x", 1);
+	h_open(h, &a);
+	H_CHECK(h_count_log(h, "XPORT_BAKEND") == 1, "no warning, or more than one");
+	H_CHECK(h_count_log(h, "XPORT_BACKEND") >= 1, "the nearest name is not told");
+	setenv("XPORT_STRICT", "1", 1);
+	H_STATUS(XPORT_ERR_CONFIG, xport_open(&a, &x));
+	unsetenv("XPORT_STRICT");
+	unsetenv("XPORT_BAKEND");
+}
+
+/* The list: this one is in it and ready; whatever is not ready says why and what to do, and refuses to open. */
+static void list(struct h *h)
+{
+	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
+	struct xport_attr a = h_attr(h);
+	struct xport_error e;
+	int n = xport_list(&a, c, sizeof(*c), 64), found = 0;
+
+	H_CHECK(n > 0 && n <= 64, "%d", n);
+	for (int i = 0; i < n; i++) {
+		H_TRUE(memchr(c[i].name, 0, sizeof(c[i].name)) && c[i].name[0]);
+		H_CHECK(c[i].reason[0], "%s has no reason", c[i].name);
+		for (int k = 0; k < i; k++)
+			H_CHECK(strcmp(c[k].name, c[i].name), "%s is there twice", c[i].name);
+		found += !strcmp(c[i].name, h->config->backend);
+		if (c[i].state == XPORT_READY)
+			continue;
+		H_CHECK(c[i].hint[0], "%s has no hint", c[i].name);
+		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, c[i].name, &e));
+		H_CHECK(strstr(e.text, c[i].reason) || strstr(e.text, c[i].name), "%s: %s", c[i].name, e.text);
+	}
+	H_CHECK(found == 1 || !strcmp(h->config->backend, "loop"), "%s is there %d times", h->config->backend, found);
+	/* the same number whatever room there is, and nothing beyond the room */
+	H_EQ(n, xport_list(&a, NULL, sizeof(*c), 0));
+	memset(c, 0x3c, 64 * sizeof(*c));
+	H_EQ(n, xport_list(&a, c, sizeof(*c), 1));
+	H_BYTES(c + 1, 63 * sizeof(*c), 0x3c);
+	H_STATUS(XPORT_ERR_INVALID, xport_list(&a, c, sizeof(*c) - 1, 4));
+}
+
+/* "auto" takes the first of the list that is ready. */
+static void automatic(struct h *h)
+{
+	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
+	struct xport_attr a = h_attr(h);
+	char name[80];
+	int n = xport_list(&a, c, sizeof(*c), 64), i = 0;
+
+	while (i < n && c[i].state != XPORT_READY)
+		i++;
+	if (i == n)
+		h_skip(h, "nothing is ready");
+	a.backend = "auto";
+	h_open(h, &a);
+	snprintf(name, sizeof(name), "%s:%s", h->info.backend, h->info.provider);
+	H_CHECK(!strncmp(name, c[i].name, strlen(c[i].name)), "auto took %s, the first that is ready is %s", name, c[i].name);
+}
+
+const struct h_scenario cases_p11[] = {
+	{ .name = "P11_as_asked", .role = { as_asked } },
+	{ .name = "P11_unknown_name", .role = { unknown }, .flags = H_ONCE },
+	{ .name = "P11_none_usable", .role = { none_usable }, .flags = H_ONCE },
+	{ .name = "P11_first_usable", .role = { first_usable }, .flags = H_ONCE },
+	{ .name = "P11_malformed_name", .role = { malformed }, .flags = H_ONCE },
+	{ .name = "P11_bad_environment", .role = { bad_environment }, .flags = H_ONCE },
+	{ .name = "P11_bad_attributes", .role = { bad_attr }, .flags = H_ONCE },
+	{ .name = "P11_environment", .role = { environment }, .flags = H_ONCE },
+	{ .name = "P11_misspelt_variable", .role = { misspelt }, .flags = H_ONCE },
+	{ .name = "P11_list", .role = { list }, .flags = H_ONCE },
+	{ .name = "P11_auto", .role = { automatic }, .flags = H_ONCE },
+	{ .name = NULL },
+};

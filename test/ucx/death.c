@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* death.c - what the UCX back end does when the peer is killed, stopped, or not there. */
+#include "side.h"
+
+/*
+ * The peer does not poll, and frames pile up here; then it is killed, or stopped, or just stays silent.  Quiesce ends
+ * within a bound, done() does not come any more, and nothing touches the buffers: they are not even mapped.
+ */
+enum death { KILLED_SEEN, KILLED_UNSEEN, STOPPED };
+
+static void fill_up(struct side *s, struct conn *c)
+{
+	uint64_t seq = 0;
+	int quiet = 0;
+
+	while (quiet < 100) {
+		quiet = frame_send(s, c, seq++, 8000, 24, false) < 0 ? quiet + 1 : 0;
+		poll_be(s);
+	}
+}
+
+static void slots_unmap(struct side *s)
+{
+	struct slot *map = mmap(NULL, SLOTS * sizeof(*map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(map != MAP_FAILED);
+	free(s->core.slots);
+	s->core.slots = map;
+}
+
+/* Whether to go on: UCX's tcp must say that the peer is gone, its shared memory cannot (the core knows by a pidfd). */
+static bool reported(struct side *s, struct conn *c, double start)
+{
+	CHECK(strcmp(s->caps.provider, "tcp") != 0 || now() - start < 1, "UCX does not report it");
+	return c->core_ep.failed > 0 || now() - start > 1;
+}
+
+static void test_death(struct side *s, const char *provider, bool a, enum death how)
+{
+	double start, t, idle;
+	struct conn *c;
+	bool mute;
+
+	open_side(s, provider);
+	s->core.on_frame = frame_check;
+	c = conn_new(s);
+	if (!a)
+		for (;;)
+			pause();
+	slots_unmap(s);
+	fill_up(s, c);
+	CHECK(s->core.pendings > s->core.done, "nothing is pending");
+	CHECK(kill(s->peer, how == STOPPED ? SIGSTOP : SIGKILL) == 0);
+	start = now();
+	mute = how != KILLED_SEEN;
+	while (!mute && !reported(s, c, start))
+		poll_be(s);
+	t = now() - start;
+	say("    %lu pending, ", s->core.pendings - s->core.done);
+	if (c->core_ep.failed > 0) {
+		say("reported after %.0f ms, ", t * 1e3);
+		CHECK(s->ops->am_send(s->be, c->ep, "12345678", 8, NULL, 0, &s->core.slots[0].req) ==
+		      XPORT_ERR_PEER_LOST);
+	}
+	t = conn_quiesce(s, c);
+	s->core.hands_off = true;
+	say("quiesce took %.1f ms\n", t * 1e3);
+	munmap(s->core.slots, SLOTS * sizeof(struct slot));
+	for (start = now(), idle = cpu(); now() - start < 0.7;) {
+		struct pollfd p = {.fd = s->be->fd, .events = POLLIN};
+
+		if (s->ops->arm(s->be) == XPORT_OK)
+			poll(&p, 1, 50);
+		poll_be(s);
+	}
+	CHECK(cpu() - idle < 0.1, "%.0f ms of CPU in 0.7 idle seconds", (cpu() - idle) * 1e3);
+	CHECK(c->core_ep.failed <= 1);
+	s->ops->ep_destroy(s->be, c->ep);
+	memset(c->ep, 0xee, s->caps.ep_size);
+	for (start = now(); now() - start < 0.2;)
+		poll_be(s);
+	close_side(s);
+}
+
+void test_kill_seen(struct side *s, const char *p, bool a)
+{
+	test_death(s, p, a, KILLED_SEEN);
+}
+void test_kill_unseen(struct side *s, const char *p, bool a)
+{
+	test_death(s, p, a, KILLED_UNSEEN);
+}
+void test_stopped(struct side *s, const char *p, bool a)
+{
+	test_death(s, p, a, STOPPED);
+}
+
+/* An idle endpoint: nothing is under way when the peer is killed. */
+void test_kill_idle(struct side *s, const char *provider, bool a)
+{
+	struct conn *c;
+	double start;
+
+	open_side(s, provider);
+	s->core.on_frame = frame_check;
+	c = conn_new(s);
+	if (!a)
+		for (;;)
+			pause();
+	kill(s->peer, SIGKILL);
+	start = now();
+	while (!reported(s, c, start))
+		poll_be(s);
+	say("    %sreported after %.0f ms\n", c->core_ep.failed > 0 ? "" : "not ", (now() - start) * 1e3);
+	conn_free(s, c);
+	close_side(s);
+}
+
+/* An address that leads nowhere any more, and damaged ones. */
+void test_bad_address(struct side *s, const char *provider, bool a)
+{
+	struct conn *c = malloc(sizeof(*c));
+	double start;
+	int rc;
+
+	open_side(s, provider);
+	s->core.on_frame = frame_check;
+	conn_prepare(s, c);
+	if (!a)
+		raise(SIGKILL);
+	for (size_t n = 0; n < c->len; n++)
+		CHECK(s->ops->ep_connect(s->be, c->ep, XPI_ACTIVE, c->addr, n) == XPORT_ERR_PROTOCOL, "%zu bytes", n);
+	usleep(200000);
+	for (start = now(); (rc = s->ops->ep_connect(s->be, c->ep, XPI_ACTIVE, c->addr, c->len)) == XPORT_ERR_AGAIN;) {
+		poll_be(s);
+		if (now() - start > 3)
+			break; /* the core has a time limit of its own */
+	}
+	CHECK(rc == XPORT_ERR_UNREACHABLE, "%d", rc);
+	say("    %s after %.0f ms: %s\n", xpi_status_name(rc), (now() - start) * 1e3, s->err.text);
+	conn_free(s, c);
+	close_side(s);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * loop_test.cc - the core over `loop`, both ends in one thread, so that each step can be looked at: first of all what
+ * the conformance suite cannot see from outside.
+ */
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xport.h"
+
+namespace {
+
+struct Side {
+	xport *x = nullptr;
+	xport_ep *ep = nullptr;
+	std::vector<xport_completion> done;
+
+	void poll()
+	{
+		xport_completion c[16];
+		int n = xport_poll(x, c, 16);
+		ASSERT_GE(n, 0);
+		done.insert(done.end(), c, c + n);
+	}
+};
+
+/* The way the operations go: "provider/emulate". */
+class Loop : public testing::TestWithParam<const char *> {
+protected:
+	Side a, b;
+	xport_listener *listener = nullptr;
+	std::vector<std::string> logged;
+
+	static void log(void *arg, int, const char *id, const char *line)
+	{
+		static_cast<Loop *>(arg)->logged.push_back(std::string(id) + ": " + line);
+	}
+
+	void open(Side &s)
+	{
+		std::string param = GetParam();
+		std::string backend = "loop:" + param.substr(0, param.find('_'));
+		std::string emulate = param.substr(param.find('_') + 1);
+		xport_attr attr{};
+		attr.size = sizeof(attr);
+		attr.backend = backend.c_str();
+		attr.emulate = emulate == "all" ? "all" : nullptr;
+		attr.log_fn = log;
+		attr.log_arg = this;
+		attr.queue_depth = 64;
+		ASSERT_EQ(xport_open(&attr, &s.x), XPORT_OK);
+	}
+
+	void both(int times = 1)
+	{
+		for (int i = 0; i < times; i++) {
+			a.poll();
+			b.poll();
+		}
+	}
+
+	/* Polls both until `s` has a completion of that type; takes it out. */
+	xport_completion wait(Side &s, uint32_t type)
+	{
+		for (int i = 0; i < 200000; i++) {
+			for (size_t k = 0; k < s.done.size(); k++) {
+				if (s.done[k].type == type) {
+					xport_completion c = s.done[k];
+					s.done.erase(s.done.begin() + (long)k);
+					return c;
+				}
+			}
+			both();
+		}
+		ADD_FAILURE() << "no completion of type " << type;
+		xport_dump(a.x);
+		xport_dump(b.x);
+		for (auto &l : logged)
+			std::cerr << l << "\n";
+		return xport_completion{};
+	}
+
+	void SetUp() override
+	{
+		char name[64];
+		open(a);
+		open(b);
+		ASSERT_EQ(xport_listen(b.x, "127.0.0.1:0", nullptr, &listener), XPORT_OK);
+		ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+		ASSERT_EQ(xport_connect(a.x, name, nullptr, 0, &a.ep), XPORT_OK);
+		ASSERT_EQ(wait(a, XPORT_EVENT_CONNECTED).ep, a.ep);
+		wait(b, XPORT_EVENT_INCOMING);
+		ASSERT_EQ(xport_accept(listener, 0, &b.ep), XPORT_OK);
+	}
+
+	void TearDown() override
+	{
+		xport_close(a.x);
+		xport_close(b.x);
+		for (auto &l : logged)
+			ADD_FAILURE() << "logged: " << l;
+	}
+
+	/* Memory of b's, and its key at a. */
+	struct Remote {
+		std::vector<uint8_t> bytes;
+		xport_mr *mr = nullptr;
+		xport_rkey *key = nullptr;
+	};
+
+	void share(Remote &r, size_t size, uint32_t rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
+	{
+		uint8_t key[2048];
+		size_t len = sizeof(key);
+		r.bytes.assign(size, 0);
+		ASSERT_EQ(xport_mr_reg(b.x, r.bytes.data(), size, rights, &r.mr), XPORT_OK);
+		ASSERT_EQ(xport_rkey_pack(r.mr, key, &len), XPORT_OK);
+		ASSERT_EQ(xport_rkey_unpack(a.ep, key, len, &r.key), XPORT_OK);
+	}
+};
+
+std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+	std::vector<uint8_t> v(n);
+	for (size_t i = 0; i < n; i++)
+		v[i] = (uint8_t)(i * 31 + seed);
+	return v;
+}
+
+const size_t sizes[] = {1, 8, 100, 1024, 1025, 4096, 8000, 8192, 70000, 3 << 20};
+
+TEST_P(Loop, SendsOfEachSizeArriveInOrder)
+{
+	for (size_t n : sizes) {
+		auto out = pattern(n, 3);
+		std::vector<uint8_t> in(n);
+		ASSERT_EQ(xport_send(a.ep, out.data(), n, 7, nullptr), XPORT_OK);
+		both(3); /* so that it is unexpected */
+		ASSERT_EQ(xport_recv(b.x, in.data(), n, 7, UINT64_MAX, nullptr), XPORT_OK);
+		auto c = wait(b, XPORT_OP_RECV);
+		EXPECT_EQ(c.status, XPORT_OK);
+		EXPECT_EQ(c.length, n);
+		EXPECT_EQ(c.ep, b.ep);
+		EXPECT_EQ(in, out);
+		EXPECT_EQ(wait(a, XPORT_OP_SEND).status, XPORT_OK);
+	}
+}
+
+TEST_P(Loop, PutGetAndNotifyOfEachSize)
+{
+	Remote r;
+	share(r, 4 << 20);
+	for (size_t n : sizes) {
+		auto out = pattern(n, 5);
+		std::vector<uint8_t> in(n);
+		ASSERT_EQ(xport_put(a.ep, out.data(), n, r.key, 13, nullptr), XPORT_OK);
+		EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+		EXPECT_EQ(memcmp(r.bytes.data() + 13, out.data(), n), 0);
+		ASSERT_EQ(xport_get(a.ep, in.data(), n, r.key, 13, nullptr), XPORT_OK);
+		EXPECT_EQ(wait(a, XPORT_OP_GET).status, XPORT_OK);
+		EXPECT_EQ(in, out);
+		memset(r.bytes.data(), 0, r.bytes.size());
+		xport_opt opt{};
+		opt.size = sizeof(opt);
+		opt.value = 0xfeedfacecafebeefULL;
+		ASSERT_EQ(xport_put_notify(a.ep, out.data(), n, r.key, 1, &opt), XPORT_OK);
+		auto c = wait(b, XPORT_EVENT_NOTIFY);
+		EXPECT_EQ(c.tag, opt.value);
+		EXPECT_EQ(c.length, n);
+		EXPECT_EQ(c.offset, 1u);
+		EXPECT_EQ(c.mr, r.mr);
+		EXPECT_EQ(memcmp(r.bytes.data() + 1, out.data(), n), 0);
+		EXPECT_EQ(wait(a, XPORT_OP_PUT_NOTIFY).status, XPORT_OK);
+	}
+}
+
+TEST_P(Loop, QuietPutsArePlacedAfterFlush)
+{
+	Remote r;
+	share(r, 1 << 20);
+	auto out = pattern(1 << 20, 9);
+	xport_opt quiet{};
+	quiet.size = sizeof(quiet);
+	quiet.flags = XPORT_QUIET;
+	for (size_t i = 0; i < out.size(); i += 4096)
+		while (xport_put(a.ep, out.data() + i, 4096, r.key, i, &quiet) == XPORT_ERR_AGAIN)
+			both();
+	while (xport_flush(a.ep, nullptr) == XPORT_ERR_AGAIN)
+		both();
+	EXPECT_EQ(wait(a, XPORT_OP_FLUSH).status, XPORT_OK);
+	EXPECT_EQ(r.bytes, out);
+	EXPECT_TRUE(a.done.empty());
+}
+
+TEST_P(Loop, FenceOrdersPutsAndGets)
+{
+	Remote r;
+	share(r, 1 << 16);
+	auto one = pattern(1 << 16, 1), two = pattern(1 << 16, 2);
+	std::vector<uint8_t> in(1 << 16);
+	for (int i = 0; i < 10; i++) {
+		ASSERT_EQ(xport_put(a.ep, one.data(), one.size(), r.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_fence(a.ep), XPORT_OK);
+		ASSERT_EQ(xport_get(a.ep, in.data(), in.size(), r.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_fence(a.ep), XPORT_OK);
+		ASSERT_EQ(xport_put(a.ep, two.data(), two.size(), r.key, 0, nullptr), XPORT_OK);
+		wait(a, XPORT_OP_PUT);
+		wait(a, XPORT_OP_GET);
+		wait(a, XPORT_OP_PUT);
+		EXPECT_EQ(in, one);
+		EXPECT_EQ(r.bytes, two);
+	}
+}
+
+TEST_P(Loop, AtomicsApplyOnce)
+{
+	Remote r;
+	share(r, 64);
+	for (uint64_t i = 0; i < 500; i++) {
+		uint64_t old = 0;
+		xport_atomic_args args{};
+		args.size = sizeof(args);
+		args.op = XPORT_ATOMIC_ADD;
+		args.width = 8;
+		args.operand = 3;
+		args.result = &old;
+		ASSERT_EQ(xport_atomic(a.ep, &args, r.key, 8, nullptr), XPORT_OK);
+		EXPECT_EQ(wait(a, XPORT_OP_ATOMIC).status, XPORT_OK);
+		EXPECT_EQ(old, 3 * i);
+	}
+}
+
+TEST_P(Loop, DeregisteredKeysAreStale)
+{
+	Remote r;
+	share(r, 4096);
+	auto out = pattern(4096, 9);
+	ASSERT_EQ(xport_put(a.ep, out.data(), 4096, r.key, 0, nullptr), XPORT_OK);
+	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+	/* A native key has to be revoked: the peer must poll meanwhile. */
+	std::atomic<bool> stop{false};
+	std::thread peer([&] {
+		while (!stop)
+			xport_poll(a.x, nullptr, 0);
+	});
+	int st = xport_mr_dereg(r.mr);
+	stop = true;
+	peer.join();
+	ASSERT_EQ(st, XPORT_OK);
+	memset(r.bytes.data(), 0, 4096);
+	/* Known here already, or told by the peer. */
+	st = xport_put(a.ep, out.data(), 4096, r.key, 0, nullptr);
+	if (st == XPORT_ERR_STALE_KEY)
+		return;
+	ASSERT_EQ(st, XPORT_OK);
+	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_ERR_STALE_KEY);
+	EXPECT_EQ(r.bytes, std::vector<uint8_t>(4096, 0));
+	xport_opt quiet{};
+	quiet.size = sizeof(quiet);
+	quiet.flags = XPORT_QUIET;
+	ASSERT_EQ(xport_put(a.ep, out.data(), 8, r.key, 0, &quiet), XPORT_OK);
+	ASSERT_EQ(xport_flush(a.ep, nullptr), XPORT_OK);
+	EXPECT_EQ(wait(a, XPORT_OP_FLUSH).status, XPORT_ERR_STALE_KEY);
+}
+
+TEST_P(Loop, ManyOperationsMixed)
+{
+	Remote r;
+	share(r, 1 << 16);
+	unsigned seed = 1, posted = 0, done = 0, arrived = 0;
+	std::vector<uint8_t> buf(1 << 16), in(1 << 16);
+	while (done < 3000) {
+		seed = seed * 1103515245 + 12345;
+		size_t n = (seed >> 8) % 9000;
+		int st = XPORT_OK;
+		switch ((seed >> 24) % 5) {
+		case 0: st = xport_put(a.ep, buf.data(), n, r.key, (seed >> 4) % 1000, nullptr); break;
+		case 1: st = xport_get(a.ep, in.data(), n, r.key, 0, nullptr); break;
+		case 2: st = xport_send(a.ep, buf.data(), n, 1, nullptr); break;
+		case 3: st = xport_put_notify(a.ep, buf.data(), n, r.key, 0, nullptr); break;
+		default: st = xport_flush(a.ep, nullptr); break;
+		}
+		if (st == XPORT_OK)
+			posted++;
+		else
+			ASSERT_EQ(st, XPORT_ERR_AGAIN);
+		if ((seed >> 16) % 8 == 0 || st != XPORT_OK)
+			both();
+		if (xport_recv(b.x, in.data(), in.size(), 1, UINT64_MAX, nullptr) == XPORT_ERR_AGAIN)
+			both();
+		for (auto &c : a.done)
+			EXPECT_EQ(c.status, XPORT_OK) << c.type;
+		done += (unsigned)a.done.size();
+		arrived += (unsigned)b.done.size();
+		a.done.clear();
+		b.done.clear();
+	}
+	for (int i = 0; i < 1000; i++)
+		both();
+	done += (unsigned)a.done.size();
+	EXPECT_EQ(done, posted);
+	EXPECT_GT(arrived, 100u);
+}
+
+TEST_P(Loop, PeerThatClosesIsSeenAfterItsMessages)
+{
+	for (int i = 0; i < 40; i++)
+		ASSERT_EQ(xport_send(b.ep, &i, sizeof(i), 5, nullptr), XPORT_OK);
+	xport_ep_destroy(b.ep);
+	b.ep = nullptr;
+	auto c = wait(a, XPORT_EVENT_CLOSED);
+	EXPECT_EQ(c.status, XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(c.ep, a.ep);
+	int v;
+	EXPECT_EQ(xport_send(a.ep, &v, sizeof(v), 5, nullptr), XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_ERR_CLOSED);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Loop, testing::Values("native_none", "native_all", "message_none"),
+                         [](const auto &i) { return std::string(i.param); });
+
+} // namespace
