@@ -126,6 +126,19 @@ void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void 
 	xpi_cq_push(x, op);
 }
 
+void xpi_event_forget(struct xport *x, int type, const void *context)
+{
+	xpi_list_for(l, &x->cq) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind == type && op->ep == NULL && op->context == context) {
+			xpi_list_del(l);
+			xpi_op_put(x, op);
+			return;
+		}
+	}
+}
+
 static __attribute__((cold)) void attend(struct xport *x)
 {
 	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);

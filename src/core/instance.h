@@ -135,5 +135,7 @@ static inline void xpi_cq_push(struct xport *x, struct xpi_op *op)
 
 /* Queues an event about an endpoint or listener.  Out of memory: logged (there is nobody to tell). */
 void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context);
+/* Takes one such event without an endpoint back, if it was not reaped yet. */
+void xpi_event_forget(struct xport *x, int type, const void *context);
 
 #endif

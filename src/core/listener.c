@@ -424,6 +424,8 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 		xpi_idle(x, timeout_ms < 0 ? -1 : (int)left);
 	}
 	l->waiters--;
+	if (rc >= 0)
+		xpi_event_forget(x, XPORT_EVENT_INCOMING, l); /* this call is its answer */
 	if (!l->closed)
 		return rc < 0 ? rc : XPORT_OK;
 	if (l->waiters == 0)

@@ -252,17 +252,21 @@ static bool atomic_valid(const struct xport_atomic_args *a)
 int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
                const struct xport_opt *opt)
 {
+	struct xport_opt local;
 	struct xpi_op *op;
 	int r;
 
 	if (unlikely(!atomic_valid(a)))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "args is NULL or its size, op or width is wrong");
-	r = admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, NULL);
+	/* The result arrives by message: opt->mr, if given, is not needed. */
+	if (opt != NULL && opt->size >= sizeof(local)) {
+		local = *opt;
+		local.mr = NULL;
+		opt = &local;
+	}
+	r = admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt);
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(opt != NULL && !opt_fits(ep->x, a->result != NULL ? a->result : a,
-	                                      a->result != NULL ? (size_t)a->width : 0, opt)))
-		return refuse_buffer(ep->x, "xport_atomic", opt);
 	if (unlikely((offset & (uint64_t)(a->width - 1)) != 0 || (k->base_low & (uint64_t)(a->width - 1)) != 0))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "offset %llu is not aligned to %d bytes",
 		                  (unsigned long long)offset, a->width);

@@ -100,7 +100,7 @@ void add_backend(const std::string *backend, bool slow, bool threads)
 				h_config config = {};
 
 				config.emulate = emulate;
-				config.threads = threads || *backend == "loop";
+				config.threads = threads || backend->compare(0, 4, "loop") == 0;
 				if (slow || !(s->flags & H_SLOW))
 					add_scenario(suite + (emulate ? "/emulated" : "/native"), s, config, backend);
 			}

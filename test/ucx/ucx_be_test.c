@@ -17,10 +17,9 @@ static const size_t sizes[] = {1,    7,    8,    9,    16,   17,   64,   92,   9
 /* How many of them this provider takes. */
 static size_t nsizes(const struct side *s)
 {
-	size_t max = s->caps.am_max;
 	size_t n = sizeof(sizes) / sizeof(sizes[0]);
 
-	while (sizes[n - 1] > max)
+	while (sizes[n - 1] > s->caps.am_max)
 		n--;
 	return n;
 }
