@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * xport_demo [FILE] - moves FILE over every provider that is usable here, and prints a line for each.
- *
- * For each it starts itself twice, with another XPORT_BACKEND and nothing else different.  The initiator puts the file
- * into the target's memory, window by window, and gets it back; then they exchange messages and count in one another's
- * memory.  Traffic stays on loopback.  If XPORT_BACKEND is set, only what it says is tried.
- */
-#define _GNU_SOURCE
+/* xport_demo [FILE] - moves FILE (this program) over every provider that is usable here, and prints a line for each:
+ * two processes that differ in nothing but XPORT_BACKEND.  If that is set, only what it says is used. */
 #define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,41 +15,35 @@
 #include <xport.h>
 #include <xxhash.h>
 
-enum { WINDOW = 16 << 20, CHUNK = 1 << 20, PAGE = 4096, TRIPS = 500, ADDS = 2000, PATIENCE_S = 60 };
-static const char *const steps[] = {"", "put", "get", "put with notify", "atomic", "send", "receive"};
+enum { WINDOW = 16 << 20, CHUNK = 1 << 20, PAGE = 4096, TRIPS = 500, ADDS = 1000, PATIENCE_S = 60, MAX = 64 };
+enum { TARGET, INITIATOR };
+static const char *const steps[] = {"peer", "put", "get", "put with notify", "atomic", "send", "receive"};
 
-static struct result { /* what a process tells the one that started it, through its standard output */
-	bool ok;
-	char text[700], name[64], path[16];
-	uint64_t size;
-	double put_s, get_s, trip_s, add_s;
-} me = {.ok = true};
+static struct { /* what all processes see */
+	struct xport_candidate candidate[MAX];
+	char address[64], path[16], failure[2][800];
+	atomic_int candidates, listening;
+	double put_s, get_s, trip_s;
+} *shared;
+static int role;
 static xport *x;
 static xport_ep *ep;
 static xport_mr *mr;
-static xport_rkey *key; /* of the peer's memory; each has: */
-static struct { _Atomic uint64_t counter; uint8_t page[PAGE - 8], window[WINDOW]; } *memory;
-static bool initiator, closed;
-static uint64_t old[ADDS], notified, pending; /* pending: operations without a completion yet */
+static xport_rkey *key;  /* to the peer's memory, which is as ours: */
+static uint8_t *memory;  /* a page with a counter, and a window */
+static uint64_t pending; /* operations that have not completed */
+static uint64_t notified, old[ADDS];
 
-static void tell(void)
-{
-	if (write(STDOUT_FILENO, &me, sizeof(me)) != (ssize_t)sizeof(me))
-		exit(1);
-}
-
-/* Ends the process with the failing step and what the library says, or, for a `status` of 1, with the step alone. */
-static void must(const char *step, int status)
+/* Ends the process unless `bad` is 0: with the step, the status if it is one, and what the library says. */
+static void must(const char *step, int bad)
 {
 	struct xport_error e = {.size = sizeof(e)};
 
-	if (status == 0 || (status < 0 && xport_last_error(x, &e) != XPORT_OK))
+	if (bad == 0 || xport_last_error(x, &e) != XPORT_OK)
 		return;
-	snprintf(me.text, sizeof(me.text), "%s: %s: %s%s%s", initiator ? "initiator" : "target", step,
-	         status < 0 ? xport_strerror(status) : "wrong", e.text[0] != '\0' ? ": " : "", e.text);
-	me.ok = false;
-	tell();
-	exit(1);
+	snprintf(shared->failure[role], sizeof(shared->failure[role]), "%s: %s%s%s%s%s", role ? "initiator" : "target", step,
+	         bad < 0 ? ": " : "", bad < 0 ? xport_strerror(bad) : "", e.text[0] != '\0' ? ": " : "", e.text);
+	_exit(1);
 }
 
 static double now(void)
@@ -70,173 +56,159 @@ static double now(void)
 
 static void reap(void)
 {
-	struct xport_completion c;
-	int n = 0;
+	struct xport_completion c = {0};
+	int n = xport_wait(x, &c, 1, 1000);
 
-	for (int i = 0; i < 1000 && n == 0; i++)
-		n = xport_poll(x, &c, 1);
-	if (n == 0)
-		n = xport_wait(x, &c, 1, -1);
 	must("wait", n < 0 ? n : 0);
-	if (n == 1 && c.type == XPORT_EVENT_NOTIFY)
-		notified = c.tag;
-	else if (n == 1 && c.type == XPORT_EVENT_CLOSED)
-		closed = true;
-	else if (n == 1)
-		must(c.type <= XPORT_OP_RECV ? steps[c.type] : "event", c.status);
-	pending -= n == 1 && c.type <= XPORT_OP_RECV;
+	must(steps[c.type <= XPORT_OP_RECV ? c.type : 0], c.status);
+	notified = c.type == XPORT_EVENT_NOTIFY ? c.tag : notified;
+	pending -= c.type >= XPORT_OP_PUT && c.type <= XPORT_OP_RECV;
 }
 
-/* Waits for everything posted; one that waits too long dies of SIGALRM, which the first process reports. */
+/* Waits for all that was posted; a wait without end is ended by SIGALRM, which the first process reports. */
 static void settle(void)
 {
 	for (alarm(PATIENCE_S); pending > 0;)
 		reap();
 }
 
-/* Posts one operation; `at` is a tag or an offset. */
-static void post(int type, void *buf, size_t len, uint64_t at, const struct xport_opt *opt)
+/* Takes note of what a posting function returned.  0: it must be called again. */
+static int accepted(int type, int r)
 {
-	struct xport_atomic_args add = {.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1, .result = buf};
-	int r = XPORT_ERR_AGAIN;
-
-	for (; r == XPORT_ERR_AGAIN; r == XPORT_ERR_AGAIN ? reap() : (void)0)
-		r = type == XPORT_OP_PUT          ? xport_put(ep, buf, len, key, at, opt)
-		    : type == XPORT_OP_GET        ? xport_get(ep, buf, len, key, at, opt)
-		    : type == XPORT_OP_PUT_NOTIFY ? xport_put_notify(ep, buf, len, key, at, opt)
-		    : type == XPORT_OP_ATOMIC     ? xport_atomic(ep, &add, key, at, opt)
-		    : type == XPORT_OP_SEND       ? xport_send(ep, buf, len, at, opt)
-		                                  : xport_recv(x, buf, len, at, UINT64_MAX, opt);
-	must(steps[type], r);
-	pending++;
+	must(steps[type], r == XPORT_ERR_AGAIN ? 0 : r);
+	pending += r == XPORT_OK;
+	if (r == XPORT_ERR_AGAIN)
+		reap();
+	return r == XPORT_OK;
 }
 
-/* Tells the peer a number and returns the one that it tells: neither goes on before the other is here. */
-static uint64_t swap(uint64_t mine)
+/* Tells the peer a number and returns the one it tells.  The receives are posted in another order: the tags decide. */
+static uint64_t swap(uint64_t n)
 {
-	uint64_t theirs = 0;
+	static uint64_t tag;
+	uint64_t out[2] = {n, ~n}, in[2] = {0, 0};
 
-	post(XPORT_OP_RECV, &theirs, sizeof(theirs), UINT64_MAX, NULL);
-	post(XPORT_OP_SEND, &mine, sizeof(mine), UINT64_MAX, NULL);
+	for (uint64_t i = 2; i-- > 0;)
+		while (!accepted(XPORT_OP_RECV, xport_recv(x, &in[i], 8, tag + i, UINT64_MAX, NULL))) {}
+	for (uint64_t i = 0; i < 2; i++)
+		while (!accepted(XPORT_OP_SEND, xport_send(ep, &out[i], 8, tag + i, NULL))) {}
+	tag += 2;
 	settle();
-	return theirs;
+	must("content of messages", in[1] != ~in[0]);
+	return in[0];
 }
 
-/* The initiator's part with the file: each window is put, the last piece with a notification, and got back. */
-static void move(const char *path)
+/* Puts a window of the file, the last piece with a notification, and gets it back into our own window. */
+static void put_and_get(uint8_t *data, uint64_t n, uint64_t value)
 {
-	struct xport_opt out = {.size = sizeof(out)}, in = {.size = sizeof(in), .mr = mr};
-	struct stat st = {.st_size = 0};
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	uint64_t sum = 0, at = 0, n, last;
+	struct xport_opt out = {.size = sizeof(out), .value = value}, in = {.size = sizeof(in), .mr = mr};
+	uint64_t i = 0, last = n > 0 ? (n - 1) / CHUNK * CHUNK : 0;
 
-	must("opening the file", fd < 0 || fstat(fd, &st) != 0);
-	me.size = swap((uint64_t)st.st_size) + (uint64_t)st.st_size;
-	do {
-		n = me.size - at < WINDOW ? me.size - at : WINDOW;
-		last = n > 0 ? (n - 1) / CHUNK * CHUNK : 0;
-		uint8_t *from = n > 0 ? mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, (off_t)at) : memory->window;
-		must("mapping the file", from == MAP_FAILED);
-		sum = XXH3_64bits_withSeed(from, n, sum);
-		must("registering the file", n > 0 ? xport_mr_reg(x, from, n, 0, &out.mr) : 0);
-		out.value = at + n + 1;
-		me.put_s -= now();
-		for (uint64_t i = 0; i < last; i += CHUNK)
-			post(XPORT_OP_PUT, from + i, CHUNK, PAGE + i, &out);
-		post(XPORT_OP_PUT_NOTIFY, from + last, n - last, PAGE + last, &out);
-		settle();
-		me.put_s += now();
-		me.get_s -= now();
-		for (uint64_t i = 0; i < n; i += CHUNK)
-			post(XPORT_OP_GET, memory->window + i, n - i < CHUNK ? n - i : CHUNK, PAGE + i, &in);
-		settle();
-		me.get_s += now();
-		must("content that was read back", memcmp(from, memory->window, n) != 0);
-		must("checksum of what arrived", swap(sum) != sum);
-		must("deregistering the file", n > 0 ? xport_mr_dereg(out.mr) : 0);
-		if (n > 0)
-			munmap(from, n);
-	} while ((at += n) < me.size);
-	close(fd);
+	must("register the file", n > 0 ? xport_mr_reg(x, data, n, 0, &out.mr) : 0);
+	shared->put_s -= now();
+	for (; i < last; i += CHUNK)
+		while (!accepted(XPORT_OP_PUT, xport_put(ep, data + i, CHUNK, key, PAGE + i, &out))) {}
+	while (!accepted(XPORT_OP_PUT_NOTIFY, xport_put_notify(ep, data + i, n - i, key, PAGE + i, &out))) {}
+	settle();
+	shared->put_s += now();
+	shared->get_s -= now();
+	while (!accepted(XPORT_OP_GET, xport_get(ep, memory + PAGE, n, key, PAGE, &in))) {}
+	settle();
+	shared->get_s += now();
+	must("what was read back differs", memcmp(data, memory + PAGE, n) != 0);
+	must("deregister the file", xport_mr_dereg(out.mr));
 }
 
-/* The target's. */
-static void watch(void)
+static void move(int fd, uint64_t size)
 {
-	uint64_t sum = 0, at = 0, n;
+	for (uint64_t at = 0, sum = 0, n; at == 0 || at < size; at += WINDOW) {
+		uint8_t *data = memory + PAGE;
 
-	me.size = swap(0);
-	do {
-		n = me.size - at < WINDOW ? me.size - at : WINDOW;
-		for (alarm(PATIENCE_S); notified != at + n + 1;)
+		n = size - at < WINDOW ? size - at : WINDOW;
+		if (role == INITIATOR) {
+			data = n > 0 ? mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, (off_t)at) : data;
+			must("map the file", data == MAP_FAILED);
+			put_and_get(data, n, at + n + 1);
+		}
+		while (role == TARGET && notified != at + n + 1)
 			reap();
-		sum = XXH3_64bits_withSeed(memory->window, n, sum);
-		must("checksum of what was sent", swap(sum) != sum);
-	} while ((at += n) < me.size);
-}
-
-/* Two messages and their answer; the target posts its receives in the other order, so that the tags must decide. */
-static void talk(void)
-{
-	me.trip_s = -now();
-	for (uint64_t i = 0; i < TRIPS; i++) {
-		uint64_t a = initiator ? i : 0, b = initiator ? i * i : 0, answer = 0;
-
-		post(initiator ? XPORT_OP_SEND : XPORT_OP_RECV, initiator ? &a : &b, sizeof(a), 3 * i + !initiator, NULL);
-		post(initiator ? XPORT_OP_SEND : XPORT_OP_RECV, initiator ? &b : &a, sizeof(a), 3 * i + initiator, NULL);
-		if (initiator)
-			post(XPORT_OP_RECV, &answer, sizeof(answer), 3 * i + 2, NULL);
-		settle();
-		must("messages", a != i || b != i * i || (initiator && answer != a + b));
-		answer = a + b;
-		if (!initiator)
-			post(XPORT_OP_SEND, &answer, sizeof(answer), 3 * i + 2, NULL);
-		settle();
+		sum = XXH3_64bits_withSeed(data, n, sum);
+		must("checksums differ", swap(sum) != sum);
+		if (data != memory + PAGE)
+			munmap(data, n);
 	}
-	me.trip_s += now();
 }
 
-/* Both count in the peer's memory by atomics, and in their own by the CPU's. */
+/* Both count in the peer's memory by atomics, and in their own with the CPU's. */
 static void count(void)
 {
-	me.add_s = -now();
 	for (int i = 0; i < ADDS; i++) {
-		post(XPORT_OP_ATOMIC, &old[i], sizeof(old[i]), 0, NULL);
-		atomic_fetch_add(&memory->counter, 1);
+		struct xport_atomic_args add = {.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1, .result = &old[i]};
+
+		while (!accepted(XPORT_OP_ATOMIC, xport_atomic(ep, &add, key, 0, NULL))) {}
+		atomic_fetch_add((_Atomic uint64_t *)memory, 1);
 	}
 	settle();
-	me.add_s += now();
-	for (int i = 0; i < ADDS; i++)
-		must("old value of an atomic", old[i] >= 2 * ADDS);
-	swap(0);
-	must("counter", atomic_load(&memory->counter) != 2 * ADDS);
+	swap(0); /* the peer has counted, too */
+	must("the counter is wrong", *(uint64_t *)memory != 2 * ADDS);
 }
 
-/* Connects to `to`, or listens if that is empty; either is handed the key of the other's memory. */
-static void meet(const char *to)
+/* Target and initiator; the key to either's memory is handed to the other with the connection. */
+static void run(int fd, uint64_t size)
 {
 	char packed[1024];
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = packed, .private_len = sizeof(packed)};
-	struct xport_mr_info mi = {.size = sizeof(mi)};
-	struct xport_ep_info ei = {.size = sizeof(ei)};
-	struct xport_rkey_info ki = {.size = sizeof(ki)};
+	struct xport_mr_info mine = {.size = sizeof(mine)};
+	struct xport_ep_info peer = {.size = sizeof(peer)};
+	struct xport_rkey_info theirs = {.size = sizeof(theirs)};
 	xport_listener *listener;
 
+	alarm(PATIENCE_S);
 	must("open", xport_open(NULL, &x));
-	must("allocate", xport_mr_alloc(x, sizeof(*memory), 7, &mr));
-	must("query", xport_mr_query(mr, &mi));
-	memory = mi.base;
-	must("pack the key", xport_rkey_pack(mr, packed, &attr.private_len));
-	if (initiator) {
-		must("connect", xport_connect(x, to, &attr, -1, &ep));
+	must("memory", xport_mr_alloc(x, PAGE + WINDOW, 7, &mr) || xport_mr_query(mr, &mine) ||
+	                       xport_rkey_pack(mr, packed, &attr.private_len));
+	memory = mine.base;
+	if (role == TARGET) {
+		must("listen", xport_listen(x, "127.0.0.1:0", &attr, &listener) ||
+		                       xport_listener_name(listener, shared->address, sizeof(shared->address)));
+		shared->listening = 1;
+		must("accept", xport_accept(listener, -1, &ep));
 	} else {
-		must("listen", xport_listen(x, "127.0.0.1:0", &attr, &listener));
-		must("listen", xport_listener_name(listener, me.name, sizeof(me.name)));
-		tell();
-		must("accept", xport_accept(listener, PATIENCE_S * 1000, &ep));
+		while (!shared->listening && shared->failure[TARGET][0] == '\0')
+			usleep(1000);
+		must("connect", xport_connect(x, shared->address, &attr, -1, &ep));
 	}
-	must("query", xport_ep_query(ep, &ei));
-	must("unpack the key", xport_rkey_unpack(ep, ei.private_data, ei.private_len, &key));
-	must("query", xport_rkey_query(key, &ki));
-	strcpy(me.path, ki.direct ? "mapped" : ki.put == XPORT_NATIVE ? "native" : "emulated");
+	must("key", xport_ep_query(ep, &peer) || xport_rkey_unpack(ep, peer.private_data, peer.private_len, &key) ||
+	                    xport_rkey_query(key, &theirs));
+	strcpy(shared->path, theirs.put == XPORT_NATIVE ? "native" : "emulated");
+	move(fd, size);
+	shared->trip_s -= role == INITIATOR ? now() : 0;
+	for (uint64_t i = 0; i < TRIPS; i++)
+		must("content of messages", swap(i) != i);
+	shared->trip_s += role == INITIATOR ? now() : 0;
+	count();
+	(void)xport_ep_close(ep, 5000); /* PEER_CLOSED, where the other was first */
+	xport_close(x);
+}
+
+/* A line of the table; returns whether it is a good one. */
+static int row(const char *backend, int fd, uint64_t size)
+{
+	pid_t pid[2];
+	int st[2] = {1, 1};
+
+	memset(shared, 0, sizeof(*shared));
+	setenv("XPORT_BACKEND", backend, 1);
+	fflush(NULL);
+	for (role = TARGET; role <= INITIATOR; role++)
+		if ((pid[role] = fork()) == 0) {
+			run(fd, size);
+			_exit(0);
+		}
+	for (int i = 0; i < 2; i++)
+		if (waitpid(pid[i], &st[i], 0) > 0 && WIFSIGNALED(st[i]))
+			sprintf(shared->failure[i], "%s: %s", i ? "initiator" : "target", strsignal(WTERMSIG(st[i])));
+	printf("%-12s  %-8s  %8.2f  %8.2f  %13.0f  %7d  ", backend, shared->path, 1e-9 * size / shared->put_s,
+	       1e-9 * size / shared->get_s, TRIPS / shared->trip_s, 2 * ADDS);
+	...
 }

@@ -149,7 +149,7 @@ struct xport_attr {
 	const char *progress;   /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
 	int thread_mode;        /* enum xport_thread_mode */
 	int peer_timeout_ms;    /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */
-	int op_timeout_ms;      /* XPORT_OP_TIMEOUT: an operation older than this fails its endpoint; 0: never */
+	int op_timeout_ms;      /* XPORT_OP_TIMEOUT: an operation older than this fails its endpoint; -1: never */
 	uint32_t queue_depth;   /* XPORT_QUEUE_DEPTH: operations in flight or unreaped an endpoint, then AGAIN */
 	xport_log_fn log_fn;    /* NULL: standard error, or the file named by XPORT_LOG */
 	void *log_arg;
@@ -245,7 +245,8 @@ int xport_listener_name(const xport_listener *listener, char *buf, size_t len) X
 
 /*
  * Takes the next ready connection, waiting up to `timeout_ms` (0: only look); makes progress while it waits.  When
- * one becomes ready, XPORT_EVENT_INCOMING tells.  Errors: TIMEOUT, CLOSED, SYSTEM.
+ * one becomes ready, XPORT_EVENT_INCOMING tells, unless this call has taken it before the event was reaped.
+ * Errors: TIMEOUT, CLOSED, SYSTEM.
  */
 int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep) XPORT_CHECK;
 
@@ -254,7 +255,8 @@ void xport_listener_close(xport_listener *listener);
 
 /*
  * Connects to a listener.  Waits up to `timeout_ms` (-1: 30 s) and makes progress while it waits.  With 0 it returns
- * at once, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows; operations may be posted only after CONNECTED.
+ * at once, with an error if it is already known, else XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows; operations may
+ * be posted only after CONNECTED.
  * Errors: ADDRESS, UNREACHABLE, REFUSED, TIMEOUT, INCOMPATIBLE, AUTH, PROTOCOL, NO_MEMORY, SYSTEM.
  */
 int xport_connect(xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
@@ -317,8 +319,9 @@ int xport_mr_reg(xport *x, void *base, size_t length, uint32_t rights, xport_mr 
 int xport_mr_alloc(xport *x, size_t length, uint32_t rights, xport_mr **mr) XPORT_CHECK;
 
 /*
- * Ends a registration.  Waits until no peer can reach the memory any more; from then on its keys are
- * XPORT_ERR_STALE_KEY everywhere.  A local operation still using the region is waited for.  NULL is allowed.
+ * Ends a registration.  Waits until no peer can reach the memory any more, and for operations of this side that use
+ * it; from then on its keys are XPORT_ERR_STALE_KEY everywhere: at once, or, where the peer has not heard of it yet, as
+ * the operation's completion.  BUSY: a posted receive uses it; nothing was done.  NULL is allowed.
  */
 int xport_mr_dereg(xport_mr *mr);
 
@@ -351,7 +354,7 @@ struct xport_rkey_info {
 	size_t size;
 	uint64_t length;
 	uint32_t rights;
-	int put, get; /* enum xport_path of this region on this endpoint */
+	int put, get; /* enum xport_path of this region on this endpoint: native once its owner has confirmed the key */
 	int direct;   /* 1: the memory is mapped here, put and get are copies */
 };
 

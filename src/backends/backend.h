@@ -144,7 +144,7 @@ struct xpi_backend {
 	/*
 	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, both pieces
 	 * are the core's again.  XPI_PENDING: they are the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the
-	 * core tries again after a poll.  The pieces may lie in any memory.
+	 * core tries again after a poll; so with XPORT_ERR_NO_MEMORY.  The pieces may lie in any memory.
 	 */
 	int (*am_send)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
 	               struct xpi_req *req);

@@ -80,7 +80,7 @@ struct xport_ep *xpi_ep_new(struct xport *x, void *context)
 	xpi_list_init(&ep->native);
 	xpi_list_init(&ep->receives);
 	xpi_list_init(&ep->rkeys);
-	xpi_list_init(&ep->revokes);
+	xpi_list_init(&ep->holds);
 	xpi_list_init(&ep->txs);
 	x->ep_table[slot] = ep;
 	xpi_list_push(&x->eps, &ep->link);
@@ -201,12 +201,6 @@ static void complete_operations(struct xport_ep *ep)
 {
 	struct xport *x = ep->x;
 
-	xpi_list_for_safe(l, &ep->q_reply) {
-		if (xpi_container(l, struct xpi_op, link)->kind == XPI_OP_REVOKE) {
-			xpi_list_del(l);
-			xpi_list_push(&ep->revokes, l);
-		}
-	}
 	xpi_mr_peer_gone(ep);
 	xpi_tx_drop(ep);
 	complete_all(ep, &ep->q_reply);

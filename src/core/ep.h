@@ -58,7 +58,7 @@ struct xport_ep {
 	struct xpi_list native;    /* in the back end's hands */
 	struct xpi_list receives;  /* posted receives with this source */
 	struct xpi_list rkeys;
-	struct xpi_list revokes;   /* revocations that the peer has not answered */
+	struct xpi_list holds;     /* native keys of ours that the peer may use */
 	struct xpi_list txs;       /* frames in the back end's hands */
 	uint32_t nrequests, requests_max;
 	uint32_t nserving;    /* gets of the peer's being answered */

@@ -335,6 +335,7 @@ static void free_all(struct xport *x)
 
 		while (!xpi_list_empty(&ep->rkeys)) {
 			xpi_list_for_safe(l, &ep->rkeys) {
+				free(xpi_container(l, struct xport_rkey, link)->native_key);
 				xpi_list_del(l);
 				free(xpi_container(l, struct xport_rkey, link));
 			}

@@ -407,13 +407,14 @@ static struct xport_ep *take_open(struct xport_listener *l)
 int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_ep **ep)
 {
 	int64_t deadline = timeout_ms >= 0 ? xpi_now_ms() + timeout_ms : INT64_MAX, left;
+	struct xport_ep *taken = NULL;
 	struct xport *x = l->x;
 	int rc = XPORT_OK;
 
 	l->waiters++;
-	while (!l->closed && (*ep = take_open(l)) == NULL) {
+	while (!l->closed && (taken = take_open(l)) == NULL) {
 		rc = xpi_progress(x);
-		if (rc < 0 || l->closed || (*ep = take_open(l)) != NULL)
+		if (rc < 0 || l->closed || (taken = take_open(l)) != NULL)
 			break;
 		left = deadline - xpi_now_ms();
 		if (left <= 0) {
@@ -424,6 +425,8 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 		xpi_idle(x, timeout_ms < 0 ? -1 : (int)left);
 	}
 	l->waiters--;
+	if (taken != NULL)
+		*ep = taken;
 	if (rc >= 0)
 		xpi_event_forget(x, XPORT_EVENT_INCOMING, l); /* this call is its answer */
 	if (!l->closed)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/ep.h"
+#include "core/mr.h"
 
 enum { BUCKETS = 1024 };
 
@@ -45,6 +46,8 @@ void xpi_match_post(struct xpi_match *m, struct xpi_op *op)
 {
 	op->order = m->posted++;
 	op->posted = true;
+	if (op->mr != NULL)
+		op->mr->posted++;
 	xpi_list_push(op->mask == UINT64_MAX ? &m->exact[bucket(op->tag)] : &m->masked, &op->link);
 	if (op->ep != NULL)
 		xpi_list_push(&op->ep->receives, &op->all);
@@ -82,6 +85,8 @@ struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint6
 void xpi_match_remove(struct xpi_op *op)
 {
 	op->posted = false;
+	if (op->mr != NULL)
+		op->mr->posted--;
 	xpi_list_del(&op->link);
 	if (op->ep != NULL)
 		xpi_list_del(&op->all);

@@ -12,7 +12,7 @@
 #include "core/opq.h"
 #include "core/rkey.h"
 #include "core/rma.h"
-#include "core/tx.h"
+#include "core/serve.h"
 
 enum { INDEX_BITS = 20 };
 #define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
@@ -197,51 +197,77 @@ void xpi_mr_drop(struct xport_mr *mr)
 	free(mr);
 }
 
-/* Asks every peer that may hold the key. */
-static int ask_peers(struct xport_mr *mr)
-{
-	xpi_list_for(l, &mr->x->eps) {
-		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
-		struct xpi_op *op;
+/* A peer that may use the native key of a region. */
+struct holder {
+	struct xpi_list link; /* in ep->holds */
+	uint64_t region;
+};
 
-		if (ep->state != XPI_EP_OPEN && ep->state != XPI_EP_CLOSING)
-			continue;
-		op = xpi_op_get(mr->x, ep, XPI_OP_REVOKE);
-		if (op == NULL)
-			return xpi_refuse(mr->x, XPORT_ERR_NO_MEMORY, "xport_mr_dereg", "no memory to revoke the key");
-		op->region = mr->id;
-		mr->revoking++;
-		xpi_list_push(&ep->q_reply, &op->link);
-		xpi_work(ep);
-	}
-	return XPORT_OK;
+static struct holder *hold_find(struct xport_ep *ep, uint64_t region)
+{
+	xpi_list_for(l, &ep->holds)
+		if (xpi_container(l, struct holder, link)->region == region)
+			return xpi_container(l, struct holder, link);
+	return NULL;
 }
 
-static void revoke_end(struct xport *x, struct xpi_op *op)
+bool xpi_mr_claim(struct xport_ep *ep, uint64_t region)
 {
-	struct xport_mr *mr = x->mr_table[op->region & INDEX_MASK];
+	struct xport_mr *mr;
+	struct holder *h;
+	uint8_t *at;
 
-	if (mr != NULL && mr->id == op->region)
+	xpi_mr_check(ep->x, region, 0, 0, UINT32_MAX, &mr, &at);
+	if (mr == NULL || !mr->native)
+		return false;
+	if (hold_find(ep, region) != NULL)
+		return true;
+	h = malloc(sizeof(*h));
+	if (h == NULL)
+		return false;
+	h->region = region;
+	xpi_list_push(&ep->holds, &h->link);
+	return true;
+}
+
+static void hold_end(struct xport_ep *ep, struct holder *h)
+{
+	struct xport *x = ep->x;
+	struct xport_mr *mr = x->mr_table[h->region & INDEX_MASK];
+
+	if (mr != NULL && mr->id == h->region && mr->revoking > 0)
 		mr->revoking--;
-	xpi_op_complete(op, XPORT_OK);
+	xpi_list_del(&h->link);
+	free(h);
 }
 
-void xpi_mr_revoked(struct xport *x, uint64_t region, struct xport_ep *ep)
+void xpi_mr_revoked(struct xport_ep *ep, uint64_t region)
 {
-	xpi_list_for_safe(l, &ep->revokes) {
-		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+	struct holder *h = hold_find(ep, region);
 
-		if (op->region == region) {
-			revoke_end(x, op);
-			return;
-		}
-	}
+	if (h != NULL)
+		hold_end(ep, h);
 }
 
 void xpi_mr_peer_gone(struct xport_ep *ep)
 {
-	while (!xpi_list_empty(&ep->revokes))
-		revoke_end(ep->x, xpi_container(ep->revokes.next, struct xpi_op, link));
+	while (!xpi_list_empty(&ep->holds))
+		hold_end(ep, xpi_container(ep->holds.next, struct holder, link));
+}
+
+/* Asks those that may reach it without us to stop; tells the others, whose use would be refused anyway. */
+static void ask_peers(struct xport_mr *mr)
+{
+	xpi_list_for_safe(l, &mr->x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (ep->state != XPI_EP_OPEN && ep->state != XPI_EP_CLOSING)
+			continue;
+		if (hold_find(ep, mr->id) != NULL)
+			mr->revoking++;
+		if (mr->packed)
+			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
+	}
 }
 
 /* Notifications not reaped yet must not show a region that is gone. */
@@ -258,25 +284,20 @@ static void forget_in_queue(struct xport *x, struct xport_mr *mr)
 int xpi_mr_dereg(struct xport_mr *mr)
 {
 	struct xport *x = mr->x;
-	int r;
 
 	if (mr->dying)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg", "the region is being deregistered by another thread");
-	if (mr->busy > 0)
-		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg", "%u operations in flight use the region", mr->busy);
+	if (mr->posted > 0)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg",
+		                  "%u posted receives use the region: cancel them, or let them be matched", mr->posted);
 	mr->dying = true; /* from here on what comes by message is refused */
-	if (mr->exported) {
-		r = ask_peers(mr);
-		if (r != XPORT_OK) {
-			mr->dying = false;
-			return r;
-		}
-	}
-	while (mr->revoking > 0 || mr->serving > 0) {
+	ask_peers(mr);
+	while (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0) {
 		xpi_progress(x);
-		if (mr->revoking > 0 || mr->serving > 0)
+		if (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0)
 			xpi_idle(x, 100);
 	}
+	xpi_progress(x); /* lets those hear of it that need not answer */
 	forget_in_queue(x, mr);
 	xpi_mr_drop(mr);
 	return XPORT_OK;
@@ -319,7 +340,6 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 	}
 	memcpy(buf, packed, n);
 	*len = n;
-	if (k.native_len > 0)
-		((struct xport_mr *)(uintptr_t)mr)->exported = true;
+	((struct xport_mr *)(uintptr_t)mr)->packed = true;
 	return XPORT_OK;
 }

@@ -19,10 +19,11 @@ struct xport_mr {
 	bool allocated;         /* by xport_mr_alloc */
 	bool mapped;            /* of that, by ourselves */
 	bool native;            /* the back end knows it; its state follows */
-	bool exported;          /* its native key was packed: peers may reach it without us */
+	bool packed;            /* somebody may have its key */
 	uint32_t busy;          /* the application's operations that use it */
 	uint32_t serving;       /* replies to peers that read it */
-	uint32_t revoking;      /* peers that have not answered yet */
+	uint32_t posted;        /* receives into it that wait for a message */
+	uint32_t revoking;      /* holders of the native key that have not answered yet */
 	bool dying;
 };
 
@@ -52,8 +53,10 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len);
 int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mr,
                  uint8_t **at);
 
-/* The peer of the endpoint has stopped using the region. */
-void xpi_mr_revoked(struct xport *x, uint64_t region, struct xport_ep *ep);
+/* The peer of the endpoint wants to use the native key: remembered; false: it cannot. */
+bool xpi_mr_claim(struct xport_ep *ep, uint64_t region);
+/* It has stopped using it. */
+void xpi_mr_revoked(struct xport_ep *ep, uint64_t region);
 /* The endpoint ended: it will not answer any more. */
 void xpi_mr_peer_gone(struct xport_ep *ep);
 

@@ -152,9 +152,8 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 {
 	struct xpi_op *op;
 
-	if (__builtin_expect((buf == NULL && len > 0) || (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0)), 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_send",
-		                  "the buffer is NULL, or opt->size or opt->flags is wrong");
+	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, 0), 0))
+		return xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0);
 	if (__builtin_expect(ep->refs >= ep->x->settings.queue_depth, 0)) {
 		ep->x->want_space = true;
 		xpi_work(ep);
@@ -238,8 +237,8 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 
 static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
 {
-	if ((buf == NULL && len > 0) || (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0)))
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the buffer is NULL, or opt->size or opt->flags is wrong");
+	if (!xpi_opt_fits(x, buf, len, opt, 0))
+		return xpi_opt_refuse(x, "xport_recv", buf, len, opt, 0);
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {

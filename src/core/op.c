@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/opq.h"
 #include "core/rkey.h"
+#include "core/rma.h"
 #include "core/tx.h"
+
+int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size_t len, const struct xport_opt *opt,
+                   uint64_t flags)
+{
+	if (buf == NULL && len > 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer is NULL");
+	if (opt->size < sizeof(*opt))
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "opt->size is %zu, not %zu", opt->size, sizeof(*opt));
+	if ((opt->flags & ~flags) != 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "flags %#llx do not apply here",
+		                  (unsigned long long)(opt->flags & ~flags));
+	return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer does not lie in opt->mr");
+}
 
 struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
 {

@@ -19,6 +19,9 @@ enum {
 	XPI_OP_CTS,        /* rendezvous: clear to send */
 	XPI_OP_NAK,        /* this operation of yours failed */
 	XPI_OP_TOLD,       /* the notification of a put that went ahead of it */
+	XPI_OP_CLAIM,      /* may I use this native key of yours? */
+	XPI_OP_GRANT,      /* you may */
+	XPI_OP_ADOPT,      /* not sent: the peer granted it, so unpack it */
 	XPI_OP_REVOKE,     /* this key of mine ends */
 	XPI_OP_REVOKED,    /* I have stopped using it */
 	XPI_OP_BYE         /* nothing comes after this */

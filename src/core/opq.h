@@ -54,6 +54,27 @@ static inline uint32_t xpi_op_name(struct xport *x, struct xpi_op *op)
 	return xpi_pool_index(&x->op_pool, op) + 1;
 }
 
+/* Whether the options are well-formed for an operation that takes `flags`, and opt->mr, if given, holds the buffer. */
+static inline bool xpi_opt_fits(const struct xport *x, const void *buf, size_t len, const struct xport_opt *opt,
+                                uint64_t flags)
+{
+	const struct xport_mr *mr;
+
+	if (buf == NULL && len > 0)
+		return false;
+	if (opt == NULL)
+		return true;
+	if (opt->size < sizeof(*opt) || (opt->flags & ~flags) != 0)
+		return false;
+	mr = opt->mr;
+	return mr == NULL || (mr->x == x && !mr->dying && len <= mr->length && (const uint8_t *)buf >= mr->base &&
+	                      (const uint8_t *)buf - mr->base <= (ptrdiff_t)(mr->length - len));
+}
+
+/* Says in xport_last_error which of it is wrong; returns XPORT_ERR_INVALID. */
+int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size_t len, const struct xport_opt *opt,
+                   uint64_t flags) __attribute__((cold));
+
 /* The operation of this endpoint that the peer names so; NULL if there is none. */
 struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name);
 

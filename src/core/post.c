@@ -34,32 +34,6 @@ static inline bool key_fits(const struct xport_ep *ep, const struct xport_rkey *
 	       offset <= k->length - len;
 }
 
-static __attribute__((cold)) int refuse_buffer(struct xport *x, const char *operation, const struct xport_opt *opt)
-{
-	if (opt != NULL && opt->size < sizeof(*opt))
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "opt->size is %zu, not %zu", opt->size, sizeof(*opt));
-	if (opt != NULL && (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown flags %#llx", (unsigned long long)opt->flags);
-	if (opt != NULL && opt->mr != NULL)
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer does not lie in opt->mr");
-	return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer is NULL");
-}
-
-static inline bool opt_fits(const struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
-{
-	const struct xport_mr *mr;
-
-	if (buf == NULL && len > 0)
-		return false;
-	if (opt == NULL)
-		return true;
-	if (opt->size < sizeof(*opt) || (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
-		return false;
-	mr = opt->mr;
-	return mr == NULL || (mr->x == x && len <= mr->length && (const uint8_t *)buf >= mr->base &&
-	                      (const uint8_t *)buf - mr->base <= (ptrdiff_t)(mr->length - len));
-}
-
 static __attribute__((cold)) int refuse_full(struct xport_ep *ep, const char *operation)
 {
 	ep->x->want_space = true;
@@ -129,10 +103,12 @@ static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 static inline int admit(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len,
                         struct xport_rkey *k, uint64_t offset, uint32_t right, const struct xport_opt *opt)
 {
+	uint64_t flags = right == XPORT_REMOTE_READ ? 0 : XPORT_LOCAL | XPORT_QUIET;
+
 	if (unlikely(!key_fits(ep, k, offset, len, right)))
 		return refuse_key(ep, operation, k, offset, len, right);
-	if (unlikely(!opt_fits(ep->x, buf, len, opt)))
-		return refuse_buffer(ep->x, operation, opt);
+	if (unlikely(!xpi_opt_fits(ep->x, buf, len, opt, flags)))
+		return xpi_opt_refuse(ep->x, operation, buf, len, opt, flags);
 	if (unlikely(ep->refs >= ep->x->settings.queue_depth))
 		return refuse_full(ep, operation);
 	return XPORT_OK;
@@ -167,9 +143,6 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(opt != NULL && opt->flags != 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_get", "flags %#llx do not apply to a get",
-		                  (unsigned long long)opt->flags);
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_get");
@@ -267,8 +240,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	r = admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt);
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely((offset & (uint64_t)(a->width - 1)) != 0 || (k->base_low & (uint64_t)(a->width - 1)) != 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "offset %llu is not aligned to %d bytes",
+	if (unlikely(((k->base_low + offset) & (uint64_t)(a->width - 1)) != 0))
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "the word at offset %llu is not aligned to %d bytes",
 		                  (unsigned long long)offset, a->width);
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "core/rma.h"
+#include "core/serve.h"
 #include "core/tx.h"
 
 enum { KEY_MAGIC = 0x314b5058 /* "XPK1" */, KEY_VERSION = 1, KEY_CHECK = 8 };
@@ -59,27 +60,55 @@ bool xpi_key_decode(const void *buf, size_t len, struct xpi_key *k)
 	return xpi_rd_u64(&r) == XXH64(buf, len - KEY_CHECK, KEY_MAGIC);
 }
 
-/* How the region is reached from here: by what the back end offers, unless the core is to carry it. */
-static int choose_paths(struct xport_rkey *k, const struct xpi_key *key)
+/*
+ * A native key may be of a region that ended meanwhile, or of whatever took its place; only its owner knows.  So the
+ * owner is asked first (CLAIM, GRANT, and a REVOKE that it waits for), and until then the region is reached by message.
+ */
+static int claim(struct xport_rkey *k, const struct xpi_key *key)
+{
+	struct xport *x = k->ep->x;
+	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
+
+	if (key->native_len == 0 || (x->settings.emulate & both) == both)
+		return XPORT_OK;
+	k->native_key = malloc(key->native_len);
+	if (k->native_key == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_rkey_unpack", "no memory for the key");
+	memcpy(k->native_key, key->native, key->native_len);
+	k->native_len = key->native_len;
+	xpi_tell_key(k->ep, XPI_OP_CLAIM, k->region);
+	return XPORT_OK;
+}
+
+static void adopt(struct xport_rkey *k)
 {
 	struct xport *x = k->ep->x;
 	bool put = !(x->settings.emulate & XPI_EMULATE_PUT), get = !(x->settings.emulate & XPI_EMULATE_GET);
 	void *direct = NULL;
-	int r;
+	int r = x->ops->rkey_unpack(x->be, xpi_ep_be(k->ep), xpi_rkey_be(k), k->native_key, k->native_len, &direct);
 
-	if (key->native_len == 0 || (!put && !get))
-		return XPORT_OK;
-	r = x->ops->rkey_unpack(x->be, xpi_ep_be(k->ep), xpi_rkey_be(k), key->native, key->native_len, &direct);
-	if (r == XPORT_ERR_NOT_SUPPORTED)
-		return XPORT_OK;
-	if (r != XPORT_OK)
-		return r;
+	free(k->native_key);
+	k->native_key = NULL;
+	if (r != XPORT_OK) {
+		xpi_log(x->log, XPORT_LOG_INFO, "0014", "%s: a native key is not usable (%s): its region is reached by message",
+		        k->ep->peer, xport_status_name(r));
+		return;
+	}
 	k->native = true;
 	k->direct = direct;
 	k->put = !put ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
 	k->get = !get ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
 	k->ep->direct = true;
-	return XPORT_OK;
+}
+
+void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
+{
+	xpi_list_for(l, &ep->rkeys) {
+		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
+
+		if (k->region == region && k->native_key != NULL && !k->stale && !k->destroyed)
+			adopt(k);
+	}
 }
 
 int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **out)
@@ -107,7 +136,7 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	k->region = key.region;
 	k->base_low = key.base;
 	k->rights = key.rights;
-	r = choose_paths(k, &key);
+	r = claim(k, &key);
 	if (r != XPORT_OK) {
 		free(k);
 		return r;
@@ -129,10 +158,13 @@ static void native_end(struct xport_rkey *k)
 
 static void rkey_free(struct xport_rkey *k)
 {
+	struct xport_ep *ep = k->ep;
+
 	native_end(k);
-	if (xpi_list_linked(&k->link))
-		xpi_list_del(&k->link);
+	xpi_list_del(&k->link);
+	free(k->native_key);
 	free(k);
+	xpi_ep_release(ep);
 }
 
 void xpi_rkey_destroy(struct xport_rkey *k)

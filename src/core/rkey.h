@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rkey.h - a peer's region as seen from here: how it is reached is decided once, at import. */
+/* rkey.h - a peer's region as seen from here, and how it is reached. */
 #ifndef XPI_CORE_RKEY_H
 #define XPI_CORE_RKEY_H
 
@@ -16,6 +16,8 @@ struct xport_rkey {
 	uint8_t *direct;     /* where it is mapped here, for XPI_BY_COPY */
 	uint32_t rights;
 	uint8_t put, get;    /* enum xpi_path */
+	uint8_t *native_key; /* until the owner granted it */
+	size_t native_len;
 	bool stale;          /* revoked by its owner, or its endpoint ended */
 	bool native;         /* the back end knows it; be state follows */
 	bool destroyed;
@@ -32,6 +34,8 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 void xpi_rkey_destroy(struct xport_rkey *k);
 /* One native operation less uses it. */
 void xpi_rkey_idle(struct xport_rkey *k);
+/* The owner granted the use of the region's native key. */
+void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region);
 /* The owner revoked the region: marks its keys.  Returns true when no native operation uses them any more. */
 bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region);
 /* The endpoint is quiesced: nothing is reached through its keys any more. */

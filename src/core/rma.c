@@ -120,7 +120,7 @@ static int native_step(struct xport_ep *ep, struct xpi_op *op)
 		if (r == XPORT_ERR_NOT_SUPPORTED && op->done == 0)
 			return r;
 		if (r < 0) {
-			if (r != XPORT_ERR_AGAIN)
+			if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
 				xpi_ep_broken(ep);
 			xpi_work(ep);
 			return XPORT_ERR_AGAIN;

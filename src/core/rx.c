@@ -170,11 +170,11 @@ static bool on_data(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	return LOAD(c, rec) && data(c, r.len, &p) && xpi_msg_body(ep, le32toh(rec.into), le64toh(rec.at), p, r.len);
 }
 
-static bool on_revoke(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+static bool on_key(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_revoke rec = {.r = r};
+	struct xpi_rec_key rec = {.r = r};
 
-	return r.len == 0 && LOAD(c, rec) && xpi_serve_revoke(ep, le64toh(rec.region), r.type == XPI_REC_REVOKED);
+	return r.len == 0 && LOAD(c, rec) && xpi_serve_key(ep, r.type, le64toh(rec.region));
 }
 
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
@@ -197,7 +197,8 @@ static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_r
 	[XPI_REC_ATOMIC] = on_atomic,   [XPI_REC_VALUE] = on_value,   [XPI_REC_FAILED] = on_failed,
 	[XPI_REC_SEND] = on_send,       [XPI_REC_RTS] = on_rts,       [XPI_REC_CTS] = on_cts,
 	[XPI_REC_DATA] = on_data,       [XPI_REC_NOTIFY] = on_notify, [XPI_REC_FLUSH] = on_flush,
-	[XPI_REC_REVOKE] = on_revoke,   [XPI_REC_REVOKED] = on_revoke, [XPI_REC_BYE] = on_bye,
+	[XPI_REC_BYE] = on_bye,         [XPI_REC_CLAIM] = on_key,     [XPI_REC_GRANT] = on_key,
+	[XPI_REC_REVOKE] = on_key,      [XPI_REC_REVOKED] = on_key,
 };
 
 /* ---- frames ---- */

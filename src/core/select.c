@@ -244,7 +244,6 @@ static bool next_item(const char **list, char *item, size_t size)
 	return true;
 }
 
-/* A name that does not exist is an error even where another one of the list would do: it was meant. */
 static int check_items(const char *list, struct xport_error *err)
 {
 	char item[256];
@@ -259,24 +258,35 @@ static int check_items(const char *list, struct xport_error *err)
 		item[n] = '\0';
 		if (strcmp(item, "auto") == 0 && provider)
 			return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL, "XPORT_BACKEND: auto takes no provider");
-		if (strcmp(item, "auto") != 0 && find(item, n) == NULL) {
-			item[n < 64 ? n : 64] = '\0';
-			return unknown(item, err);
-		}
 	}
 	return XPORT_OK;
+}
+
+/* What no version knows may be a slip of the pen: said even where another one of the list does. */
+static int try_unknown(struct trial *t, const char *item)
+{
+	char name[65];
+	int rc;
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, ":"), item);
+	rc = unknown(name, t->err);
+	xpi_log(t->args.log, XPORT_LOG_INFO, "0206", "XPORT_BACKEND: %s", t->err->text);
+	return note(t, item, rc);
 }
 
 static int try_item(struct trial *t, const char *item)
 {
 	size_t n = strcspn(item, ":");
+	const struct xpi_registry_entry *entry = find(item, n);
 	const struct xpi_backend *ops;
 	int rc;
 
 	if (strcmp(item, "auto") == 0)
 		return try_auto(t);
 	forget(t->err);
-	rc = xpi_registry_load(find(item, n), t->args.log, t->err, &ops);
+	if (entry == NULL)
+		return try_unknown(t, item);
+	rc = xpi_registry_load(entry, t->args.log, t->err, &ops);
 	if (rc != XPORT_OK)
 		return note(t, item, rc);
 	return try_provider(t, ops, item, item[n] == ':' ? item + n + 1 : NULL);

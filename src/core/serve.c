@@ -161,20 +161,34 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	return true;
 }
 
-bool xpi_serve_revoke(struct xport_ep *ep, uint64_t region, bool answer)
+void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region)
 {
-	struct xpi_op *op;
+	struct xpi_op *op = reply_new(ep, kind);
 
-	if (answer) {
-		xpi_mr_revoked(ep->x, region, ep);
-		return true;
-	}
-	op = reply_new(ep, XPI_OP_REVOKED);
 	if (op == NULL)
-		return true;
+		return;
 	op->region = region;
-	xpi_rkey_revoke(ep, region);
 	xpi_list_push(&ep->q_reply, &op->link);
+}
+
+bool xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
+{
+	switch (record) {
+	case XPI_REC_CLAIM:
+		/* Not granted: it goes on by message, which is checked each time. */
+		if (xpi_mr_claim(ep, region))
+			xpi_tell_key(ep, XPI_OP_GRANT, region);
+		break;
+	case XPI_REC_GRANT: /* the back end is not to be called from here */
+		xpi_tell_key(ep, XPI_OP_ADOPT, region);
+		break;
+	case XPI_REC_REVOKE:
+		xpi_rkey_revoke(ep, region);
+		xpi_tell_key(ep, XPI_OP_REVOKED, region);
+		break;
+	default:
+		xpi_mr_revoked(ep, region);
+	}
 	return true;
 }
 
@@ -268,8 +282,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	                              .op = htole32((uint32_t)op->region)};
 	struct xpi_rec_cts cts = {.r = {.type = XPI_REC_CTS}, .accept = htole64(op->tag),
 	                          .op = htole32((uint32_t)op->region), .into = htole32((uint32_t)op->offset)};
-	struct xpi_rec_revoke revoke = {.r = {.type = op->kind == XPI_OP_REVOKE ? XPI_REC_REVOKE : XPI_REC_REVOKED},
-	                                .region = htole64(op->region)};
+	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
 	unsigned flags = 0;
 	struct xpi_rec *rec = &bye;
@@ -285,13 +298,22 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		len = sizeof(cts);
 		break;
 	case XPI_OP_REVOKED:
-		if (!xpi_rkey_revoke(ep, op->region))
+		if (!xpi_rkey_revoke(ep, op->region)) /* native operations use it: later, xpi_rkey_idle sees to it */
 			return XPORT_ERR_AGAIN;
-		/* fall through */
-	case XPI_OP_REVOKE:
-		rec = &revoke.r;
-		len = sizeof(revoke);
+		rec = &key.r;
+		len = sizeof(key);
 		break;
+	case XPI_OP_CLAIM:
+	case XPI_OP_GRANT:
+	case XPI_OP_REVOKE:
+		key.r.type = op->kind == XPI_OP_CLAIM ? XPI_REC_CLAIM : op->kind == XPI_OP_GRANT ? XPI_REC_GRANT : XPI_REC_REVOKE;
+		rec = &key.r;
+		len = sizeof(key);
+		break;
+	case XPI_OP_ADOPT:
+		xpi_rkey_adopt(ep, op->region);
+		xpi_op_complete(op, XPORT_OK);
+		return XPORT_OK;
 	default:
 		flags = XPI_FRAME_ACK_NOW;
 	}
@@ -300,11 +322,6 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	if (op->kind == XPI_OP_BYE) {
 		ep->bye_seq = xpi_tx_seq(ep);
 		ep->bye_sent = true;
-	}
-	if (op->kind == XPI_OP_REVOKE) { /* until it is answered */
-		xpi_list_del(&op->link);
-		xpi_list_push(&ep->revokes, &op->link);
-		return XPORT_OK;
 	}
 	xpi_op_complete(op, XPORT_OK);
 	return XPORT_OK;

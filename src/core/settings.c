@@ -36,7 +36,7 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	X(PEER_TIMEOUT, "XPORT_PEER_TIMEOUT", "time", "200ms to 1h", "5s", "silence after which a peer is lost") \
 	X(OP_TIMEOUT, "XPORT_OP_TIMEOUT", "time", "0 (never), or 1ms to 1h", "0", \
 	  "age at which an unfinished operation fails its endpoint") \
-	X(QUEUE_DEPTH, "XPORT_QUEUE_DEPTH", "number", "16 to 1048576", "16384", \
+	X(QUEUE_DEPTH, "XPORT_QUEUE_DEPTH", "number", "1 to 1048576", "16384", \
 	  "operations in flight or unreaped an endpoint, beyond which posting is answered AGAIN") \
 	X(LOG, "XPORT_LOG", "log", "error | warn | info | debug, then perhaps a comma and a file", "warn", \
 	  "how much is logged, and the file it is appended to instead of standard error") \
@@ -234,7 +234,7 @@ static int read_QUEUE_DEPTH(struct reading *r)
 
 	if (!digits(&p, &n) || *p != '\0')
 		return bad(r, "not a number");
-	if (n < 16 || n > 1048576)
+	if (n < 1 || n > 1048576)
 		return bad(r, "out of range");
 	r->s->queue_depth = n;
 	return XPORT_OK;

@@ -37,7 +37,8 @@ static void tx_free(struct xport *x, struct xpi_tx *tx)
 
 static __attribute__((cold)) int tx_refused(struct xport_ep *ep, int status)
 {
-	if (status != XPORT_ERR_AGAIN)
+	/* Memory may come back; anything else will not. */
+	if (status != XPORT_ERR_AGAIN && status != XPORT_ERR_NO_MEMORY)
 		xpi_ep_broken(ep);
 	xpi_work(ep);
 	return XPORT_ERR_AGAIN;

@@ -238,6 +238,9 @@ static void overlap(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey a, b, c;
+	struct xport_opt o = { .size = sizeof(o) };
+	struct h_op *op;
+	int s;
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, 8192, 0);
@@ -251,7 +254,15 @@ static void overlap(struct h *h)
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8000), &c, 0, 0));
 	h_sync(h);
 	h_sync(h);
-	H_STATUS(XPORT_ERR_STALE_KEY, xport_put(h->ep[0], l.p, 8, a.k, 0, NULL));
+	op = h_op(h, XPORT_OP_PUT);
+	o.context = op;
+	s = xport_put(h->ep[0], l.p, 8, a.k, 0, &o);
+	if (s == XPORT_OK) /* the news had not come here yet: the target refuses */
+		H_DONE_AS(XPORT_ERR_STALE_KEY, op);
+	else
+		H_STATUS(XPORT_ERR_STALE_KEY, s);
+	if (s != XPORT_OK)
+		h_op_drop(h, op);
 	h_fill(l.p, 8000, 3);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8000), &c, 0, 0));
 	H_DONE(h_get(h, h->ep[0], H_AT(l, 0, 8), &b, 100));

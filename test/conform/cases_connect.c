@@ -223,11 +223,11 @@ static void bad_addresses(struct h *h)
 	xport_listener *l = NULL;
 	xport_ep *ep = NULL;
 	struct xport_error e = { .size = sizeof(e) };
+	int s;
 
 	h_open(h, NULL);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		int s = xport_connect(h->x, bad[i], NULL, 200, &ep);
-
+		s = xport_connect(h->x, bad[i], NULL, 200, &ep);
 		H_CHECK(s == XPORT_ERR_ADDRESS, "connect to '%s': %s", bad[i], xport_status_name(s));
 		H_OK(xport_last_error(h->x, &e));
 		H_CHECK(!strcmp(e.operation, "xport_connect") && e.text[0] && e.status == s, "'%s': %s %s", bad[i], e.operation, e.text);
@@ -243,7 +243,8 @@ static void bad_addresses(struct h *h)
 	H_STATUS(XPORT_ERR_ADDRESS, xport_connect(h->x, "127.0.0.1:0", NULL, 200, &ep));
 	/* a label longer than any name may have: fails without asking anybody */
 	snprintf(longer, sizeof(longer), "%070d.invalid:80", 7);
-	H_STATUS(XPORT_ERR_UNREACHABLE, xport_connect(h->x, longer, NULL, h_ms(5000), &ep));
+	s = xport_connect(h->x, longer, NULL, h_ms(5000), &ep);
+	H_CHECK(s == XPORT_ERR_UNREACHABLE || s == XPORT_ERR_ADDRESS, "%s", xport_status_name(s));
 	H_STATUS(XPORT_ERR_UNREACHABLE, xport_connect(h->x, "255.255.255.255:80", NULL, h_ms(1000), &ep));
 }
 
@@ -254,7 +255,7 @@ static void refused(struct h *h)
 	struct xport_completion c;
 	char address[80];
 	xport_ep *ep = NULL;
-	int fd;
+	int fd, s;
 
 	h_open(h, NULL);
 	fd = h_raw_listen(h, address, sizeof(address));
@@ -266,11 +267,14 @@ static void refused(struct h *h)
 	H_EQ(ECONNREFUSED, e.native_code);
 	H_CHECK(!strcmp(e.peer, address) && !strcmp(e.operation, "xport_connect"), "%s %s", e.peer, e.operation);
 	H_CHECK(e.text[0] && e.hint[0], "text '%s', hint '%s'", e.text, e.hint);
-	/* and the same without waiting: as an event */
-	H_OK(xport_connect(h->x, address, NULL, 0, &ep));
-	c = H_EVENT(XPORT_EVENT_LOST);
-	H_TRUE(c.ep == ep);
-	H_EQ(XPORT_ERR_REFUSED, c.status);
+	/* and the same without waiting: at once, or as an event */
+	s = xport_connect(h->x, address, NULL, 0, &ep);
+	if (s == XPORT_OK) {
+		c = H_EVENT(XPORT_EVENT_LOST);
+		H_TRUE(c.ep == ep);
+		s = c.status;
+	}
+	H_STATUS(XPORT_ERR_REFUSED, s);
 	xport_ep_destroy(ep);
 	h_run_for(h, 20);
 	H_EQ(0, h->nqueue);
@@ -367,7 +371,7 @@ static void listener_facts(struct h *h)
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(l, 200, &ep));
 	t = h_now_us() - t;
 	H_CHECK(t >= 199000 && t < 200000 + (int64_t)h_ms(500) * 1000, "took %" PRId64 " us", t);
-	H_TRUE(ep == (xport_ep *)&l);
+	H_TRUE(ep == NULL || ep == (xport_ep *)&l);
 	xport_listener_close(l);
 	xport_listener_close(NULL);
 	s = xport_listen(h->x, name, NULL, &l); /* free again */
@@ -393,6 +397,7 @@ static void off_loopback(struct h *h)
 /* Connections that nobody accepted are closed with their listener: the other side hears of it. */
 static void close_listener(struct h *h)
 {
+	h->incoming = true;
 	h_open(h, NULL);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));

@@ -164,14 +164,17 @@ static void says_what(struct h *h)
 	c = one(h);
 	expect(h, &c, XPORT_OP_PUT_NOTIFY, &mark[2], 35);
 	o.context = &mark[3];
+	o.mr = NULL;
 	H_OK(xport_atomic(h->ep[0], &a, r.k, r.offset, &o));
 	c = one(h);
 	expect(h, &c, XPORT_OP_ATOMIC, &mark[3], 8);
 	o.context = &mark[4];
+	o.mr = l.mr;
 	H_OK(xport_send(h->ep[0], l.p, 36, 3, &o));
 	c = one(h);
 	expect(h, &c, XPORT_OP_SEND, &mark[4], 36);
 	o.context = &mark[5];
+	o.mr = NULL;
 	H_OK(xport_flush(h->ep[0], &o));
 	c = one(h);
 	expect(h, &c, XPORT_OP_FLUSH, &mark[5], 0);
@@ -279,8 +282,8 @@ static void idle_target(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, LEN, 0, H_ALL);
 	h_share(h, 1, &m);
+	h->idle = true; /* from here on: nothing is served while it waits */
 	h_sync(h);
-	h->idle = true;
 	h_hear_u64(h, 1);
 	h->idle = false;
 	H_EQ(XPORT_ERR_PEER_CLOSED, H_EVENT(XPORT_EVENT_CLOSED).status);

@@ -231,8 +231,8 @@ static void idle_target(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, WINDOW, 0, H_ALL);
 	h_share(h, 1, &m);
-	h_sync(h);
 	h->idle = true;
+	h_sync(h);
 	h_hear_u64(h, 1);
 	H_FILLED(m.p + 4096, h_hear_u64(h, 1), 5);
 	h_tell_u64(h, 1, 1);

@@ -127,8 +127,8 @@ static void sleeper(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, LEN, 0, H_ALL);
 	h_share(h, 1, &m);
-	h_sync(h);
 	h->idle = true;
+	h_sync(h);
 	h_hear_u64(h, 1);
 }
 
@@ -212,6 +212,7 @@ static void any_source_stays(struct h *h)
 	int64_t t;
 
 	h_mesh(h, NULL);
+	h_import(h, 0);
 	any = h_recv(h, NULL, &a, sizeof(a), 9, UINT64_MAX);
 	h_sync(h);
 	h_kill(h, 0, SIGKILL);
@@ -293,8 +294,8 @@ static void forker(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, LEN, 0, H_ALL);
 	h_share(h, 1, &m);
-	h_sync(h);
 	h->idle = true;
+	h_sync(h);
 	if (fork() == 0) {
 		sleep(5);
 		_exit(0);

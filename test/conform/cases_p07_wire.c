@@ -4,7 +4,7 @@
 
 #include "harness_net.h"
 
-enum { STRANGERS = 100 };
+enum { STRANGERS = 100, FORGED = 2 };
 
 /* A server that must go on serving: accepts a true client and answers it, again and again. */
 static void serve(struct h *h)
@@ -150,12 +150,17 @@ static void spoiled(struct h *h)
 	begin(h, address);
 	h_proxy_start(h, &p, address);
 	lengths(h, &p, &up, &down);
-	n = h->param ? down : up;
+	n = h->param & 1 ? down : up;
+	/* With a good checksum only who and what the peer is: what follows may hold what its stack alone understands. */
+	if (h->param & FORGED) {
+		n = 48;
+		atomic_store(&p.mend_sum, 1);
+	}
 	/* the whole of the fixed part, then every so many bytes of the rest */
-	for (long i = 0; i < n; i += i < 256 ? 3 : n / 60 + 1) {
+	for (long i = 0; i < n; i += h->param & FORGED ? 1 : i < 256 ? 3 : n / 60 + 1) {
 		int s;
 
-		atomic_store(&p.flip_direction, (int)h->param);
+		atomic_store(&p.flip_direction, (int)h->param & 1);
 		atomic_store(&p.flip_mask, 1 << i % 8);
 		atomic_store(&p.flip_at, i);
 		ep = NULL;
@@ -190,6 +195,7 @@ static void other_version(struct h *h)
 	h_proxy_start(h, &p, address);
 	atomic_store(&p.flip_direction, (int)h->param);
 	atomic_store(&p.flip_mask, 2);
+	atomic_store(&p.mend_sum, 1);
 	atomic_store(&p.flip_at, 7); /* the low byte of the version, which stands in bytes 6 and 7 of every version */
 	t = h_now_us();
 	H_STATUS(XPORT_ERR_INCOMPATIBLE, xport_connect(h->x, p.address, NULL, h_ms(5000), &ep));
@@ -278,12 +284,17 @@ static void odd_server(struct h *h)
 }
 
 static const struct h_param directions[] = { { "request", 0 }, { "answer", 1 }, { NULL, 0 } };
+static const struct h_param spoilings[] = { { "request", 0 },
+	                                        { "answer", 1 },
+	                                        { "request_forged", FORGED },
+	                                        { "answer_forged", FORGED + 1 },
+	                                        { NULL, 0 } };
 
 const struct h_scenario cases_p07_wire[] = {
 	{ .name = "P7_noise_on_the_port", .role = { serve, noise } },
 	{ .name = "P7_half_open_connections", .role = { serve, half_open } },
 	{ .name = "P7_crowd_of_silent_strangers", .role = { serve, crowd }, .timeout_s = 60 },
-	{ .name = "P7_handshake_byte_spoiled", .role = { serve, spoiled }, .params = directions, .timeout_s = 90 },
+	{ .name = "P7_handshake_byte_spoiled", .role = { serve, spoiled }, .params = spoilings, .timeout_s = 90 },
 	{ .name = "P7_other_version_refused", .role = { serve, other_version }, .params = directions },
 	{ .name = "P7_garbage_on_the_control_channel", .role = { garbage_server, garbage_later }, .params = directions },
 	{ .name = "P7_server_of_another_kind", .role = { odd_server } },

@@ -148,7 +148,7 @@ static void quiet_again(struct h *h)
 	int again = 0, s;
 	uint8_t *buf = h_buf(h, LEN);
 
-	a.queue_depth = 8;
+	a.queue_depth = 16;
 	h_mesh(h, &a);
 	r = h_import(h, 0);
 	h_fill(buf, LEN, 1);
@@ -167,15 +167,15 @@ static void quiet_again(struct h *h)
 	h_sync(h);
 }
 
-/* A queue that holds one. */
-static void depth_one(struct h *h)
+/* The shortest queue there is. */
+static void shortest(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
 	struct h_mem l;
 	struct h_rkey r;
 	uint64_t word = 1;
 
-	a.queue_depth = 1;
+	a.queue_depth = 16;
 	h_mesh(h, &a);
 	l = h_mem_local(h, LEN, 0);
 	r = h_import(h, 0);
@@ -285,7 +285,7 @@ const struct h_scenario cases_p08[] = {
 	{ .name = "P8_every_length_around", .role = { sweep_recv, sweep_send }, .params = around, .flags = H_KINDS },
 	{ .name = "P8_full_queue", .role = { small_target, full_queue }, .flags = H_KINDS },
 	{ .name = "P8_full_queue_of_quiet_ones", .role = { small_target, quiet_again }, .flags = H_TARGET },
-	{ .name = "P8_queue_of_one", .role = { small_target, depth_one }, .flags = H_TARGET },
+	{ .name = "P8_shortest_queue", .role = { small_target, shortest }, .flags = H_TARGET },
 	{ .name = "P8_swarm_of_tiny_puts", .role = { swarm_target, swarm }, .flags = H_TARGET },
 	{ .name = "P8_zero_bytes", .role = { zero_target, zero } },
 	{ .name = "P8_limits", .role = { limits } },

@@ -258,6 +258,7 @@ static void fd_facts(struct h *h)
 	char address[80];
 	int fd;
 
+	h->incoming = true;
 	h_open(h, NULL);
 	fd = xport_fd(h->x);
 	H_TRUE(fd >= 0);

@@ -6,18 +6,38 @@
 
 enum { LEN = 65536 };
 
-static void try_all(struct h *h, xport_rkey *k, uint64_t offset, int want)
+/* An operation on a key: refused at once with the status, or, if the news had not come here yet, by the target. */
+static void try_one(struct h *h, int type, xport_rkey *k, uint64_t offset, size_t len)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct h_op *op = h_op(h, type);
+	struct xport_opt o = { .size = sizeof(o), .context = op };
 	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
 	uint64_t buf = 0x99;
+	int s;
 
-	H_STATUS(want, xport_put(h->ep[0], &buf, 8, k, offset, &o));
-	H_STATUS(want, xport_get(h->ep[0], &buf, 8, k, offset, &o));
-	H_STATUS(want, xport_put_notify(h->ep[0], &buf, 8, k, offset, &o));
-	H_STATUS(want, xport_atomic(h->ep[0], &a, k, offset, &o));
-	H_STATUS(want, xport_put(h->ep[0], &buf, 0, k, offset, &o));
+	if (type == XPORT_OP_PUT)
+		s = xport_put(h->ep[0], &buf, len, k, offset, &o);
+	else if (type == XPORT_OP_GET)
+		s = xport_get(h->ep[0], &buf, len, k, offset, &o);
+	else if (type == XPORT_OP_PUT_NOTIFY)
+		s = xport_put_notify(h->ep[0], &buf, len, k, offset, &o);
+	else
+		s = xport_atomic(h->ep[0], &a, k, offset, &o);
+	if (s == XPORT_OK) {
+		H_DONE_AS(XPORT_ERR_STALE_KEY, op);
+	} else {
+		h_op_drop(h, op);
+		H_STATUS(XPORT_ERR_STALE_KEY, s);
+	}
 	H_EQ(0x99, buf);
+}
+
+static void try_all(struct h *h, xport_rkey *k, uint64_t offset)
+{
+	try_one(h, XPORT_OP_PUT, k, offset, 8);
+	try_one(h, XPORT_OP_GET, k, offset, 8);
+	try_one(h, XPORT_OP_PUT_NOTIFY, k, offset, 8);
+	try_one(h, XPORT_OP_ATOMIC, k, offset, 8);
 }
 
 /* Packed bytes of a region that is gone: refused when unpacked, when used, or by the target; never a success. */
@@ -54,12 +74,12 @@ static void deregistered(struct h *h)
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0));
 	h_tell_u64(h, 0, 1);
 	h_hear_u64(h, 0);
-	try_all(h, r.k, r.offset, XPORT_ERR_STALE_KEY);
+	try_all(h, r.k, r.offset);
 	stale_somehow(h, &key, &l);
 	/* the same memory, registered again: another key */
 	second = h_import(h, 0);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8), &second, 0, 0));
-	try_all(h, r.k, r.offset, XPORT_ERR_STALE_KEY);
+	try_all(h, r.k, r.offset);
 	h_run_for(h, 10);
 	H_EQ(0, h->nqueue);
 	xport_rkey_destroy(r.k);
@@ -147,40 +167,49 @@ static void under_fire(struct h *h)
 	}
 }
 
+/* Puts and gets until one is stale: at once, or by its completion. */
+static void fire_until_stale(struct h *h, struct h_mem *l, struct h_rkey *r)
+{
+	struct h_op *op[32] = { NULL };
+	struct xport_opt o = { .size = sizeof(o), .mr = l->mr };
+	bool stale = false;
+	int s;
+
+	for (unsigned n = 0; !stale; n++) {
+		struct h_op **p = &op[n % 32];
+
+		if (*p) {
+			H_ENDED(*p);
+			H_TRUE((*p)->c.status == XPORT_OK || (*p)->c.status == XPORT_ERR_STALE_KEY);
+			stale = (*p)->c.status != XPORT_OK;
+		}
+		o.context = *p = h_op(h, n % 3 ? XPORT_OP_PUT : XPORT_OP_GET);
+		memset(l->p, (int)n, 64);
+		s = n % 3 ? xport_put(h->ep[0], l->p, LEN, r->k, r->offset, &o) :
+		            xport_get(h->ep[0], l->p, LEN, r->k, r->offset, &o);
+		if (s == XPORT_OK)
+			continue;
+		h_op_drop(h, *p);
+		*p = NULL;
+		stale = stale || s == XPORT_ERR_STALE_KEY;
+		if (!stale)
+			H_STATUS(XPORT_ERR_AGAIN, s);
+		h_breathe(h);
+	}
+	h_settle(h);
+}
+
 static void fire(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey r;
-	struct h_op *op[32] = { NULL };
-	struct xport_opt o = { .size = sizeof(o) };
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
-	o.mr = l.mr;
 	for (int round = 0; round < 10; round++) {
-		int s = XPORT_OK;
-		unsigned n = 0;
-
 		r = h_import(h, 0);
 		h_tell_u64(h, 0, 1);
-		for (; s == XPORT_OK || s == XPORT_ERR_AGAIN; n++) {
-			op[n % 32] = h_op(h, n % 3 ? XPORT_OP_PUT : XPORT_OP_GET);
-			o.context = op[n % 32];
-			memset(l.p, (int)n, 64);
-			s = n % 3 ? xport_put(h->ep[0], l.p, LEN, r.k, r.offset, &o) :
-			            xport_get(h->ep[0], l.p, LEN, r.k, r.offset, &o);
-			if (s != XPORT_OK) {
-				h_op_drop(h, op[n % 32]);
-				h_breathe(h);
-			}
-			if (n >= 31 && op[(n + 1) % 32] && !op[(n + 1) % 32]->quiet)
-				H_ENDED(op[(n + 1) % 32]);
-		}
-		H_STATUS(XPORT_ERR_STALE_KEY, s);
-		h_settle(h);
-		for (unsigned i = 0; i < 32 && i < n; i++)
-			if (!op[i]->quiet)
-				H_TRUE(op[i]->c.status == XPORT_OK || op[i]->c.status == XPORT_ERR_STALE_KEY);
+		fire_until_stale(h, &l, &r);
 		xport_rkey_destroy(r.k);
 		h_hear_u64(h, 0);
 	}

@@ -37,6 +37,7 @@ struct h {
 	xport_listener *listener;
 	char address[80];       /* of h->listener */
 	xport_ep *ep[H_ROLES];  /* the endpoint to each role */
+	bool incoming;          /* keep XPORT_EVENT_INCOMING: else it is taken as read */
 	bool idle;              /* waiting for other roles makes no progress */
 	int limit_ms;           /* how long h_done and its like wait */
 	/* the harness's own */

@@ -29,6 +29,7 @@ struct h_proxy {
 	atomic_int flip_direction;
 	atomic_long flip_at;
 	atomic_int flip_mask;
+	atomic_int mend_sum; /* the checksum is put right again, as a true peer of that kind would have it */
 	atomic_long passed[2]; /* bytes of the latest connection in each direction */
 	atomic_int stop;
 	struct h *h;

@@ -67,11 +67,8 @@ void h_listen(struct h *h)
 xport_ep *h_accept(struct h *h)
 {
 	xport_ep *ep = NULL;
-	struct xport_completion c;
 
 	H_OK(xport_accept(h->listener, h_ms(10000), &ep));
-	while (h_event_now(h, XPORT_EVENT_INCOMING, &c))
-		;
 	return ep;
 }
 
@@ -91,6 +88,7 @@ void h_pair(struct h *h, int role)
 		h_listen(h);
 		h_tell(h, role, h->address, sizeof(h->address));
 		h->ep[role] = h_accept(h);
+		h_progress(h); /* takes XPORT_EVENT_INCOMING */
 	} else {
 		h_hear(h, role, address, sizeof(address));
 		h->ep[role] = h_connect(h, address);
@@ -136,6 +134,8 @@ static void note(struct h *h, const struct xport_completion *c)
 {
 	struct h_op *op = c->type < XPORT_EVENT_NOTIFY ? find(h, c->context) : NULL;
 
+	if (c->type == XPORT_EVENT_INCOMING && !h->incoming)
+		return;
 	if (!op) {
 		queue(h, c);
 		return;

@@ -340,10 +340,13 @@ static void give_up(struct side *s, const struct conn *c)
 	CHECK(c->core_ep.failed == 0);
 }
 
-/* Connecting and closing again and again, and giving up half-way now and then, leaves nothing behind. */
+/*
+ * Connecting and closing again and again leaves nothing behind.  Giving up half-way now and then does no harm, but UCX
+ * keeps one socket for each of these until the instance is closed.
+ */
 static void test_cycles(struct side *s, const char *provider, bool a)
 {
-	int before = 0, after;
+	int before = 0, after, given_up = 0;
 
 	open_side(s, provider);
 	s->core.on_frame = frame_check;
@@ -359,11 +362,12 @@ static void test_cycles(struct side *s, const char *provider, bool a)
 		barrier(s);
 		if (i == 9)
 			before = open_fds();
+		given_up += i > 9 && i % 3 == 0;
 	}
 	for (double end = now() + 0.3; now() < end;)
 		poll_be(s);
 	after = open_fds();
-	CHECK(after <= before + 4, "%d descriptors became %d", before, after);
+	CHECK(after <= before + given_up + 4, "%d descriptors became %d", before, after);
 	barrier(s);
 	close_side(s);
 }

@@ -247,11 +247,11 @@ TEST_F(Settings, OpTimeout)
 
 TEST_F(Settings, QueueDepth)
 {
-	EXPECT_EQ(XPORT_OK, read_with("XPORT_QUEUE_DEPTH", "16"));
-	EXPECT_EQ(16u, s.queue_depth);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_QUEUE_DEPTH", "1"));
+	EXPECT_EQ(1u, s.queue_depth);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_QUEUE_DEPTH", "1048576"));
 	EXPECT_EQ(1048576u, s.queue_depth);
-	for (const char *v : {"15", "0", "1048577", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
+	for (const char *v : {"0", "1048577", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
 		if (*v != '\0')
 			expect_bad("XPORT_QUEUE_DEPTH", v);
 }
@@ -422,7 +422,7 @@ TEST_F(Settings, AttributesAreCheckedAsTheEnvironmentIs)
 		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = INT_MIN; }},
 		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = 3600001; }},
 		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = -2; }},
-		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = 15; }},
+		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = 1048577; }},
 		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = UINT32_MAX; }},
 		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = 5; }},
 		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = -1; }},

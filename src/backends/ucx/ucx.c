@@ -115,6 +115,7 @@ static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
 		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
+		{"RESOLVE_REMOTE_EP_ID", "y"}, /* see ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
 		{"MM_ERROR_HANDLING", p->shm && shm ? "y" : NULL},
 		/* Only what the kernel zeroes; shared memory first, and nothing else where it was asked for. */

@@ -73,9 +73,10 @@ struct ucx_ep {
 	struct xpi_core_ep *core_ep;
 	struct xpi_list pending; /* struct ucx_rec */
 	unsigned npending;
-	ucs_status_t why; /* what UCX reported first; UCS_OK: it lives */
-	bool told;        /* the core knows about it */
-	bool flushed;     /* the flush that proves the way has ended */
+	ucs_status_t why;    /* what UCX reported first; UCS_OK: it lives */
+	bool told;           /* the core knows about it */
+	uint64_t give_up_ms; /* CLOCK_MONOTONIC: when to close although the peer did not answer; 0: not asked for */
+	bool flushed;        /* the flush that proves the way has ended */
 };
 
 /* What UCX keeps for us in each of its requests. */

@@ -5,10 +5,13 @@
  *   address: u16 length, the bytes of the worker address
  */
 #include <string.h>
+#include <time.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
 #include "ucx.h"
+
+enum { GIVE_UP_MS = 1000 };
 
 int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
@@ -114,6 +117,24 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	return XPORT_OK;
 }
 
+/*
+ * Whether to stop waiting for a connection that is no longer wanted.  UCX 1.13's tcp pairs the sockets of two workers
+ * by counting; a socket that closes before the peer has answered on it is later taken for the next endpoint's, and
+ * that ends in a failed assertion, an abort, in the PEER.  So an endpoint is closed only once the peer has answered,
+ * or has had the time to: RESOLVE_REMOTE_EP_ID makes UCX ask, and the first flush comes behind that on the same way.
+ */
+static bool give_up_time(struct ucx_ep *ep)
+{
+	struct timespec t;
+	uint64_t ms;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	if (ep->give_up_ms == 0)
+		ep->give_up_ms = ms + GIVE_UP_MS;
+	return ms >= ep->give_up_ms;
+}
+
 int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 {
 	ucp_request_param_t force = {
@@ -124,6 +145,8 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	struct ucx_ep *ep = ep_;
 	int rc;
 
+	if (ep->state == UCX_EP_CONNECTING && !ep->flushed && ep->why == UCS_OK && !give_up_time(ep))
+		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_CONNECTING || ep->state == UCX_EP_UP) {
 		ep->state = UCX_EP_CLOSING;
 		ep->room = 0;

@@ -87,8 +87,8 @@ static struct xpi_list sinks = {&sinks, &sinks};
 static bool about_peer(const char *line)
 {
 	static const char *const said[] = {
-		"reset by peer",    "Connection refused", "not connected", "Broken pipe",      "timed out",
-		"Endpoint timeout", "remote connection",  "error event",   "was unsuccessful", "peer",
+		"reset by peer",        "Connection refused", "not connected", "Broken pipe",      "timed out",
+		"Endpoint timeout",     "remote connection",  "error event",   "was unsuccessful", "peer",
 		"open(file_name=/proc/"}; /* the segment of a process that has just ended */
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
