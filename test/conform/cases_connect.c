@@ -225,7 +225,9 @@ static void bad_addresses(struct h *h)
 	struct xport_error e = { .size = sizeof(e) };
 	int s;
 
+	setenv("XPORT_AUTH", "none", 1); /* the last address is off loopback */
 	h_open(h, NULL);
+	unsetenv("XPORT_AUTH");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		s = xport_connect(h->x, bad[i], NULL, 200, &ep);
 		H_CHECK(s == XPORT_ERR_ADDRESS, "connect to '%s': %s", bad[i], xport_status_name(s));

@@ -16,19 +16,39 @@ static uint64_t address_space(void)
 	return (uint64_t)pages * 4096;
 }
 
-/* Regions that no machine has: refused, the instance is as good as before. */
+/*
+ * Regions that no machine has: refused, the instance is as good as before.
+ *
+ * Who tries to make a file that long would eat up the shared memory of the whole machine before it fails.  A limit on
+ * the length of files keeps the machine safe from that, and its signal tells.
+ */
+static atomic_int tried;
+
+static void on_too_long(int sig)
+{
+	(void)sig;
+	atomic_fetch_add(&tried, 1);
+}
+
 static void huge_regions(struct h *h)
 {
 	static const size_t sizes[] = { (size_t)1 << 62, (size_t)1 << 50, SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2 };
+	struct sigaction sa = { .sa_handler = on_too_long };
+	struct rlimit limit;
 	struct h_mem m;
 	xport_mr *mr = (xport_mr *)&m;
 
 	h_open(h, NULL);
+	sigaction(SIGXFSZ, &sa, NULL);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	limit.rlim_cur = 64 << 20;
+	H_TRUE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		int s = xport_mr_alloc(h->x, sizes[i], H_ALL, &mr);
 
 		H_CHECK(s == XPORT_ERR_NO_MEMORY || s == XPORT_ERR_INVALID, "%zu: %s", sizes[i], xport_status_name(s));
 		H_TRUE(mr == (xport_mr *)&m);
+		H_CHECK(atomic_load(&tried) == 0, "a region of %zu bytes was really tried: that eats all memory there is", sizes[i]);
 	}
 	H_STATUS(XPORT_ERR_INVALID, xport_mr_alloc(h->x, 0, H_ALL, &mr));
 	m = h_mem_target(h, 4096, 0, H_ALL);
@@ -46,6 +66,7 @@ static void no_space(struct h *h)
 	xport_mr *mr;
 	int s, failed = 0;
 
+	h_expect_log(h, "memory");
 	h_mesh(h, NULL);
 	l = h_mem_local(h, 65536, 0);
 	r = h_import(h, 0);
@@ -135,7 +156,7 @@ static void server(struct h *h)
 }
 
 const struct h_scenario cases_p13[] = {
-	{ .name = "P13_huge_regions", .role = { huge_regions } },
+	{ .name = "P13_huge_regions", .role = { huge_regions }, .flags = H_KILLS },
 	{ .name = "P13_no_address_space", .role = { target, no_space }, .flags = H_TARGET | H_KILLS },
 	{ .name = "P13_no_descriptors", .role = { server, no_fds }, .flags = H_KILLS },
 	{ .name = NULL },

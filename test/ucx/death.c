@@ -67,10 +67,13 @@ static void test_death(struct side *s, const char *provider, bool a, enum death 
 	say("quiesce took %.1f ms\n", t * 1e3);
 	munmap(s->core.slots, SLOTS * sizeof(struct slot));
 	for (start = now(), idle = cpu(); now() - start < 0.7;) {
-		struct pollfd p = {.fd = s->be->fd, .events = POLLIN};
+		struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
+		int fds[2], nfds = s->ops->fds(s->be, fds, 2);
 
+		p[0].fd = fds[0];
+		p[1].fd = nfds > 1 ? fds[1] : -1;
 		if (s->ops->arm(s->be) == XPORT_OK)
-			poll(&p, 1, 50);
+			poll(p, 2, 50);
 		poll_be(s);
 	}
 	CHECK(cpu() - idle < 0.1, "%.0f ms of CPU in 0.7 idle seconds", (cpu() - idle) * 1e3);

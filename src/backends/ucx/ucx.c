@@ -6,9 +6,8 @@
  *
  *   frames        native: ucp_am_send_nbx, always eager (RNDV_THRESH=inf), at most one UCX fragment long.
  *   connections   native: worker addresses, sent through the core's control channel; error mode PEER at both ends.
- *   shared memory native: a region from mr_alloc lies in a shared segment of UCX's, and ucp_rkey_ptr gives the peer on
- *                 the same host a pointer to it.  UCX leaves no file behind: it unlinks the segment at once and names
- *                 it by /proc/PID/fd, so that a kill leaves nothing in /dev/shm either.
+ *   shared memory the queues are UCX's; memory of mr_alloc is our own (ucx_mr.c says why), mapped by peers of the host.
+ *                 UCX unlinks its segments once they are made; a kill just before leaves one in /dev/shm.
  *   put, get      native only where an adapter carries them (rc).  Elsewhere UCX emulates them with a message whose
  *                 handler copies to any address it is told, which kills the target if that is wrong: the native key
  *                 is then empty and the core's checked protocol is used.
@@ -25,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/nearest.h"
@@ -61,21 +61,27 @@ static const struct ucx_provider *find_provider(const char *name, struct xport_e
 	return NULL;
 }
 
+static const char *shm_dir(void)
+{
+	const char *dir = secure_getenv("UCX_POSIX_DIR");
+
+	return dir != NULL && dir[0] != '\0' ? dir : "/dev/shm";
+}
+
 /* Whether shared memory can be used; UCX 1.13 itself would take it and die by SIGBUS. */
 static bool shm_usable(char *why, size_t size)
 {
-	const char *dir = secure_getenv("UCX_POSIX_DIR");
 	struct statvfs fs;
+	uint64_t room;
 
-	if (dir == NULL || dir[0] == '\0')
-		dir = "/dev/shm";
-	if (statvfs(dir, &fs) != 0 || access(dir, W_OK | X_OK) != 0) {
-		snprintf(why, size, "%s cannot be written: %m", dir);
+	if (statvfs(shm_dir(), &fs) != 0 || access(shm_dir(), W_OK | X_OK) != 0) {
+		snprintf(why, size, "%s cannot be written: %m", shm_dir());
 		return false;
 	}
-	if ((uint64_t)fs.f_bavail * fs.f_bsize < SHM_MIN) {
-		snprintf(why, size, "%s has %llu KiB free, UCX needs %d", dir,
-		         (unsigned long long)fs.f_bavail * fs.f_bsize / 1024, SHM_MIN / 1024);
+	room = (uint64_t)fs.f_bavail * fs.f_bsize;
+	if (room < SHM_MIN) {
+		snprintf(why, size, "%s has %llu KiB free, UCX needs %d", shm_dir(), (unsigned long long)room / 1024,
+		         SHM_MIN / 1024);
 		return false;
 	}
 	return true;
@@ -86,15 +92,6 @@ static bool shm_usable(char *why, size_t size)
 struct setting {
 	const char *name, *value;
 };
-
-static const char *alloc_prio(const struct ucx_provider *p, bool shm)
-{
-	if (!p->shm)
-		return "mmap";
-	if (p->tls != NULL)
-		return "md:posix";
-	return shm ? "md:posix,md:sysv,mmap" : "md:sysv,mmap";
-}
 
 /*
  * ucp_config_modify answers success for any name, and one that no chosen transport knows is no more than a warning in
@@ -118,8 +115,6 @@ static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
 		{"RESOLVE_REMOTE_EP_ID", "y"}, /* see ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
 		{"MM_ERROR_HANDLING", p->shm && shm ? "y" : NULL},
-		/* Only what the kernel zeroes; shared memory first, and nothing else where it was asked for. */
-		{"ALLOC_PRIO", alloc_prio(p, shm)},
 		/* connect() of an address that does not answer must not block. */
 		{"CONN_NB", p->sockets ? "y" : NULL},
 		/* Bulk frames in one fragment: 6 times the rate of 8 KiB ones, and no cost to small frames (measured). */
@@ -199,38 +194,22 @@ static void read_resources(struct xpi_be *be)
 
 /*
  * An endpoint to ourselves, with the error mode that the real ones have: the only way to know that UCX has transports
- * that can be used so.  In a worker of its own, because UCX pairs endpoints by counting them.
+ * that can be used so.  It stays, because UCX puts a transport without endpoints to sleep, and its shared memory then
+ * leaves a wake-up unread for ever: the event descriptor would never be quiet again.
  */
-static int probe(struct xpi_be *be)
+static int open_self(struct xpi_be *be)
 {
-	ucp_worker_params_t worker_params = {.field_mask = 0};
-	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.address = be->address,
 		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
 	};
-	ucs_status_ptr_t closing;
-	ucp_address_t *address;
-	ucp_worker_h worker;
-	size_t len;
-	ucp_ep_h ep;
-	ucs_status_t status = ucp_worker_create(be->context, &worker_params, &worker);
+	ucs_status_t status = ucp_ep_create(be->worker, &params, &be->self);
 
-	if (status != UCS_OK)
-		return ucx_fail(be, status, NULL, "creating a UCX worker");
-	status = ucp_worker_get_address(worker, &address, &len);
-	if (status == UCS_OK) {
-		params.address = address;
-		status = ucp_ep_create(worker, &params, &ep);
-		if (status == UCS_OK) {
-			closing = ucp_ep_close_nbx(ep, &force);
-			if (UCS_PTR_IS_PTR(closing))
-				ucp_request_free(closing);
-		}
-		ucp_worker_release_address(worker, address);
-	}
-	ucp_worker_destroy(worker);
-	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "connecting to itself for a test");
+	if (status == UCS_OK)
+		return XPORT_OK;
+	be->self = NULL;
+	return ucx_fail(be, status, NULL, "connecting to itself for a test");
 }
 
 static int open_worker(struct xpi_be *be, bool threads)
@@ -266,12 +245,22 @@ static int open_worker(struct xpi_be *be, bool threads)
 
 static void ucx_close(struct xpi_be *be)
 {
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	ucs_status_ptr_t closing;
+
+	if (be->self != NULL) {
+		closing = ucp_ep_close_nbx(be->self, &force);
+		if (UCS_PTR_IS_PTR(closing))
+			ucp_request_free(closing);
+	}
 	if (be->address != NULL)
 		ucp_worker_release_address(be->worker, be->address);
 	if (be->worker != NULL)
 		ucp_worker_destroy(be->worker);
 	if (be->context != NULL)
 		ucp_cleanup(be->context);
+	if (be->timer >= 0)
+		close(be->timer);
 	ucx_sink_del(&be->sink);
 	free(be);
 }
@@ -295,6 +284,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
+	be->timer = -1;
 	be->core = args->core;
 	be->up = args->up;
 	be->log = args->log;
@@ -304,14 +294,16 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	ucx_sink_probe(&be->sink, true);
 	rc = open_context(be, shm);
 	if (rc == XPORT_OK)
-		rc = probe(be);
-	if (rc == XPORT_OK)
 		rc = open_worker(be, args->threads);
+	if (rc == XPORT_OK)
+		rc = open_self(be);
 	if (rc != XPORT_OK) {
 		ucx_close(be);
 		return rc;
 	}
 	read_resources(be);
+	if (be->shm)
+		be->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	ucx_sink_probe(&be->sink, false);
 	*out = be;
 	return XPORT_OK;

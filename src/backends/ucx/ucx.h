@@ -14,6 +14,7 @@
 
 #include "backends/backend.h"
 #include "base/list.h"
+#include "base/shm.h"
 
 #define ucx_likely(x) __builtin_expect(!!(x), 1)
 #define ucx_unlikely(x) __builtin_expect(!!(x), 0)
@@ -53,10 +54,14 @@ struct xpi_be {
 	const struct ucx_provider *provider;
 	ucp_context_h context;
 	ucp_worker_h worker;
+	ucp_ep_h self; /* see open_self() */
 	ucp_address_t *address;
 	size_t address_len;
 	size_t hdr_max; /* longest header that UCX takes as such */
 	int fd;
+	int timer;      /* only where there is shared memory, else -1: see ucx_comp.c */
+	bool napping;   /* the timer is set */
+	unsigned quiet; /* polls without an event since the last one */
 	bool shm, rdma; /* what the context really has */
 	char device[64], transports[96];
 	struct ucx_sink sink;
@@ -88,14 +93,17 @@ struct ucx_rec {
 };
 
 struct ucx_mr {
-	ucp_mem_h mem; /* NULL: memory of the application's that no adapter reaches */
+	ucp_mem_h mem;      /* NULL: no adapter reaches it */
+	struct xpi_shm shm; /* base NULL: not of mr_alloc */
+	bool writable;      /* by peers that map it */
 	void *base;
 };
 
 struct ucx_rkey {
-	ucp_rkey_h rkey;
-	uint64_t base; /* the region's address in the process that owns it */
-	bool rdma;
+	void *map; /* the region, mapped here; or NULL */
+	size_t map_len;
+	ucp_rkey_h rkey; /* for an adapter; or NULL */
+	uint64_t base;   /* the region's address in the process that owns it */
 };
 
 /* ucx_status.c */

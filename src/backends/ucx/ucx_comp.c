@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx_comp.c - progress, the end of requests, and waiting. */
 #include <stdlib.h>
+#include <sys/timerfd.h>
 
 #include "ucx.h"
+
+enum { NAP_AFTER = 200, NAP_NS = 1000000 };
 
 /*
  * What follows every call that may give a request: turns its result into the contract's.  `copy` is freed when the
@@ -60,16 +63,45 @@ void ucx_ended(void *request, ucs_status_t status, void *arg)
 		ep->why = status;
 }
 
+/*
+ * UCX's shared memory cannot be armed while a frame, or an endpoint that is being closed, waits for room in a peer's
+ * queue; if that peer has stopped, this never ends.  After many polls without an event we sleep by the clock instead.
+ */
+static bool nap(struct xpi_be *be)
+{
+	const struct itimerspec in = {.it_value.tv_nsec = NAP_NS};
+
+	if (be->quiet < NAP_AFTER || be->timer < 0)
+		return false;
+	be->napping = timerfd_settime(be->timer, 0, &in, NULL) == 0;
+	return be->napping;
+}
+
+static __attribute__((noinline, cold)) void nap_end(struct xpi_be *be)
+{
+	const struct itimerspec off = {0};
+
+	be->napping = false;
+	(void)timerfd_settime(be->timer, 0, &off, NULL); /* takes back an expiry that was not read, too */
+}
+
 int ucx_poll(struct xpi_be *be)
 {
-	return (int)ucp_worker_progress(be->worker);
+	unsigned n = ucp_worker_progress(be->worker);
+
+	be->quiet = n == 0 ? be->quiet + 1 : 0;
+	if (ucx_unlikely(be->napping))
+		nap_end(be);
+	return (int)n;
 }
 
 int ucx_fds(struct xpi_be *be, int *fds, int max)
 {
 	if (max > 0)
 		fds[0] = be->fd;
-	return 1;
+	if (max > 1 && be->timer >= 0)
+		fds[1] = be->timer;
+	return be->timer >= 0 ? 2 : 1;
 }
 
 int ucx_arm(struct xpi_be *be)
@@ -79,6 +111,6 @@ int ucx_arm(struct xpi_be *be)
 	if (ucx_likely(status == UCS_OK))
 		return XPORT_OK;
 	if (status == UCS_ERR_BUSY)
-		return XPORT_ERR_AGAIN;
+		return nap(be) ? XPORT_OK : XPORT_ERR_AGAIN;
 	return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
 }

@@ -16,7 +16,7 @@ static const ucp_request_param_t rma_param = {
 /* XPORT_OK: go on. */
 static inline int rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key)
 {
-	if (ucx_unlikely(!key->rdma))
+	if (ucx_unlikely(key->rkey == NULL))
 		return XPORT_ERR_NOT_SUPPORTED;
 	if (ucx_unlikely(ep->room == 0))
 		return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;

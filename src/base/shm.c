@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+
+enum { NAME_MAX_LEN = 64 };
+
+static void name_of(const uint64_t bits[2], char name[NAME_MAX_LEN])
+{
+	snprintf(name, NAME_MAX_LEN, "xport-%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
+}
+
+bool xpi_shm_alloc(struct xpi_shm *s, size_t length)
+{
+	char name[NAME_MAX_LEN];
+	int e;
+
+	memset(s, 0, sizeof(*s));
+	s->fd = -1;
+	if (getrandom(s->name, sizeof(s->name), 0) != sizeof(s->name))
+		return false;
+	name_of(s->name, name);
+	s->fd = memfd_create(name, MFD_CLOEXEC);
+	if (s->fd < 0)
+		return false;
+	if (ftruncate(s->fd, (off_t)length) == 0) {
+		s->base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+		s->length = length;
+		s->pid = getpid();
+		if (s->base != MAP_FAILED)
+			return true;
+	}
+	e = errno;
+	close(s->fd);
+	s->base = NULL;
+	errno = e;
+	return false;
+}
+
+void xpi_shm_free(struct xpi_shm *s)
+{
+	if (s->base == NULL)
+		return;
+	munmap(s->base, s->length);
+	close(s->fd);
+	s->base = NULL;
+}
+
+void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY])
+{
+	struct xpi_wr w = xpi_wr(key, XPI_SHM_KEY);
+
+	xpi_wr_u64(&w, s->name[0]);
+	xpi_wr_u64(&w, s->name[1]);
+	xpi_wr_u64(&w, s->length);
+	xpi_wr_u32(&w, (uint32_t)s->pid);
+	xpi_wr_u32(&w, (uint32_t)s->fd);
+	xpi_wr_u64(&w, writable);
+}
+
+/* Whether the open file is the one that was meant: name and size. */
+static bool is_it(int fd, const uint64_t bits[2], uint64_t length)
+{
+	char name[NAME_MAX_LEN], path[NAME_MAX_LEN], is[128], wanted[128];
+	struct stat st;
+	ssize_t n;
+
+	name_of(bits, name);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(wanted, sizeof(wanted), "/memfd:%s (deleted)", name);
+	n = readlink(path, is, sizeof(is) - 1);
+	if (n < 0)
+		return false;
+	is[n] = '\0';
+	return strcmp(is, wanted) == 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == length;
+}
+
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], size_t *length)
+{
+	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
+	uint64_t bits[2] = {xpi_rd_u64(&r), xpi_rd_u64(&r)};
+	uint64_t size = xpi_rd_u64(&r);
+	uint32_t pid = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
+	bool writable = xpi_rd_u64(&r) != 0;
+	char path[NAME_MAX_LEN];
+	void *base = NULL;
+	int fd;
+
+	if (size == 0 || size > SIZE_MAX / 2)
+		return NULL;
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, theirs);
+	fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return NULL;
+	if (is_it(fd, bits, size)) {
+		base = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+		*length = size;
+	}
+	close(fd);
+	return base == MAP_FAILED ? NULL : base;
+}
+
+void xpi_shm_unmap(void *base, size_t length)
+{
+	munmap(base, length);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shm.h - memory that another process of this host can map, from a key of fixed size.
+ *
+ * It is an anonymous file (memfd): no name in any file system, nothing left behind by a kill.  The peer reaches it as
+ * /proc/PID/fd/FD and maps it only if it is the very file that the key was written for: its name carries 128 random
+ * bits.  So a key of memory that is gone, or of a process that is gone, maps nothing, whatever took its place.
+ */
+#ifndef XPI_BASE_SHM_H
+#define XPI_BASE_SHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct xpi_shm {
+	void *base;
+	size_t length;
+	int fd;
+	int32_t pid;
+	uint64_t name[2];
+};
+
+enum { XPI_SHM_KEY = 40 };
+
+/* Allocates zeroed memory.  False: errno tells why. */
+bool xpi_shm_alloc(struct xpi_shm *s, size_t length);
+void xpi_shm_free(struct xpi_shm *s);
+
+/* Writes the key; `writable`: whether peers may map it for writing. */
+void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY]);
+
+/* Maps a peer's memory.  NULL: it is not (or no longer) there, of another host, or of a process that may not be looked
+ * into; *length is set otherwise. */
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], size_t *length);
+void xpi_shm_unmap(void *base, size_t length);
+
+#endif
