@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,17 @@ static void name_of(const uint64_t bits[2], char name[NAME_MAX_LEN])
 	snprintf(name, NAME_MAX_LEN, "xport-%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
 }
 
+/* Whether a file may be that long: one that may not would be answered by a signal, whose action is to end us. */
+static bool length_allowed(size_t length)
+{
+	struct rlimit limit;
+
+	if (length <= SIZE_MAX >> 17 && (getrlimit(RLIMIT_FSIZE, &limit) != 0 || length <= limit.rlim_cur))
+		return true;
+	errno = ENOMEM;
+	return false;
+}
+
 bool xpi_shm_alloc(struct xpi_shm *s, size_t length)
 {
 	char name[NAME_MAX_LEN];
@@ -29,6 +41,8 @@ bool xpi_shm_alloc(struct xpi_shm *s, size_t length)
 
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
+	if (!length_allowed(length))
+		return false;
 	if (getrandom(s->name, sizeof(s->name), 0) != sizeof(s->name))
 		return false;
 	name_of(s->name, name);

@@ -363,6 +363,46 @@ static void holder(struct h *h)
 	h_hear_u64(h, 0);
 }
 
+static void holder_of_memory(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h->idle = true;
+	h_hear_u64(h, 1);
+}
+
+/* A key whose process is dead already when it is unpacked, though nobody has noticed yet. */
+static void unpack_after_death(struct h *h)
+{
+	struct h_key key;
+	struct h_mem l;
+	struct h_op *op = NULL;
+	struct xport_opt o = { .size = sizeof(o) };
+	xport_rkey *k = NULL;
+	int s;
+
+	h_expect_log(h, "UCX");
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LEN, 0);
+	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
+	h_kill(h, 0, SIGKILL);
+	usleep(20000);
+	s = xport_rkey_unpack(h->ep[0], key.bytes, key.len, &k);
+	if (s == XPORT_OK) {
+		o.context = op = h_op(h, XPORT_OP_GET);
+		s = xport_get(h->ep[0], l.p, LEN, k, key.offset, &o);
+		if (s != XPORT_OK)
+			h_op_drop(h, op);
+	}
+	H_CHECK(s == XPORT_OK || s == XPORT_ERR_STALE_KEY || s == XPORT_ERR_PEER_LOST, "%s", xport_status_name(s));
+	H_EQ(XPORT_ERR_PEER_LOST, H_EVENT(XPORT_EVENT_LOST).status);
+	h_settle(h);
+	xport_rkey_destroy(k);
+}
+
 static const struct h_param ends[] = { { "dead", 0 }, { "stopped", 1 }, { NULL, 0 } };
 
 const struct h_scenario cases_p16[] = {
@@ -370,6 +410,7 @@ const struct h_scenario cases_p16[] = {
 	{ .name = "P16_stale_though_never_used", .role = { dereg_early, never_unpacked }, .flags = H_TARGET },
 	{ .name = "P16_dereg_under_fire", .role = { under_fire, fire } },
 	{ .name = "P16_key_of_a_former_life", .role = { restarted, old_key }, .flags = H_TARGET | H_KILLS },
+	{ .name = "P16_unpacked_after_death", .role = { holder_of_memory, unpack_after_death }, .flags = H_TARGET | H_KILLS },
 	{ .name = "P16_key_on_another_endpoint", .role = { owner, wrong_endpoint, owner }, .flags = H_TARGET },
 	{ .name = "P16_dereg_waits_for_local_use", .role = { dereg_local_target, dereg_local }, .flags = H_TARGET },
 	{ .name = "P16_dereg_despite_holder", .role = { dereg_despite, holder }, .params = ends, .flags = H_TARGET | H_KILLS },

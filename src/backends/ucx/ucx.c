@@ -215,7 +215,8 @@ static int open_self(struct xpi_be *be)
 static int open_worker(struct xpi_be *be, bool threads)
 {
 	ucp_worker_params_t params = {
-		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS,
+		.events = be->provider->shm ? UCP_WAKEUP_RX : UCP_WAKEUP_RX | UCP_WAKEUP_TX, /* see ucx_comp.c */
 		.thread_mode = threads ? UCS_THREAD_MODE_SERIALIZED : UCS_THREAD_MODE_SINGLE,
 	};
 	ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};

@@ -59,10 +59,11 @@ struct xpi_be {
 	size_t address_len;
 	size_t hdr_max; /* longest header that UCX takes as such */
 	int fd;
-	int timer;      /* only where there is shared memory, else -1: see ucx_comp.c */
-	bool napping;   /* the timer is set */
-	unsigned quiet; /* polls without an event since the last one */
-	bool shm, rdma; /* what the context really has */
+	int timer;         /* only where there is shared memory, else -1: see ucx_comp.c */
+	bool napping;      /* the timer is set */
+	unsigned npending; /* of all endpoints */
+	unsigned quiet;    /* polls without an event since the last one */
+	bool shm, rdma;    /* what the context really has */
 	char device[64], transports[96];
 	struct ucx_sink sink;
 };

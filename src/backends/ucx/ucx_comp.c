@@ -22,6 +22,7 @@ int ucx_posted(struct ucx_ep *ep, ucs_status_ptr_t result, struct xpi_req *req, 
 		rec->copy = copy;
 		xpi_list_push(&ep->pending, &rec->link);
 		ep->npending++;
+		ep->be->npending++;
 		ep->room -= ep->room > 0;
 		return XPI_PENDING;
 	}
@@ -50,6 +51,7 @@ void ucx_ended(void *request, ucs_status_t status, void *arg)
 	(void)arg;
 	xpi_list_del(&rec->link);
 	ep->npending--;
+	be->npending--;
 	if (ep->state <= UCX_EP_UP && ep->why == UCS_OK)
 		ep->room++;
 	free(rec->copy);
@@ -64,14 +66,15 @@ void ucx_ended(void *request, ucs_status_t status, void *arg)
 }
 
 /*
- * UCX's shared memory cannot be armed while a frame, or an endpoint that is being closed, waits for room in a peer's
- * queue; if that peer has stopped, this never ends.  After many polls without an event we sleep by the clock instead.
+ * UCX's shared memory does not tell when there is room in a peer's queue again: asked for that event, it refuses to be
+ * armed while anything waits, and for ever if that peer has stopped.  So it is not asked (open_worker), and while
+ * requests wait we poll, and after many polls without an event sleep by the clock.  False: keep polling.
  */
 static bool nap(struct xpi_be *be)
 {
 	const struct itimerspec in = {.it_value.tv_nsec = NAP_NS};
 
-	if (be->quiet < NAP_AFTER || be->timer < 0)
+	if (be->quiet < NAP_AFTER)
 		return false;
 	be->napping = timerfd_settime(be->timer, 0, &in, NULL) == 0;
 	return be->napping;
@@ -108,9 +111,11 @@ int ucx_arm(struct xpi_be *be)
 {
 	ucs_status_t status = ucp_worker_arm(be->worker);
 
-	if (ucx_likely(status == UCS_OK))
-		return XPORT_OK;
 	if (status == UCS_ERR_BUSY)
+		return XPORT_ERR_AGAIN;
+	if (status != UCS_OK)
+		return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
+	if (be->timer >= 0 && be->npending > 0)
 		return nap(be) ? XPORT_OK : XPORT_ERR_AGAIN;
-	return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
+	return XPORT_OK;
 }
