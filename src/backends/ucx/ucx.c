@@ -20,9 +20,11 @@
  *
  * Force-closing is UCX's: it drops what UCX itself still queues, so the core must know that the peer has the frames.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/statvfs.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -31,6 +33,8 @@
 #include "ucx.h"
 
 enum { SHM_MIN = 16 << 20 }; /* bytes free in /dev/shm: UCX's own queues take about 5 MB an instance */
+
+enum { DESCRIPTORS = 24 };
 
 /* In order of preference; the first is UCX's own choice. */
 static const struct ucx_provider providers[] = {
@@ -88,6 +92,20 @@ static bool shm_usable(char *why, size_t size)
 }
 
 /* ---- opening ---- */
+
+int ucx_descriptors(struct xport_error *err, const char *what)
+{
+	int fds[DESCRIPTORS], n = 0;
+
+	while (n < DESCRIPTORS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	if (n == DESCRIPTORS)
+		return XPORT_OK;
+	return xpi_fail(err, XPORT_ERR_SYSTEM, EMFILE, "EMFILE", "raise `ulimit -n`",
+	                "%s of UCX takes up to %d descriptors, %d are left", what, DESCRIPTORS, n);
+}
 
 struct setting {
 	const char *name, *value;
@@ -276,6 +294,9 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 
 	if (provider == NULL)
 		return XPORT_ERR_NO_BACKEND;
+	rc = ucx_descriptors(args->err, "an instance");
+	if (rc != XPORT_OK)
+		return rc;
 	if (provider->shm && !shm) {
 		if (provider->tls != NULL)
 			return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,

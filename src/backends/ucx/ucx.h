@@ -107,6 +107,10 @@ struct ucx_rkey {
 	uint64_t base;   /* the region's address in the process that owns it */
 };
 
+/* ucx.c */
+/* Whether descriptors are left for `what`: UCX 1.13 aborts if it gets some but not all it wants. */
+int ucx_descriptors(struct xport_error *err, const char *what);
+
 /* ucx_status.c */
 int ucx_status(ucs_status_t status);
 const char *ucx_status_name(ucs_status_t status);

@@ -17,7 +17,10 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 {
 	struct ucx_ep *ep = ep_;
 	struct xpi_wr w = xpi_wr(buf, *len);
+	int rc = ucx_descriptors(be->err, "a connection"); /* now, while the peer need not hear of it */
 
+	if (rc != XPORT_OK)
+		return rc;
 	memset(ep, 0, sizeof(*ep));
 	ep->be = be;
 	ep->core_ep = core_ep;
