@@ -198,8 +198,9 @@ int xpi_progress(struct xport *x)
 
 /* ---- opening and closing ---- */
 
-static int open_parts(struct xport *x, struct xport_error *err)
+static int open_parts(struct xport *x)
 {
+	struct xport_error *err = &x->err; /* where the back end goes on to describe its failures */
 	struct xpi_be_open_args args = {
 		.core = (struct xpi_core *)x,
 		.up = &up,
@@ -298,7 +299,10 @@ int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xpor
 	if (r == XPORT_OK) {
 		if (x->settings.progress_thread)
 			x->settings.multiple = true;
-		r = open_parts(x, err);
+		memcpy(x->err.operation, err->operation, sizeof(x->err.operation));
+		r = open_parts(x);
+		if (r != XPORT_OK)
+			*err = x->err;
 	}
 	if (r != XPORT_OK) {
 		close_parts(x);

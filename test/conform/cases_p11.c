@@ -46,6 +46,7 @@ static void as_asked(struct h *h)
 static void unknown(struct h *h)
 {
 	struct xport_error e;
+	const char *right;
 	char name[128];
 
 	H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, "nosuchthing", &e));
@@ -58,7 +59,9 @@ static void unknown(struct h *h)
 		snprintf(name, sizeof(name), "%s", h->config->backend);
 		name[strlen(name) - 1] ^= 1; /* a slip of the finger: the text names the nearest */
 		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, name, &e));
-		H_CHECK(strstr(e.text, h->config->backend) || strstr(e.hint, h->config->backend), "text: %s / %s", e.text, e.hint);
+		right = strchr(h->config->backend, ':');
+		right = right ? right + 1 : h->config->backend;
+		H_CHECK(strstr(e.text, right) || strstr(e.hint, right), "text: %s / %s", e.text, e.hint);
 	}
 }
 

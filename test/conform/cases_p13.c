@@ -66,6 +66,8 @@ static void no_space(struct h *h)
 	xport_mr *mr;
 	int s, failed = 0;
 
+	if (h_instrumented())
+		h_skip(h, "a limit on the address space is absent: the tool needs more than there is");
 	h_expect_log(h, "memory");
 	h_mesh(h, NULL);
 	l = h_mem_local(h, 65536, 0);
@@ -136,7 +138,10 @@ static void no_fds(struct h *h)
 		H_TRUE(setrlimit(RLIMIT_NOFILE, &old) == 0);
 	}
 	h->nqueue = 0;
-	h->ep[0] = h_connect(h, address);
+	/* what was half made on the network while there were none may spoil the first try or two */
+	for (int i = 0; (s = xport_connect(h->x, address, NULL, h_ms(2000), &h->ep[0])) != XPORT_OK && i < 5; i++)
+		h_run_for(h, 100);
+	H_STATUS(XPORT_OK, s);
 	H_DONE(h_flush(h, h->ep[0]));
 	h_tell_u64(h, 0, 1);
 }

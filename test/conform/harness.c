@@ -120,6 +120,17 @@ int h_ms(int ms)
 	return ms * h_scale();
 }
 
+bool h_instrumented(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return true;
+#else
+	const char *preload = getenv("LD_PRELOAD");
+
+	return preload && strstr(preload, "vgpreload");
+#endif
+}
+
 void h_run_for(struct h *h, int ms)
 {
 	int64_t end = h_now_us() + (int64_t)ms * 1000;

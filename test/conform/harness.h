@@ -87,6 +87,8 @@ int h_count_log(struct h *h, const char *text);
 int64_t h_now_us(void);
 /* Milliseconds, stretched by H_TIMEOUT_SCALE for slow tools. */
 int h_ms(int ms);
+/* True under valgrind or a sanitizer, whose own memory spoils what is measured of ours. */
+bool h_instrumented(void);
 /* Makes progress for this long. */
 void h_run_for(struct h *h, int ms);
 
