@@ -113,7 +113,8 @@ int xport_query(xport *x, struct xport_info *info)
 	if (r != XPORT_OK)
 		return r;
 	if (size < sizeof(*info))
-		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_query", "info is NULL or info->size is too small"));
+		return leave(
+			x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_query", "info is NULL or info->size is too small"));
 	c = &x->caps;
 	native = c->rkey_native_max > 0;
 	reg = native && c->rma_reg;
@@ -185,7 +186,8 @@ int xport_listen(xport *x, const char *address, const struct xport_conn_attr *at
 	if (r != XPORT_OK)
 		return r;
 	if (address == NULL || listener == NULL)
-		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_listen", "the address or the place for the result is NULL"));
+		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_listen",
+		                           "the address or the place for the result is NULL"));
 	return leave(x, xpi_listener_open(x, address, attr, listener));
 }
 
@@ -229,7 +231,8 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 	if (r != XPORT_OK)
 		return r;
 	if (address == NULL || ep == NULL)
-		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_connect", "the address or the place for the result is NULL"));
+		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_connect",
+		                           "the address or the place for the result is NULL"));
 	snprintf(x->err.peer, sizeof(x->err.peer), "%s", address);
 	return leave(x, xpi_connect(x, address, attr, timeout_ms, ep));
 }
@@ -266,7 +269,8 @@ static int public_state(const struct xport_ep *ep)
 	case XPI_EP_CLOSING:
 		return XPORT_EP_CLOSED;
 	default:
-		return ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED ? XPORT_EP_CLOSED : XPORT_EP_LOST;
+		return ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED ? XPORT_EP_CLOSED
+		                                                                             : XPORT_EP_LOST;
 	}
 }
 
@@ -297,7 +301,8 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 
 /* ---- memory ---- */
 
-static int mr_new(xport *x, const char *operation, void *base, size_t length, uint32_t rights, bool alloc, xport_mr **mr)
+static int mr_new(xport *x, const char *operation, void *base, size_t length, uint32_t rights, bool alloc,
+                  xport_mr **mr)
 {
 	int r;
 
@@ -367,7 +372,8 @@ int xport_rkey_unpack(xport_ep *ep, const void *buf, size_t len, xport_rkey **rk
 	if (r != XPORT_OK)
 		return r;
 	if (rkey == NULL)
-		return leave(ep->x, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_rkey_unpack", "the place for the key is NULL"));
+		return leave(ep->x, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_rkey_unpack",
+		                               "the place for the key is NULL"));
 	if (ep->state != XPI_EP_OPEN)
 		return leave(ep->x, xpi_ep_refuse(ep, "xport_rkey_unpack"));
 	return leave(ep->x, xpi_rkey_unpack(ep, buf, len, rkey));

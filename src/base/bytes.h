@@ -58,10 +58,12 @@ static inline uint64_t xpi_rd_le(struct xpi_rd *r, unsigned n)
 	return v;
 }
 
+/* clang-format off */
 static inline uint8_t xpi_rd_u8(struct xpi_rd *r) { return (uint8_t)xpi_rd_le(r, 1); }
 static inline uint16_t xpi_rd_u16(struct xpi_rd *r) { return (uint16_t)xpi_rd_le(r, 2); }
 static inline uint32_t xpi_rd_u32(struct xpi_rd *r) { return (uint32_t)xpi_rd_le(r, 4); }
 static inline uint64_t xpi_rd_u64(struct xpi_rd *r) { return xpi_rd_le(r, 8); }
+/* clang-format on */
 
 /* A string of a 16-bit length, copied NUL-terminated into room for `size`; bad if too long or with a NUL inside. */
 static inline void xpi_rd_str(struct xpi_rd *r, char *s, size_t size)
@@ -101,10 +103,12 @@ static inline void xpi_wr_le(struct xpi_wr *w, uint64_t v, unsigned n)
 	xpi_wr_bytes(w, b, n);
 }
 
+/* clang-format off */
 static inline void xpi_wr_u8(struct xpi_wr *w, uint8_t v) { xpi_wr_le(w, v, 1); }
 static inline void xpi_wr_u16(struct xpi_wr *w, uint16_t v) { xpi_wr_le(w, v, 2); }
 static inline void xpi_wr_u32(struct xpi_wr *w, uint32_t v) { xpi_wr_le(w, v, 4); }
 static inline void xpi_wr_u64(struct xpi_wr *w, uint64_t v) { xpi_wr_le(w, v, 8); }
+/* clang-format on */
 
 static inline void xpi_wr_str(struct xpi_wr *w, const char *s)
 {

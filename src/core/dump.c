@@ -14,9 +14,9 @@ static struct xpi_list *queue(struct xport_ep *ep, unsigned i, const char **name
 		const char *name;
 		struct xpi_list *list;
 	} q[] = {
-		{"waiting to be sent", &ep->q_rma},        {"message waiting to be sent", &ep->q_msg},
-		{"owed to the peer", &ep->q_reply},        {"waiting for the acknowledgement", &ep->unacked},
-		{"waiting for the proof", &ep->proving},   {"waiting for the answer", &ep->requests},
+		{"waiting to be sent", &ep->q_rma},       {"message waiting to be sent", &ep->q_msg},
+		{"owed to the peer", &ep->q_reply},       {"waiting for the acknowledgement", &ep->unacked},
+		{"waiting for the proof", &ep->proving},  {"waiting for the answer", &ep->requests},
 		{"in the back end's hands", &ep->native},
 	};
 
@@ -29,7 +29,7 @@ static struct xpi_list *queue(struct xport_ep *ep, unsigned i, const char **name
 static const char *kind_name(unsigned kind)
 {
 	static const char *const names[] = {
-		[XPORT_OP_PUT] = "put",   [XPORT_OP_GET] = "get",   [XPORT_OP_PUT_NOTIFY] = "put_notify",
+		[XPORT_OP_PUT] = "put",       [XPORT_OP_GET] = "get",   [XPORT_OP_PUT_NOTIFY] = "put_notify",
 		[XPORT_OP_ATOMIC] = "atomic", [XPORT_OP_SEND] = "send", [XPORT_OP_RECV] = "recv",
 		[XPORT_OP_FLUSH] = "flush",
 	};
@@ -44,10 +44,11 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 	struct xpi_list *q;
 
 	xpi_log(x->log, XPORT_LOG_ERROR, "0020",
-	        "endpoint %s: %s; frames sent %u, acknowledged %u of at most %u more; received %u; window %u of %u used; "
+	        "endpoint %s: %s; frames sent %u, acknowledged %u of at most %u more; received %u; window %u of %u "
+	        "used; "
 	        "%u operations not reaped%s",
-	        ep->peer, states[ep->state], ep->tx_seq, ep->tx_acked, ep->credits, ep->rx_seq, ep->win_used - ep->win_freed,
-	        ep->window, ep->refs, ep->broken ? "; broken" : "");
+	        ep->peer, states[ep->state], ep->tx_seq, ep->tx_acked, ep->credits, ep->rx_seq,
+	        ep->win_used - ep->win_freed, ep->window, ep->refs, ep->broken ? "; broken" : "");
 	for (unsigned i = 0; (q = queue(ep, i, &name)) != NULL; i++) {
 		unsigned n = 0;
 
@@ -55,9 +56,10 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 			struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
 			if (n++ < 16)
-				xpi_log(x->log, XPORT_LOG_ERROR, "0021", "  %s (%u) of %llu bytes, %llu done, %u with the back end: %s",
-				        kind_name(op->kind), op->kind, (unsigned long long)op->len, (unsigned long long)op->done,
-				        op->pending, name);
+				xpi_log(x->log, XPORT_LOG_ERROR, "0021",
+				        "  %s (%u) of %llu bytes, %llu done, %u with the back end: %s",
+				        kind_name(op->kind), op->kind, (unsigned long long)op->len,
+				        (unsigned long long)op->done, op->pending, name);
 		}
 		if (n > 16)
 			xpi_log(x->log, XPORT_LOG_ERROR, "0022", "  and %u more: %s", n - 16, name);
@@ -66,8 +68,9 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 
 void xpi_dump(struct xport *x)
 {
-	xpi_log(x->log, XPORT_LOG_ERROR, "0023", "instance of %s:%s: %u receives posted, attention %u, descriptor state %d",
-	        x->ops->name, x->caps.provider, x->nreceives, atomic_load(&x->attention), (int)x->fd_state);
+	xpi_log(x->log, XPORT_LOG_ERROR, "0023",
+	        "instance of %s:%s: %u receives posted, attention %u, descriptor state %d", x->ops->name,
+	        x->caps.provider, x->nreceives, atomic_load(&x->attention), (int)x->fd_state);
 	xpi_list_for(l, &x->eps)
 		dump_ep(x, xpi_container(l, struct xport_ep, link));
 }
@@ -104,7 +107,8 @@ void xpi_op_timeouts(struct xport *x)
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
 
 		if ((ep->state == XPI_EP_OPEN || ep->state == XPI_EP_CLOSING) && too_old(x, ep)) {
-			snprintf(ep->why, sizeof(ep->why), "an operation took longer than %d ms", x->settings.op_timeout_ms);
+			snprintf(ep->why, sizeof(ep->why), "an operation took longer than %d ms",
+			         x->settings.op_timeout_ms);
 			xpi_ep_fail(ep, XPORT_ERR_TIMEOUT, XPORT_EVENT_LOST);
 		}
 	}

@@ -285,7 +285,8 @@ void xpi_ep_attend(struct xport_ep *ep)
 	else if (found & XPI_CHAN_LOST)
 		lost(ep, ep->chan.why);
 	else if (ep->broken && xpi_now_ms() - ep->broken_ms > BROKEN_MS)
-		lost(ep, ep->native_why[0] != '\0' ? ep->native_why : "the network reports that the connection is broken");
+		lost(ep,
+		     ep->native_why[0] != '\0' ? ep->native_why : "the network reports that the connection is broken");
 	else if (ep->broken)
 		xpi_bell_ring(ep->x);
 }
@@ -367,8 +368,9 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	wait_for(ep, is_dead, -1);
 	if (r != XPORT_OK)
-		return xpi_refuse(ep->x, r, "xport_ep_close", "%s", r == XPORT_ERR_TIMEOUT ?
-		                  "not everything posted ended within the time limit" : ep->why);
+		return xpi_refuse(ep->x, r, "xport_ep_close", "%s",
+		                  r == XPORT_ERR_TIMEOUT ? "not everything posted ended within the time limit"
+		                                         : ep->why);
 	return XPORT_OK;
 }
 

@@ -218,8 +218,9 @@ static int open_parts(struct xport *x)
 	x->be = choice.be;
 	x->caps = choice.caps;
 	if (x->caps.am_max < 4096 || x->caps.am_credits < 4)
-		return xpi_fail(err, XPORT_ERR_NOT_SUPPORTED, 0, NULL, NULL, "%s:%s takes frames of %zu bytes, %u at a time",
-		                x->ops->name, x->caps.provider, x->caps.am_max, x->caps.am_credits);
+		return xpi_fail(err, XPORT_ERR_NOT_SUPPORTED, 0, NULL, NULL,
+		                "%s:%s takes frames of %zu bytes, %u at a time", x->ops->name, x->caps.provider,
+		                x->caps.am_max, x->caps.am_credits);
 	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
 	xpi_pool_init(&x->head_pool, sizeof(struct xpi_tx) + XPI_HEAD_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);

@@ -33,21 +33,21 @@ enum {
 
 struct xport {
 	/* the data path */
-	unsigned slow;           /* XPI_SLOW_*; constant while open */
+	unsigned slow; /* XPI_SLOW_*; constant while open */
 	enum xpi_fd_state fd_state;
-	atomic_uint attention;   /* rung by the helper thread: control channels need a look */
-	uint32_t epoch;          /* counts polls */
-	uint32_t tick;           /* XPORT_OP_TIMEOUT: milliseconds, about; else 0 */
+	atomic_uint attention; /* rung by the helper thread: control channels need a look */
+	uint32_t epoch;        /* counts polls */
+	uint32_t tick;         /* XPORT_OP_TIMEOUT: milliseconds, about; else 0 */
 	const struct xpi_backend *ops;
 	struct xpi_be *be;
-	struct xpi_list cq;      /* completions to be reaped, in order */
-	struct xpi_list work;    /* endpoints with something to send or acknowledge */
+	struct xpi_list cq;   /* completions to be reaped, in order */
+	struct xpi_list work; /* endpoints with something to send or acknowledge */
 	struct xpi_pool op_pool, head_pool, frame_pool, small_pool, medium_pool;
 	struct xpi_match *match;
 	struct xport_ep **ep_table; /* by the low 16 bits of the id */
 	uint32_t ep_table_size, ep_serial;
 	uint32_t nreceives;
-	bool want_space;         /* somebody was answered AGAIN */
+	bool want_space; /* somebody was answered AGAIN */
 	/* regions, by the low 20 bits of their id */
 	struct xport_mr **mr_table;
 	uint32_t mr_table_size, nmr, mr_next;
@@ -55,22 +55,22 @@ struct xport {
 	struct xpi_be_caps caps;
 	struct xpi_settings settings;
 	struct xport_error err;
-	struct xpi_log *log;     /* = &settings.log */
+	struct xpi_log *log; /* = &settings.log */
 	uint64_t incarnation;
 	pid_t pid;
 	struct xpi_live *live;
 	struct xpi_bell bell;
 	struct xpi_list eps, listeners, conns, failing;
-	bool conn_busy;          /* xpi_conn_progress walks the handshakes: none is freed under its feet */
+	bool conn_busy; /* xpi_conn_progress walks the handshakes: none is freed under its feet */
 	/* the descriptor */
-	int epfd, wake, timer;   /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
-	bool fd_asked;           /* by xport_fd: stays in use after xport_wait */
-	bool reaped;             /* the last poll gave something: the application will come again */
-	bool space_freed;        /* what was answered AGAIN is worth trying again */
-	int user_fd;             /* with the progress thread: the application's descriptor; else -1 */
+	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
+	bool fd_asked;         /* by xport_fd: stays in use after xport_wait */
+	bool reaped;           /* the last poll gave something: the application will come again */
+	bool space_freed;      /* what was answered AGAIN is worth trying again */
+	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
-	int64_t op_check_ms;     /* when old operations were last looked for */
-	struct xpi_list all;     /* in the list of all instances, for the fork rule */
+	int64_t op_check_ms; /* when old operations were last looked for */
+	struct xpi_list all; /* in the list of all instances, for the fork rule */
 	/* threads */
 	pthread_mutex_t lock;
 	pthread_t thread;
@@ -90,7 +90,6 @@ int xpi_progress(struct xport *x);
 /* Blocks until something may have happened, at most `timeout_ms` (-1: for ever); releases the lock meanwhile.  False: a
  * signal handler ran. */
 bool xpi_idle(struct xport *x, int timeout_ms);
-
 
 /* Makes the descriptor readable: something waits that it does not know of. */
 void xpi_signal(struct xport *x);

@@ -98,9 +98,11 @@ static int reg_valid(struct xport *x, const void *base, uint64_t length, uint32_
 	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC))
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "unknown rights %#x", rights);
 	if (length == 0 || base == NULL)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", length == 0 ? "the length is 0" : "the base is NULL");
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg",
+		                  length == 0 ? "the length is 0" : "the base is NULL");
 	if ((uintptr_t)base + length < (uintptr_t)base)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "base plus length wraps around the address space");
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg",
+		                  "base plus length wraps around the address space");
 	return probe(x, (uintptr_t)base, length, (rights & writing) != 0);
 }
 
@@ -125,7 +127,8 @@ static int allocate(struct xport *x, struct xport_mr *mr)
 	} else if (r == XPORT_ERR_NOT_SUPPORTED) {
 		base = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (base == MAP_FAILED)
-			return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "no %" PRIu64 " bytes of memory", mr->length);
+			return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "no %" PRIu64 " bytes of memory",
+			                  mr->length);
 	} else {
 		return r;
 	}
@@ -155,7 +158,8 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
 	if (slot_find(x, &slot) != XPORT_OK)
-		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "no room for another region (%u are registered)", x->nmr);
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg",
+		                  "no room for another region (%u are registered)", x->nmr);
 	mr = aligned_alloc(16, (fixed + x->caps.mr_size + 15) & ~(size_t)15);
 	if (mr == NULL)
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "no memory for the region's object");
@@ -286,7 +290,8 @@ int xpi_mr_dereg(struct xport_mr *mr)
 	struct xport *x = mr->x;
 
 	if (mr->dying)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg", "the region is being deregistered by another thread");
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg",
+		                  "the region is being deregistered by another thread");
 	if (mr->posted > 0)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg",
 		                  "%u posted receives use the region: cancel them, or let them be matched", mr->posted);
@@ -335,8 +340,8 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 		size_t room = *len;
 
 		*len = n;
-		return xpi_refuse(x, XPORT_ERR_BOUNDS, "xport_rkey_pack", "the key takes %zu bytes, there is room for %zu", n,
-		                  buf == NULL ? 0 : room);
+		return xpi_refuse(x, XPORT_ERR_BOUNDS, "xport_rkey_pack",
+		                  "the key takes %zu bytes, there is room for %zu", n, buf == NULL ? 0 : room);
 	}
 	memcpy(buf, packed, n);
 	*len = n;

@@ -39,7 +39,9 @@ static int notify_step(struct xport_ep *ep, struct xpi_op *op)
 		.offset = htole64(op->offset),
 		.length = htole64(op->len),
 		.value = htole64(op->tag),
-		.op = htole32(told ? XPI_OP_NOBODY : tracked ? xpi_op_name(ep->x, op) : 0),
+		.op = htole32(told      ? XPI_OP_NOBODY
+	                      : tracked ? xpi_op_name(ep->x, op)
+	                                : 0),
 	};
 
 	if (!window_takes(ep, xpi_charge(0)) ||
@@ -157,7 +159,8 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 	if (__builtin_expect(ep->refs >= ep->x->settings.queue_depth, 0)) {
 		ep->x->want_space = true;
 		xpi_work(ep);
-		return xpi_refuse(ep->x, XPORT_ERR_AGAIN, "xport_send", "%u operations are in flight or not reaped", ep->refs);
+		return xpi_refuse(ep->x, XPORT_ERR_AGAIN, "xport_send", "%u operations are in flight or not reaped",
+		                  ep->refs);
 	}
 	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
 	if (__builtin_expect(op == NULL, 0))

@@ -16,13 +16,13 @@ static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *ope
 	struct xport *x = ep->x;
 
 	if (k == NULL || k->ep != ep)
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, k == NULL ? "the key is NULL" :
-		                  "the key belongs to another endpoint");
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation,
+		                  k == NULL ? "the key is NULL" : "the key belongs to another endpoint");
 	if (k->stale)
 		return xpi_refuse(x, XPORT_ERR_STALE_KEY, operation, "the peer deregistered this region");
 	if ((k->rights & right) == 0)
-		return xpi_refuse(x, XPORT_ERR_ACCESS, operation, "the region does not grant it (rights %#x, needed %#x)",
-		                  k->rights, right);
+		return xpi_refuse(x, XPORT_ERR_ACCESS, operation,
+		                  "the region does not grant it (rights %#x, needed %#x)", k->rights, right);
 	return xpi_refuse(x, XPORT_ERR_BOUNDS, operation, "%llu bytes at offset %llu of a region of %llu bytes",
 	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
 }
@@ -43,8 +43,8 @@ static __attribute__((cold)) int refuse_full(struct xport_ep *ep, const char *op
 
 /* ---- an accepted operation ---- */
 
-static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const void *buf, uint64_t len,
-                                    uint64_t offset, const struct xport_opt *opt)
+static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const void *buf, uint64_t len, uint64_t offset,
+                                    const struct xport_opt *opt)
 {
 	struct xpi_op *op = xpi_op_get(ep->x, ep, kind);
 
@@ -100,8 +100,8 @@ static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 }
 
 /* All checks of a put, get or atomic: XPORT_OK, or the refusal. */
-static inline int admit(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len,
-                        struct xport_rkey *k, uint64_t offset, uint32_t right, const struct xport_opt *opt)
+static inline int admit(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len, struct xport_rkey *k,
+                        uint64_t offset, uint32_t right, const struct xport_opt *opt)
 {
 	uint64_t flags = right == XPORT_REMOTE_READ ? 0 : XPORT_LOCAL | XPORT_QUIET;
 
@@ -230,7 +230,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	int r;
 
 	if (unlikely(!atomic_valid(a)))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "args is NULL or its size, op or width is wrong");
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
+		                  "args is NULL or its size, op or width is wrong");
 	/* The result arrives by message: opt->mr, if given, is not needed. */
 	if (opt != NULL && opt->size >= sizeof(local)) {
 		local = *opt;
@@ -241,8 +242,9 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (unlikely(((k->base_low + offset) & (uint64_t)(a->width - 1)) != 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "the word at offset %llu is not aligned to %d bytes",
-		                  (unsigned long long)offset, a->width);
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
+		                  "the word at offset %llu is not aligned to %d bytes", (unsigned long long)offset,
+		                  a->width);
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");
 	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
@@ -265,7 +267,8 @@ int xpi_fence(struct xport_ep *ep)
 	if (ep->direct)
 		atomic_thread_fence(memory_order_seq_cst);
 	if (!ep->q_busy && ep->nrequests == 0 && xpi_list_empty(&ep->native) &&
-	    (!ep->direct || (ep->open == NULL && ep->tx_acked == ep->tx_seq && xpi_native_ready(ep, ep->native_handed))))
+	    (!ep->direct ||
+	     (ep->open == NULL && ep->tx_acked == ep->tx_seq && xpi_native_ready(ep, ep->native_handed))))
 		return XPORT_OK;
 	op = xpi_op_get(ep->x, ep, XPI_OP_FENCE);
 	if (op == NULL)

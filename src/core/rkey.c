@@ -90,8 +90,9 @@ static void adopt(struct xport_rkey *k)
 	free(k->native_key);
 	k->native_key = NULL;
 	if (r != XPORT_OK) {
-		xpi_log(x->log, XPORT_LOG_INFO, "0014", "%s: a native key is not usable (%s): its region is reached by message",
-		        k->ep->peer, xport_status_name(r));
+		xpi_log(x->log, XPORT_LOG_INFO, "0014",
+		        "%s: a native key is not usable (%s): its region is reached by message", k->ep->peer,
+		        xport_status_name(r));
 		return;
 	}
 	k->native = true;
@@ -122,8 +123,8 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	if (buf == NULL || !xpi_key_decode(buf, len, &key))
 		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack", "%zu bytes are damaged or not a key", len);
 	if (strcmp(key.backend, x->ops->name) != 0)
-		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack", "the key is of back end %s, this instance uses %s",
-		                  key.backend, x->ops->name);
+		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack",
+		                  "the key is of back end %s, this instance uses %s", key.backend, x->ops->name);
 	if (key.incarnation != ep->peer_incarnation)
 		return xpi_refuse(x, XPORT_ERR_STALE_KEY, "xport_rkey_unpack",
 		                  "the key is of another process, or of an earlier life of this peer");

@@ -81,7 +81,9 @@ static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	bool fetch = op->buf != NULL;
 	struct xpi_rec_atomic rec = {
-		.r = {.type = XPI_REC_ATOMIC, .a = op->aop, .b = htole16((uint16_t)(op->width | (fetch ? XPI_ATOMIC_FETCH : 0)))},
+		.r = {.type = XPI_REC_ATOMIC,
+	              .a = op->aop,
+	              .b = htole16((uint16_t)(op->width | (fetch ? XPI_ATOMIC_FETCH : 0)))},
 		.region = htole64(op->region),
 		.offset = htole64(op->offset),
 		.operand = htole64(op->tag),

@@ -193,12 +193,12 @@ static bool on_bye(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 }
 
 static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_rec) = {
-	[XPI_REC_PUT] = on_put,         [XPI_REC_GET] = on_get,       [XPI_REC_GETDATA] = on_getdata,
-	[XPI_REC_ATOMIC] = on_atomic,   [XPI_REC_VALUE] = on_value,   [XPI_REC_FAILED] = on_failed,
-	[XPI_REC_SEND] = on_send,       [XPI_REC_RTS] = on_rts,       [XPI_REC_CTS] = on_cts,
-	[XPI_REC_DATA] = on_data,       [XPI_REC_NOTIFY] = on_notify, [XPI_REC_FLUSH] = on_flush,
-	[XPI_REC_BYE] = on_bye,         [XPI_REC_CLAIM] = on_key,     [XPI_REC_GRANT] = on_key,
-	[XPI_REC_REVOKE] = on_key,      [XPI_REC_REVOKED] = on_key,
+	[XPI_REC_PUT] = on_put,       [XPI_REC_GET] = on_get,       [XPI_REC_GETDATA] = on_getdata,
+	[XPI_REC_ATOMIC] = on_atomic, [XPI_REC_VALUE] = on_value,   [XPI_REC_FAILED] = on_failed,
+	[XPI_REC_SEND] = on_send,     [XPI_REC_RTS] = on_rts,       [XPI_REC_CTS] = on_cts,
+	[XPI_REC_DATA] = on_data,     [XPI_REC_NOTIFY] = on_notify, [XPI_REC_FLUSH] = on_flush,
+	[XPI_REC_BYE] = on_bye,       [XPI_REC_CLAIM] = on_key,     [XPI_REC_GRANT] = on_key,
+	[XPI_REC_REVOKE] = on_key,    [XPI_REC_REVOKED] = on_key,
 };
 
 /* ---- frames ---- */
@@ -213,7 +213,8 @@ static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
 			return false;
 		memcpy(&r, p, sizeof(r));
 		r.len = le32toh(r.len);
-		if (r.type == 0 || r.type >= sizeof(handlers) / sizeof(handlers[0]) || (ctrl && r.type != XPI_REC_FAILED))
+		if (r.type == 0 || r.type >= sizeof(handlers) / sizeof(handlers[0]) ||
+		    (ctrl && r.type != XPI_REC_FAILED))
 			return false;
 		if (!handlers[r.type](ep, c, r))
 			return false;

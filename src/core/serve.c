@@ -90,14 +90,25 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 		type *w_ = (word); \
 		type v_ = (type)(a)->operand, old_ = (type)(a)->compare; \
 		switch ((a)->code) { \
-		case XPORT_ATOMIC_ADD: old_ = __atomic_fetch_add(w_, v_, __ATOMIC_SEQ_CST); break; \
-		case XPORT_ATOMIC_AND: old_ = __atomic_fetch_and(w_, v_, __ATOMIC_SEQ_CST); break; \
-		case XPORT_ATOMIC_OR: old_ = __atomic_fetch_or(w_, v_, __ATOMIC_SEQ_CST); break; \
-		case XPORT_ATOMIC_XOR: old_ = __atomic_fetch_xor(w_, v_, __ATOMIC_SEQ_CST); break; \
-		case XPORT_ATOMIC_SWAP: old_ = __atomic_exchange_n(w_, v_, __ATOMIC_SEQ_CST); break; \
-		default: __atomic_compare_exchange_n(w_, &old_, v_, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+		case XPORT_ATOMIC_ADD: \
+			old_ = __atomic_fetch_add(w_, v_, __ATOMIC_SEQ_CST); \
+			break; \
+		case XPORT_ATOMIC_AND: \
+			old_ = __atomic_fetch_and(w_, v_, __ATOMIC_SEQ_CST); \
+			break; \
+		case XPORT_ATOMIC_OR: \
+			old_ = __atomic_fetch_or(w_, v_, __ATOMIC_SEQ_CST); \
+			break; \
+		case XPORT_ATOMIC_XOR: \
+			old_ = __atomic_fetch_xor(w_, v_, __ATOMIC_SEQ_CST); \
+			break; \
+		case XPORT_ATOMIC_SWAP: \
+			old_ = __atomic_exchange_n(w_, v_, __ATOMIC_SEQ_CST); \
+			break; \
+		default: \
+			__atomic_compare_exchange_n(w_, &old_, v_, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 		} \
-		(uint64_t)old_; \
+		(uint64_t) old_; \
 	})
 
 bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
@@ -278,10 +289,12 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_value value = {.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag),
-	                              .op = htole32((uint32_t)op->region)};
-	struct xpi_rec_cts cts = {.r = {.type = XPI_REC_CTS}, .accept = htole64(op->tag),
-	                          .op = htole32((uint32_t)op->region), .into = htole32((uint32_t)op->offset)};
+	struct xpi_rec_value value = {
+		.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag), .op = htole32((uint32_t)op->region)};
+	struct xpi_rec_cts cts = {.r = {.type = XPI_REC_CTS},
+	                          .accept = htole64(op->tag),
+	                          .op = htole32((uint32_t)op->region),
+	                          .into = htole32((uint32_t)op->offset)};
 	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
 	unsigned flags = 0;
@@ -306,7 +319,9 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	case XPI_OP_CLAIM:
 	case XPI_OP_GRANT:
 	case XPI_OP_REVOKE:
-		key.r.type = op->kind == XPI_OP_CLAIM ? XPI_REC_CLAIM : op->kind == XPI_OP_GRANT ? XPI_REC_GRANT : XPI_REC_REVOKE;
+		key.r.type = op->kind == XPI_OP_CLAIM   ? XPI_REC_CLAIM
+		             : op->kind == XPI_OP_GRANT ? XPI_REC_GRANT
+		                                        : XPI_REC_REVOKE;
 		rec = &key.r;
 		len = sizeof(key);
 		break;

@@ -114,8 +114,8 @@ static struct xpi_tx *open_frame(struct xport_ep *ep)
 	return tx;
 }
 
-static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen,
-                      const void *data, unsigned flags)
+static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
+                      unsigned flags)
 {
 	struct xport *x = ep->x;
 	struct xpi_tx *tx = xpi_pool_get(&x->head_pool);

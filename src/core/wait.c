@@ -54,7 +54,8 @@ int xpi_fd_open(struct xport *x)
 	if (x->settings.progress_thread) {
 		x->user_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (x->user_fd < 0)
-			return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no descriptor for the instance");
+			return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`",
+			                      "no descriptor for the instance");
 	}
 	r = add(x, x->wake);
 	n = x->ops->fds(x->be, fds, 8);

@@ -29,12 +29,14 @@ struct xpi_frame_head {
 	uint16_t zero;
 };
 
+/* clang-format off */
 enum xpi_record {
 	XPI_REC_PUT = 1, XPI_REC_GET, XPI_REC_GETDATA, XPI_REC_ATOMIC, XPI_REC_VALUE, XPI_REC_FAILED, XPI_REC_SEND,
 	XPI_REC_RTS, XPI_REC_CTS, XPI_REC_DATA, XPI_REC_NOTIFY, XPI_REC_FLUSH, XPI_REC_BYE,
 	/* native keys: may I use this one?  yes / stop using it / I have stopped */
 	XPI_REC_CLAIM, XPI_REC_GRANT, XPI_REC_REVOKE, XPI_REC_REVOKED
 };
+/* clang-format on */
 
 /* Every record begins so. */
 struct xpi_rec {
@@ -48,6 +50,7 @@ struct xpi_rec {
 #define XPI_OP_NOBODY UINT32_MAX
 #define XPI_ATOMIC_FETCH 0x100
 
+/* clang-format off */
 struct xpi_rec_put { struct xpi_rec r; uint64_t region, offset; uint32_t op, zero; };
 struct xpi_rec_get { struct xpi_rec r; uint64_t region, offset, length; uint32_t op, zero; };
 struct xpi_rec_getdata { struct xpi_rec r; uint64_t at; uint32_t op, zero; };
@@ -60,6 +63,7 @@ struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; };
 struct xpi_rec_data { struct xpi_rec r; uint64_t at; uint32_t into, zero; };
 struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value; uint32_t op, zero; };
 struct xpi_rec_key { struct xpi_rec r; uint64_t region; }; /* CLAIM, GRANT, REVOKE, REVOKED */
+/* clang-format on */
 
 /* Window bytes that a message costs until it is consumed: what it takes in the receiver's memory, about. */
 static inline uint32_t xpi_charge(uint64_t len)

@@ -24,7 +24,7 @@ static void texts(struct h *h)
 	H_TRUE(!strcmp(xport_status_name(XPORT_ERR_BOUNDS), "XPORT_ERR_BOUNDS"));
 	H_TRUE(!strcmp(xport_status_name(XPORT_ERR_BUSY), "XPORT_ERR_BUSY"));
 	for (int i = 0; i < 4; i++) {
-		static const int none[] = { 1, -27, INT32_MAX, INT32_MIN };
+		static const int none[] = {1, -27, INT32_MAX, INT32_MIN};
 
 		H_TRUE(xport_strerror(none[i]) && xport_strerror(none[i])[0]);
 		H_TRUE(xport_status_name(none[i]) && xport_status_name(none[i])[0]);
@@ -35,7 +35,7 @@ static void texts(struct h *h)
 /* The last error: filled, of the failure just seen, of this instance only, per thread without one. */
 static void *other_thread(void *arg)
 {
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 
 	*(int *)arg = xport_last_error(NULL, &e) == XPORT_OK ? e.status : 77;
 	return NULL;
@@ -43,7 +43,7 @@ static void *other_thread(void *arg)
 
 static void last_error(struct h *h)
 {
-	struct xport_error e = { .size = sizeof(e) }, f;
+	struct xport_error e = {.size = sizeof(e)}, f;
 	struct xport_attr a = h_attr(h);
 	xport *y = NULL;
 	xport_mr *mr = NULL;
@@ -77,13 +77,13 @@ static void last_error(struct h *h)
 static void sizes(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct xport_info info = { 0 };
-	struct xport_conn_attr ca = { 0 };
-	struct xport_ep_info ei = { 0 };
-	struct xport_mr_info mi = { 0 };
-	struct xport_rkey_info ri = { 0 };
-	struct xport_opt o = { 0 };
-	struct xport_atomic_args aa = { .width = 8 };
+	struct xport_info info = {0};
+	struct xport_conn_attr ca = {0};
+	struct xport_ep_info ei = {0};
+	struct xport_mr_info mi = {0};
+	struct xport_rkey_info ri = {0};
+	struct xport_opt o = {0};
+	struct xport_atomic_args aa = {.width = 8};
 	struct h_mem m;
 	struct h_key key;
 	struct h_rkey r;
@@ -120,7 +120,7 @@ static void sizes(struct h *h)
 /* Flags that do not exist or do not belong to the operation. */
 static void flags(struct h *h)
 {
-	struct xport_opt o = { .size = sizeof(o), .flags = (uint64_t)1 << 40 };
+	struct xport_opt o = {.size = sizeof(o), .flags = (uint64_t)1 << 40};
 	struct h_mem m;
 	struct h_key key;
 	struct h_rkey r;
@@ -184,7 +184,7 @@ static const char constant[] = "this lies in memory that nobody may write, and i
 
 static void read_only(struct h *h)
 {
-	struct h_mem m = { .p = (uint8_t *)(uintptr_t)constant, .len = sizeof(constant) };
+	struct h_mem m = {.p = (uint8_t *)(uintptr_t)constant, .len = sizeof(constant)};
 
 	h_mesh(h, NULL);
 	H_OK(xport_mr_reg(h->x, m.p, m.len, XPORT_REMOTE_READ, &m.mr));
@@ -210,7 +210,7 @@ static void reader(struct h *h)
 /* The same memory twice, and regions that overlap: keys of their own, lives of their own. */
 static void overlap_target(struct h *h)
 {
-	struct h_mem a, b = { .len = 4096 }, c = { .len = 8192 };
+	struct h_mem a, b = {.len = 4096}, c = {.len = 8192};
 	uint8_t *p;
 
 	h_mesh(h, NULL);
@@ -238,7 +238,7 @@ static void overlap(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey a, b, c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct h_op *op;
 	int s;
 
@@ -272,8 +272,8 @@ static void overlap(struct h *h)
 /* What is said of a region is so; allocated memory is zeroed and begins a page. */
 static void region_facts(struct h *h)
 {
-	struct xport_mr_info info = { .size = sizeof(info) };
-	static const size_t lens[] = { 1, 7, 4096, 4097, 1 << 20 };
+	struct xport_mr_info info = {.size = sizeof(info)};
+	static const size_t lens[] = {1, 7, 4096, 4097, 1 << 20};
 	uint8_t *buf;
 	xport_mr *mr;
 
@@ -317,7 +317,7 @@ static void many_regions(struct h *h)
 /* A local region that does not hold the buffer is refused. */
 static void wrong_local_region(struct h *h)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct h_mem a, b;
 	struct h_key key;
 	struct h_rkey r;
@@ -342,15 +342,15 @@ static void wrong_local_region(struct h *h)
 }
 
 const struct h_scenario cases_api[] = {
-	{ .name = "P11_texts_of_all_statuses", .role = { texts }, .flags = H_ONCE },
-	{ .name = "P11_last_error", .role = { last_error } },
-	{ .name = "P7_sizes_of_structs", .role = { sizes } },
-	{ .name = "P7_flags", .role = { flags } },
-	{ .name = "P7_regions_that_are_none", .role = { bad_regions } },
-	{ .name = "P6_read_only_memory", .role = { read_only, reader } },
-	{ .name = "P16_regions_that_overlap", .role = { overlap_target, overlap } },
-	{ .name = "P12_region_facts", .role = { region_facts } },
-	{ .name = "P8_five_thousand_regions", .role = { many_regions } },
-	{ .name = "P6_buffer_outside_its_local_region", .role = { wrong_local_region }, .flags = H_TARGET },
-	{ .name = NULL },
+	{.name = "P11_texts_of_all_statuses", .role = {texts}, .flags = H_ONCE},
+	{.name = "P11_last_error", .role = {last_error}},
+	{.name = "P7_sizes_of_structs", .role = {sizes}},
+	{.name = "P7_flags", .role = {flags}},
+	{.name = "P7_regions_that_are_none", .role = {bad_regions}},
+	{.name = "P6_read_only_memory", .role = {read_only, reader}},
+	{.name = "P16_regions_that_overlap", .role = {overlap_target, overlap}},
+	{.name = "P12_region_facts", .role = {region_facts}},
+	{.name = "P8_five_thousand_regions", .role = {many_regions}},
+	{.name = "P6_buffer_outside_its_local_region", .role = {wrong_local_region}, .flags = H_TARGET},
+	{.name = NULL},
 };

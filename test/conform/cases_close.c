@@ -55,9 +55,9 @@ static void calls_after_close(struct h *h)
 	struct h_mem m, l;
 	struct h_rkey r;
 	struct h_key key;
-	struct xport_opt o = { .size = sizeof(o) };
-	struct xport_atomic_args a = { .size = sizeof(a), .width = 8 };
-	struct xport_ep_info info = { .size = sizeof(info) };
+	struct xport_opt o = {.size = sizeof(o)};
+	struct xport_atomic_args a = {.size = sizeof(a), .width = 8};
+	struct xport_ep_info info = {.size = sizeof(info)};
 	int peer = !h->role, want = h->role ? XPORT_ERR_CLOSED : XPORT_ERR_PEER_CLOSED;
 	xport_rkey *k = NULL;
 	xport_ep *ep;
@@ -140,9 +140,9 @@ static void never_receives(struct h *h)
 }
 
 const struct h_scenario cases_close[] = {
-	{ .name = "P1_graceful_close_delivers_all", .role = { work_then_closed, close_after_work }, .flags = H_TARGET },
-	{ .name = "P1_calls_after_close", .role = { calls_after_close, calls_after_close }, .flags = H_TARGET },
-	{ .name = "P1_both_close", .role = { both_close, both_close } },
-	{ .name = "P1_close_in_vain", .role = { never_receives, close_in_vain } },
-	{ .name = NULL },
+	{.name = "P1_graceful_close_delivers_all", .role = {work_then_closed, close_after_work}, .flags = H_TARGET},
+	{.name = "P1_calls_after_close", .role = {calls_after_close, calls_after_close}, .flags = H_TARGET},
+	{.name = "P1_both_close", .role = {both_close, both_close}},
+	{.name = "P1_close_in_vain", .role = {never_receives, close_in_vain}},
+	{.name = NULL},
 };

@@ -9,8 +9,8 @@
 /* Private data goes both ways, up to its maximum, whole; the facts of the peer are right. */
 static void private_data(struct h *h)
 {
-	struct xport_conn_attr a = { .size = sizeof(a), .context = h };
-	struct xport_ep_info info = { .size = sizeof(info) };
+	struct xport_conn_attr a = {.size = sizeof(a), .context = h};
+	struct xport_ep_info info = {.size = sizeof(info)};
 	xport_listener *l = NULL;
 	xport_ep *ep = NULL;
 	uint8_t *mine;
@@ -51,12 +51,12 @@ static void private_data(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param lengths[] = { { "3", 0 }, { "max", 1 }, { NULL, 0 } };
+static const struct h_param lengths[] = {{"3", 0}, {"max", 1}, {NULL, 0}};
 
 /* Other ways to say loopback. */
 static void other_addresses(struct h *h)
 {
-	static const char *const names[] = { "127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.2:0" };
+	static const char *const names[] = {"127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.2:0"};
 	xport_listener *l = NULL;
 	xport_ep *ep = NULL;
 	char address[80];
@@ -76,15 +76,15 @@ static void other_addresses(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param address_kinds[] = { { "ipv4", 0 }, { "ipv6", 1 }, { "name", 2 }, { "ipv4_2", 3 }, { NULL, 0 } };
+static const struct h_param address_kinds[] = {{"ipv4", 0}, {"ipv6", 1}, {"name", 2}, {"ipv4_2", 3}, {NULL, 0}};
 
 /* Without waiting: CONNECTED comes by itself, and then all works. */
 static void connect_later(struct h *h)
 {
 	struct xport_completion c;
-	struct xport_ep_info info = { .size = sizeof(info) };
+	struct xport_ep_info info = {.size = sizeof(info)};
 	xport_ep *ep = NULL;
-	struct xport_conn_attr a = { .size = sizeof(a), .context = &c };
+	struct xport_conn_attr a = {.size = sizeof(a), .context = &c};
 	char address[80];
 
 	h_open(h, NULL);
@@ -215,14 +215,30 @@ static void to_itself(struct h *h)
 
 static void bad_addresses(struct h *h)
 {
-	static const char *const bad[] = { "", ":", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:http", "127.0.0.1:65536",
-		                               "127.0.0.1:-1", "127.0.0.1:99999999999999999999", "127.0.0.1:7 ", "127.0.0.1: 7",
-		                               "::1:80", "[::1", "[::1]", "[::1]80", "[]:80", "127.0.0.1:80:90", "[::g]:1", "127.0.0.1:+7",
-		                               "127.0.0.1:0x50" };
+	static const char *const bad[] = {"",
+	                                  ":",
+	                                  "127.0.0.1",
+	                                  "127.0.0.1:",
+	                                  ":80",
+	                                  "127.0.0.1:http",
+	                                  "127.0.0.1:65536",
+	                                  "127.0.0.1:-1",
+	                                  "127.0.0.1:99999999999999999999",
+	                                  "127.0.0.1:7 ",
+	                                  "127.0.0.1: 7",
+	                                  "::1:80",
+	                                  "[::1",
+	                                  "[::1]",
+	                                  "[::1]80",
+	                                  "[]:80",
+	                                  "127.0.0.1:80:90",
+	                                  "[::g]:1",
+	                                  "127.0.0.1:+7",
+	                                  "127.0.0.1:0x50"};
 	char longer[5000];
 	xport_listener *l = NULL;
 	xport_ep *ep = NULL;
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	int s;
 
 	setenv("XPORT_AUTH", "none", 1); /* the last address is off loopback */
@@ -232,7 +248,8 @@ static void bad_addresses(struct h *h)
 		s = xport_connect(h->x, bad[i], NULL, 200, &ep);
 		H_CHECK(s == XPORT_ERR_ADDRESS, "connect to '%s': %s", bad[i], xport_status_name(s));
 		H_OK(xport_last_error(h->x, &e));
-		H_CHECK(!strcmp(e.operation, "xport_connect") && e.text[0] && e.status == s, "'%s': %s %s", bad[i], e.operation, e.text);
+		H_CHECK(!strcmp(e.operation, "xport_connect") && e.text[0] && e.status == s, "'%s': %s %s", bad[i],
+		        e.operation, e.text);
 		s = xport_listen(h->x, bad[i], NULL, &l);
 		H_CHECK(s == XPORT_ERR_ADDRESS, "listen on '%s': %s", bad[i], xport_status_name(s));
 		H_TRUE(!ep && !l);
@@ -253,7 +270,7 @@ static void bad_addresses(struct h *h)
 /* Nobody listens: refused, at once, with the peer's address in the error. */
 static void refused(struct h *h)
 {
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	struct xport_completion c;
 	char address[80];
 	xport_ep *ep = NULL;
@@ -285,7 +302,7 @@ static void refused(struct h *h)
 /* Somebody takes the connection and says nothing. */
 static void silent(struct h *h)
 {
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	char address[80];
 	xport_ep *ep = NULL;
 	int64_t t;
@@ -317,7 +334,7 @@ static void sleepy_server(struct h *h)
 	h_hear_u64(h, 1);
 	h->idle = false;
 	while (!h->ep[1]) {
-		struct xport_ep_info info = { .size = sizeof(info) };
+		struct xport_ep_info info = {.size = sizeof(info)};
 
 		H_OK(xport_accept(h->listener, h_ms(5000), &ep));
 		H_OK(xport_ep_query(ep, &info));
@@ -385,7 +402,7 @@ static void listener_facts(struct h *h)
 static void off_loopback(struct h *h)
 {
 	xport_listener *l = NULL;
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 
 	h_open(h, NULL);
 	H_STATUS(XPORT_ERR_AUTH, xport_listen(h->x, "*:0", NULL, &l));
@@ -421,7 +438,8 @@ static void not_accepted(struct h *h)
 	ep = h_connect(h, address);
 	h_sync(h);
 	h_sync(h);
-	for (int i = 0; i < 300 && !h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c); i++)
+	for (int i = 0; i < 300 && !h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c);
+	     i++)
 		h_run_for(h, 10);
 	H_TRUE(c.ep == ep);
 	H_TRUE(c.status < 0);
@@ -435,14 +453,15 @@ static void other_provider(struct h *h)
 {
 	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
 	struct xport_attr a = h_attr(h);
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	char address[80];
 	xport_ep *ep = NULL;
 	int64_t t;
 	int n = xport_list(&a, c, sizeof(*c), 64), i = 0;
 
 	h_expect_log(h, "refused");
-	while (i < n && (c[i].state != XPORT_READY || !strcmp(c[i].name, h->config->backend) || !strchr(c[i].name, ':')))
+	while (i < n &&
+	       (c[i].state != XPORT_READY || !strcmp(c[i].name, h->config->backend) || !strchr(c[i].name, ':')))
 		i++;
 	if (i >= n)
 		h_skip(h, "a second usable provider is absent");
@@ -454,8 +473,8 @@ static void other_provider(struct h *h)
 	H_TRUE(h_now_us() - t < (int64_t)h_ms(1000) * 1000);
 	H_OK(xport_last_error(h->x, &e));
 	H_CHECK(strstr(e.text, c[i].name), "'%s' does not name %s", e.text, c[i].name);
-	H_CHECK(strstr(e.text, strchr(h->config->backend, ':') ? h->config->backend : "ucx"), "'%s' does not name %s", e.text,
-	        h->config->backend);
+	H_CHECK(strstr(e.text, strchr(h->config->backend, ':') ? h->config->backend : "ucx"), "'%s' does not name %s",
+	        e.text, h->config->backend);
 	h_tell_u64(h, 0, 1);
 }
 
@@ -475,19 +494,19 @@ static void particular(struct h *h)
 }
 
 const struct h_scenario cases_connect[] = {
-	{ .name = "P7_private_data_both_ways", .role = { private_data, private_data }, .params = lengths },
-	{ .name = "P11_addresses_of_loopback", .role = { other_addresses, other_addresses }, .params = address_kinds },
-	{ .name = "P10_connect_without_waiting", .role = { accept_one, connect_later } },
-	{ .name = "P8_forty_endpoints", .role = { many, many } },
-	{ .name = "P12_connect_again_and_again", .role = { again_and_again, again_and_again }, .timeout_s = 60 },
-	{ .name = "P2_connected_to_itself", .role = { to_itself }, .flags = H_TARGET },
-	{ .name = "P7_malformed_addresses", .role = { bad_addresses } },
-	{ .name = "P11_refused", .role = { refused } },
-	{ .name = "P5_silent_server", .role = { silent } },
-	{ .name = "P5_server_that_never_polls", .role = { sleepy_server, impatient } },
-	{ .name = "P11_listener", .role = { listener_facts } },
-	{ .name = "P7_off_loopback_needs_authentication", .role = { off_loopback } },
-	{ .name = "P5_listener_closed", .role = { close_listener, not_accepted } },
-	{ .name = "P11_other_provider_refused", .role = { particular, other_provider } },
-	{ .name = NULL },
+	{.name = "P7_private_data_both_ways", .role = {private_data, private_data}, .params = lengths},
+	{.name = "P11_addresses_of_loopback", .role = {other_addresses, other_addresses}, .params = address_kinds},
+	{.name = "P10_connect_without_waiting", .role = {accept_one, connect_later}},
+	{.name = "P8_forty_endpoints", .role = {many, many}},
+	{.name = "P12_connect_again_and_again", .role = {again_and_again, again_and_again}, .timeout_s = 60},
+	{.name = "P2_connected_to_itself", .role = {to_itself}, .flags = H_TARGET},
+	{.name = "P7_malformed_addresses", .role = {bad_addresses}},
+	{.name = "P11_refused", .role = {refused}},
+	{.name = "P5_silent_server", .role = {silent}},
+	{.name = "P5_server_that_never_polls", .role = {sleepy_server, impatient}},
+	{.name = "P11_listener", .role = {listener_facts}},
+	{.name = "P7_off_loopback_needs_authentication", .role = {off_loopback}},
+	{.name = "P5_listener_closed", .role = {close_listener, not_accepted}},
+	{.name = "P11_other_provider_refused", .role = {particular, other_provider}},
+	{.name = NULL},
 };

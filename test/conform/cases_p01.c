@@ -67,8 +67,8 @@ static void quiet_none(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
@@ -102,7 +102,7 @@ static void refused_none(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o), .context = h };
+	struct xport_opt o = {.size = sizeof(o), .context = h};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
@@ -143,8 +143,8 @@ static void says_what(struct h *h)
 	struct h_mem l;
 	struct h_rkey r;
 	int mark[6];
-	struct xport_opt o = { .size = sizeof(o), .value = 9 };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o), .value = 9};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 	struct xport_completion c;
 
 	h_mesh(h, NULL);
@@ -211,8 +211,8 @@ static void reap_slowly(struct h *h)
 	struct h_mem l;
 	struct h_rkey r;
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
-	int seen[MANY] = { 0 };
+	struct xport_opt o = {.size = sizeof(o)};
+	int seen[MANY] = {0};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
@@ -355,7 +355,7 @@ static void unreaped_count(struct h *h)
 	struct h_mem l;
 	struct h_rkey r;
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	int posted = 0, taken = 0, s;
 
 	a.queue_depth = 64;
@@ -381,17 +381,20 @@ static void unreaped_count(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param close_or_destroy[] = { { "close", 0 }, { "destroy", 1 }, { NULL, 0 } };
+static const struct h_param close_or_destroy[] = {{"close", 0}, {"destroy", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p01[] = {
-	{ .name = "P1_every_kind_once", .role = { receive_all, every_kind }, .flags = H_KINDS },
-	{ .name = "P1_quiet_has_none", .role = { quiet_target, quiet_none } },
-	{ .name = "P1_refused_has_none", .role = { target, refused_none } },
-	{ .name = "P1_completion_says_what", .role = { says_what_target, says_what }, .flags = H_TARGET },
-	{ .name = "P1_reap_one_at_a_time", .role = { target, reap_slowly } },
-	{ .name = "P1_in_flight_at_own", .role = { idle_target, close_in_flight }, .params = close_or_destroy, .flags = H_TARGET },
-	{ .name = "P1_in_flight_at_peers_close", .role = { closing_target, closed_by_peer }, .flags = H_TARGET },
-	{ .name = "P1_in_flight_at_instance_close", .role = { idle_target, close_instance }, .flags = H_TARGET },
-	{ .name = "P1_unreaped_count_as_in_flight", .role = { target, unreaped_count } },
-	{ .name = NULL },
+	{.name = "P1_every_kind_once", .role = {receive_all, every_kind}, .flags = H_KINDS},
+	{.name = "P1_quiet_has_none", .role = {quiet_target, quiet_none}},
+	{.name = "P1_refused_has_none", .role = {target, refused_none}},
+	{.name = "P1_completion_says_what", .role = {says_what_target, says_what}, .flags = H_TARGET},
+	{.name = "P1_reap_one_at_a_time", .role = {target, reap_slowly}},
+	{.name = "P1_in_flight_at_own",
+         .role = {idle_target, close_in_flight},
+         .params = close_or_destroy,
+         .flags = H_TARGET},
+	{.name = "P1_in_flight_at_peers_close", .role = {closing_target, closed_by_peer}, .flags = H_TARGET},
+	{.name = "P1_in_flight_at_instance_close", .role = {idle_target, close_instance}, .flags = H_TARGET},
+	{.name = "P1_unreaped_count_as_in_flight", .role = {target, unreaped_count}},
+	{.name = NULL},
 };

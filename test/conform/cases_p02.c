@@ -134,7 +134,7 @@ static void local_reuse(struct h *h)
 /* Each alignment of source and destination, lengths around a word and a cache line. */
 static void alignments(struct h *h)
 {
-	static const size_t lens[] = { 1, 8, 9, 63, 64, 200 };
+	static const size_t lens[] = {1, 8, 9, 63, 64, 200};
 	struct h_mem l;
 	struct h_rkey r;
 
@@ -248,7 +248,7 @@ static void impatient(struct h *h)
 	struct h_mem l;
 	struct h_rkey r;
 	struct h_op *put, *flush;
-	struct xport_rkey_info info = { .size = sizeof(info) };
+	struct xport_rkey_info info = {.size = sizeof(info)};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, WINDOW, 0);
@@ -261,7 +261,8 @@ static void impatient(struct h *h)
 	flush = h_flush(h, h->ep[0]);
 	h_run_for(h, 200);
 	if (info.put == XPORT_EMULATED)
-		H_CHECK(!put->done && !flush->done, "put %d, flush %d done though the target sleeps", put->done, flush->done);
+		H_CHECK(!put->done && !flush->done, "put %d, flush %d done though the target sleeps", put->done,
+		        flush->done);
 	h_tell_u64(h, 0, 1);
 	h_tell_u64(h, 0, put->done ? 4096 : 0);
 	h_hear_u64(h, 0);
@@ -363,19 +364,22 @@ static void pipelined(struct h *h)
 }
 
 const struct h_scenario cases_p02[] = {
-	{ .name = "P2_put_success_means_placed", .role = { target, put }, .params = h_sizes, .flags = H_KINDS },
-	{ .name = "P2_get_success_means_here", .role = { target, get }, .params = h_sizes, .flags = H_KINDS },
-	{ .name = "P2_local_put_then_flush", .role = { target, put_local }, .params = h_sizes, .flags = H_KINDS },
-	{ .name = "P2_quiet_put_then_flush", .role = { target, put_quiet }, .params = h_small_sizes, .flags = H_KINDS },
-	{ .name = "P2_local_source_reused_at_once", .role = { target, local_reuse }, .flags = H_KINDS },
-	{ .name = "P2_every_alignment", .role = { target, alignments }, .flags = H_KINDS },
-	{ .name = "P2_neighbours_untouched", .role = { target, neighbours }, .flags = H_KINDS },
-	{ .name = "P2_flush_when_nothing_to_flush", .role = { target, flush_idle } },
-	{ .name = "P2_many_flushes_at_once", .role = { target, flush_many }, .flags = H_TARGET },
-	{ .name = "P2_flush_needs_no_receive", .role = { target, flush_without_receive } },
-	{ .name = "P2_no_success_before_placed", .role = { idle_target, impatient }, .flags = H_KINDS },
-	{ .name = "P2_send_buffer_reused_at_once", .role = { send_reuse_target, send_reuse }, .params = h_sizes, .flags = H_TARGET },
-	{ .name = "P2_random_places_and_lengths", .role = { target, random_places }, .flags = H_KINDS },
-	{ .name = "P2_pipelined_puts_and_gets", .role = { target, pipelined }, .flags = H_KINDS },
-	{ .name = NULL },
+	{.name = "P2_put_success_means_placed", .role = {target, put}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P2_get_success_means_here", .role = {target, get}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P2_local_put_then_flush", .role = {target, put_local}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P2_quiet_put_then_flush", .role = {target, put_quiet}, .params = h_small_sizes, .flags = H_KINDS},
+	{.name = "P2_local_source_reused_at_once", .role = {target, local_reuse}, .flags = H_KINDS},
+	{.name = "P2_every_alignment", .role = {target, alignments}, .flags = H_KINDS},
+	{.name = "P2_neighbours_untouched", .role = {target, neighbours}, .flags = H_KINDS},
+	{.name = "P2_flush_when_nothing_to_flush", .role = {target, flush_idle}},
+	{.name = "P2_many_flushes_at_once", .role = {target, flush_many}, .flags = H_TARGET},
+	{.name = "P2_flush_needs_no_receive", .role = {target, flush_without_receive}},
+	{.name = "P2_no_success_before_placed", .role = {idle_target, impatient}, .flags = H_KINDS},
+	{.name = "P2_send_buffer_reused_at_once",
+         .role = {send_reuse_target, send_reuse},
+         .params = h_sizes,
+         .flags = H_TARGET},
+	{.name = "P2_random_places_and_lengths", .role = {target, random_places}, .flags = H_KINDS},
+	{.name = "P2_pipelined_puts_and_gets", .role = {target, pipelined}, .flags = H_KINDS},
+	{.name = NULL},
 };

@@ -74,7 +74,7 @@ static void truncated(struct h *h)
 /* The initiator's side of everything that ends by closing or loss: buffers are unmapped when they complete. */
 static void post_and_unmap(struct h *h, struct h_rkey *r, int how)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_completion c[64];
 	uint8_t *buf[20];
 	int left = 20, n;
@@ -197,7 +197,7 @@ static void get_reuse_target(struct h *h)
 static void atomic_result(struct h *h)
 {
 	struct h_rkey r;
-	uint32_t result[4] = { 1, 2, 3, 4 };
+	uint32_t result[4] = {1, 2, 3, 4};
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
@@ -211,18 +211,15 @@ static void atomic_result(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param lengths[] = { { "8", 8 },
-	                                      { "at_eager", H_NEAR_EAGER },
-	                                      { "above_eager", H_NEAR_EAGER + 1 },
-	                                      { "500k", 500000 },
-	                                      { NULL, 0 } };
+static const struct h_param lengths[] = {
+	{"8", 8}, {"at_eager", H_NEAR_EAGER}, {"above_eager", H_NEAR_EAGER + 1}, {"500k", 500000}, {NULL, 0}};
 
 const struct h_scenario cases_p03[] = {
-	{ .name = "P3_canceled_receive", .role = { canceled, send_one }, .params = lengths },
-	{ .name = "P3_truncated_receive", .role = { truncated, send_one }, .params = lengths },
-	{ .name = "P3_unmapped_after_own_close", .role = { end_in_the_middle, unmap_after_close }, .flags = H_TARGET },
-	{ .name = "P3_unmapped_after_loss", .role = { end_in_the_middle, unmap_after_loss }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P3_get_buffer_reused_at_once", .role = { get_reuse_target, get_reuse }, .flags = H_KINDS },
-	{ .name = "P3_atomic_result", .role = { get_reuse_target, atomic_result } },
-	{ .name = NULL },
+	{.name = "P3_canceled_receive", .role = {canceled, send_one}, .params = lengths},
+	{.name = "P3_truncated_receive", .role = {truncated, send_one}, .params = lengths},
+	{.name = "P3_unmapped_after_own_close", .role = {end_in_the_middle, unmap_after_close}, .flags = H_TARGET},
+	{.name = "P3_unmapped_after_loss", .role = {end_in_the_middle, unmap_after_loss}, .flags = H_TARGET | H_KILLS},
+	{.name = "P3_get_buffer_reused_at_once", .role = {get_reuse_target, get_reuse}, .flags = H_KINDS},
+	{.name = "P3_atomic_result", .role = {get_reuse_target, atomic_result}},
+	{.name = NULL},
 };

@@ -19,7 +19,7 @@ static size_t length_of(struct h *h, uint64_t i)
 static void order_send(struct h *h)
 {
 	uint8_t *buf[16];
-	struct h_op *op[16] = { NULL };
+	struct h_op *op[16] = {NULL};
 
 	h_mesh(h, NULL);
 	for (int i = 0; i < 16; i++)
@@ -132,7 +132,8 @@ static void puts_then_notify_target(struct h *h)
 		H_EQ(round, c.tag);
 		H_EQ(h->param, c.length);
 		H_CHECK(!memcmp(m.p, want, ROOM / 2), "round %" PRIu64 ": an earlier put is not there", round);
-		H_CHECK(!memcmp(m.p + ROOM / 2, want + ROOM / 2, h->param), "round %" PRIu64 ": its own data is not", round);
+		H_CHECK(!memcmp(m.p + ROOM / 2, want + ROOM / 2, h->param), "round %" PRIu64 ": its own data is not",
+		        round);
 		h_tell_u64(h, 1, 1);
 	}
 	H_GUARDS(m);
@@ -161,7 +162,7 @@ static void interleave_target(struct h *h)
 {
 	struct h_mem m;
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	uint64_t *words = h_buf(h, TURNS * 8), sends = 0, notes = 0;
 	struct xport_attr a = h_attr(h);
 
@@ -355,18 +356,21 @@ static void fences_only(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param counts[] = { { "10k", 10000 }, { "100", 100 }, { NULL, 0 } };
-static const struct h_param lengths[] = { { "0", 0 }, { "8", 8 }, { "5000", 5000 }, { "300k", 300000 }, { NULL, 0 } };
+static const struct h_param counts[] = {{"10k", 10000}, {"100", 100}, {NULL, 0}};
+static const struct h_param lengths[] = {{"0", 0}, {"8", 8}, {"5000", 5000}, {"300k", 300000}, {NULL, 0}};
 
 const struct h_scenario cases_p04[] = {
-	{ .name = "P4_messages_in_order", .role = { order_recv, order_send }, .params = counts, .timeout_s = 60 },
-	{ .name = "P4_notifications_in_order_none_lost", .role = { flood_notify_target, flood_notify } },
-	{ .name = "P4_notify_after_all_puts", .role = { puts_then_notify_target, puts_then_notify }, .params = lengths, .flags = H_TARGET },
-	{ .name = "P4_sends_and_notifications_in_turn", .role = { interleave_target, interleave } },
-	{ .name = "P4_fence_litmus", .role = { fence_reader, fence_writer }, .flags = H_TARGET },
-	{ .name = "P4_fence_orders_pairs", .role = { plain_target, fence_pairs }, .flags = H_TARGET },
-	{ .name = "P4_fence_before_send", .role = { fence_send_target, fence_send }, .flags = H_TARGET },
-	{ .name = "P4_get_before_later_put", .role = { plain_target, get_then_put }, .flags = H_TARGET },
-	{ .name = "P4_fence_has_no_completion", .role = { plain_target, fences_only } },
-	{ .name = NULL },
+	{.name = "P4_messages_in_order", .role = {order_recv, order_send}, .params = counts, .timeout_s = 60},
+	{.name = "P4_notifications_in_order_none_lost", .role = {flood_notify_target, flood_notify}},
+	{.name = "P4_notify_after_all_puts",
+         .role = {puts_then_notify_target, puts_then_notify},
+         .params = lengths,
+         .flags = H_TARGET},
+	{.name = "P4_sends_and_notifications_in_turn", .role = {interleave_target, interleave}},
+	{.name = "P4_fence_litmus", .role = {fence_reader, fence_writer}, .flags = H_TARGET},
+	{.name = "P4_fence_orders_pairs", .role = {plain_target, fence_pairs}, .flags = H_TARGET},
+	{.name = "P4_fence_before_send", .role = {fence_send_target, fence_send}, .flags = H_TARGET},
+	{.name = "P4_get_before_later_put", .role = {plain_target, get_then_put}, .flags = H_TARGET},
+	{.name = "P4_fence_has_no_completion", .role = {plain_target, fences_only}},
+	{.name = NULL},
 };

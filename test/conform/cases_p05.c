@@ -8,9 +8,16 @@ enum { LEN = 1 << 20, DEATH_MS = 100 + 1000, ROUNDS = 16 };
 enum doing { IDLE, PUT, GET, NOTIFY, SEND_EAGER, SEND_LARGE, RECV, FLUSH, ATOMIC };
 
 static const struct h_param doings[] = {
-	{ "idle", IDLE },     { "put", PUT },       { "get", GET },           { "put_notify", NOTIFY },
-	{ "recv", RECV },     { "flush", FLUSH },   { "send_eager", SEND_EAGER }, { "send_large", SEND_LARGE },
-	{ "atomic", ATOMIC }, { NULL, 0 },
+	{"idle", IDLE},
+	{"put", PUT},
+	{"get", GET},
+	{"put_notify", NOTIFY},
+	{"recv", RECV},
+	{"flush", FLUSH},
+	{"send_eager", SEND_EAGER},
+	{"send_large", SEND_LARGE},
+	{"atomic", ATOMIC},
+	{NULL, 0},
 };
 
 static void post(struct h *h, struct h_mem *l, struct h_rkey *r, uint64_t what)
@@ -51,7 +58,7 @@ static void post(struct h *h, struct h_mem *l, struct h_rkey *r, uint64_t what)
 /* True if operations of this kind cannot have completed while the target made no progress. */
 static bool must_be_lost(struct h *h, struct h_rkey *r, uint64_t what)
 {
-	struct xport_rkey_info info = { .size = sizeof(info) };
+	struct xport_rkey_info info = {.size = sizeof(info)};
 
 	H_OK(xport_rkey_query(r->k, &info));
 	if (what == SEND_LARGE || what == RECV)
@@ -64,9 +71,9 @@ static bool must_be_lost(struct h *h, struct h_rkey *r, uint64_t what)
 /* After the loss: everything ended once, one event, and the endpoint says so to whoever asks. */
 static void aftermath(struct h *h, struct h_mem *l, struct h_rkey *r)
 {
-	struct xport_ep_info info = { .size = sizeof(info) };
+	struct xport_ep_info info = {.size = sizeof(info)};
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 
 	h_run_for(h, 50);
 	H_EQ(0, h->pending);
@@ -183,7 +190,7 @@ static void statuses(struct h *h)
 	struct h_mem l;
 	struct h_rkey r;
 	struct h_op *put[4], *get[4], *send[4], *recv[4];
-	struct xport_rkey_info info = { .size = sizeof(info) };
+	struct xport_rkey_info info = {.size = sizeof(info)};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
@@ -252,7 +259,7 @@ static void half_sender(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param any_or_one[] = { { "from_any", 0 }, { "from_one", 1 }, { NULL, 0 } };
+static const struct h_param any_or_one[] = {{"from_any", 0}, {"from_one", 1}, {NULL, 0}};
 
 /* The peer ends without closing anything, or aborts. */
 static void see_exit(struct h *h)
@@ -284,7 +291,7 @@ static void exiting(struct h *h)
 	h_exit(h, h->param);
 }
 
-static const struct h_param exits[] = { { "exit", 0 }, { "abort", 1 }, { NULL, 0 } };
+static const struct h_param exits[] = {{"exit", 0}, {"abort", 1}, {NULL, 0}};
 
 /* A forked child that lives on holds the dead one's sockets open; that must not hide the death. */
 static void forker(struct h *h)
@@ -327,12 +334,18 @@ static void kill_forker(struct h *h)
 }
 
 const struct h_scenario cases_p05[] = {
-	{ .name = "P5_killed_while_asleep", .role = { sleeper, kill_sleeper }, .params = doings, .flags = H_TARGET | H_KILLS },
-	{ .name = "P5_killed_while_serving", .role = { server, kill_server }, .params = doings, .flags = H_TARGET | H_KILLS },
-	{ .name = "P5_everything_is_peer_lost", .role = { sleeper, statuses }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P5_receive_from_any_stays", .role = { sleeper, any_source_stays }, .flags = H_KILLS },
-	{ .name = "P5_half_a_message", .role = { half_sender, half_message }, .params = any_or_one, .flags = H_KILLS },
-	{ .name = "P5_peer_ends_without_closing", .role = { exiting, see_exit }, .params = exits, .flags = H_KILLS },
-	{ .name = "P5_killed_but_child_holds_sockets", .role = { forker, kill_forker }, .flags = H_TARGET | H_KILLS },
-	{ .name = NULL },
+	{.name = "P5_killed_while_asleep",
+         .role = {sleeper, kill_sleeper},
+         .params = doings,
+         .flags = H_TARGET | H_KILLS},
+	{.name = "P5_killed_while_serving",
+         .role = {server, kill_server},
+         .params = doings,
+         .flags = H_TARGET | H_KILLS},
+	{.name = "P5_everything_is_peer_lost", .role = {sleeper, statuses}, .flags = H_TARGET | H_KILLS},
+	{.name = "P5_receive_from_any_stays", .role = {sleeper, any_source_stays}, .flags = H_KILLS},
+	{.name = "P5_half_a_message", .role = {half_sender, half_message}, .params = any_or_one, .flags = H_KILLS},
+	{.name = "P5_peer_ends_without_closing", .role = {exiting, see_exit}, .params = exits, .flags = H_KILLS},
+	{.name = "P5_killed_but_child_holds_sockets", .role = {forker, kill_forker}, .flags = H_TARGET | H_KILLS},
+	{.name = NULL},
 };

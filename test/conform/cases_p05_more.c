@@ -65,7 +65,7 @@ static void stop_peer(struct h *h)
 	H_EQ(0, h->nqueue);
 }
 
-static const struct h_param idle_or_busy[] = { { "idle", 0 }, { "with_operations", 1 }, { NULL, 0 } };
+static const struct h_param idle_or_busy[] = {{"idle", 0}, {"with_operations", 1}, {NULL, 0}};
 
 /* A stop much shorter than the limit is not a loss. */
 static void short_stop(struct h *h)
@@ -157,12 +157,12 @@ static void cut_cable(struct h *h)
 	h_proxy_stop(&p);
 }
 
-static const struct h_param cuts[] = { { "silently", 0 }, { "by_closing", 1 }, { NULL, 0 } };
+static const struct h_param cuts[] = {{"silently", 0}, {"by_closing", 1}, {NULL, 0}};
 
 /* The death of a peer wakes whoever sleeps on the fd alone. */
 static void sleep_on_fd(struct h *h)
 {
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p = {.events = POLLIN};
 	struct xport_completion c;
 	int64_t t;
 
@@ -211,7 +211,7 @@ static void survivor(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey r;
-	struct xport_ep_info info = { .size = sizeof(info) };
+	struct xport_ep_info info = {.size = sizeof(info)};
 	xport_ep *old = NULL;
 	uint64_t word;
 
@@ -299,7 +299,7 @@ static void serve_after_death(struct h *h)
 	h_tell(h, 1, h->address, sizeof(h->address));
 	h_sync_with(h, 1);
 	for (int i = 0; i < 2 && h->ep[1] == NULL; i++) {
-		struct xport_ep_info info = { .size = sizeof(info) };
+		struct xport_ep_info info = {.size = sizeof(info)};
 
 		s = xport_accept(h->listener, h_ms(1000), &ep);
 		if (s == XPORT_ERR_TIMEOUT)
@@ -316,13 +316,13 @@ static void serve_after_death(struct h *h)
 }
 
 const struct h_scenario cases_p05_more[] = {
-	{ .name = "P5_stopped", .role = { stopped, stop_peer }, .params = idle_or_busy, .flags = H_TARGET | H_KILLS },
-	{ .name = "P5_short_stop_is_survived", .role = { short_stop, short_stop }, .flags = H_KILLS },
-	{ .name = "P5_busy_peer_is_alive", .role = { busy, busy } },
-	{ .name = "P5_cable_cut", .role = { behind_cable, cut_cable }, .params = cuts },
-	{ .name = "P5_loss_wakes_the_fd", .role = { wait_for_end, sleep_on_fd }, .flags = H_KILLS },
-	{ .name = "P5_reconnect_to_restarted", .role = { restarted, survivor }, .flags = H_KILLS },
-	{ .name = "P5_server_dies_while_connecting", .role = { accept_dies, connect_to_dying }, .flags = H_KILLS },
-	{ .name = "P5_client_dies_before_accept", .role = { serve_after_death, client_dies }, .flags = H_KILLS },
-	{ .name = NULL },
+	{.name = "P5_stopped", .role = {stopped, stop_peer}, .params = idle_or_busy, .flags = H_TARGET | H_KILLS},
+	{.name = "P5_short_stop_is_survived", .role = {short_stop, short_stop}, .flags = H_KILLS},
+	{.name = "P5_busy_peer_is_alive", .role = {busy, busy}},
+	{.name = "P5_cable_cut", .role = {behind_cable, cut_cable}, .params = cuts},
+	{.name = "P5_loss_wakes_the_fd", .role = {wait_for_end, sleep_on_fd}, .flags = H_KILLS},
+	{.name = "P5_reconnect_to_restarted", .role = {restarted, survivor}, .flags = H_KILLS},
+	{.name = "P5_server_dies_while_connecting", .role = {accept_dies, connect_to_dying}, .flags = H_KILLS},
+	{.name = "P5_client_dies_before_accept", .role = {serve_after_death, client_dies}, .flags = H_KILLS},
+	{.name = NULL},
 };

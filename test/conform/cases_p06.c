@@ -12,21 +12,21 @@ struct beyond {
 };
 
 static const struct beyond beyonds[] = {
-	{ true, 0, 1 },
-	{ true, (uint64_t)-1, 2 },
-	{ true, 1, 0 },
-	{ true, 1, 1 },
-	{ true, 1000000, 8 },
-	{ true, 1000000, 0 },
-	{ false, 0, LEN * 64 },
-	{ false, UINT64_MAX, 1 },
-	{ false, UINT64_MAX, 0 },
-	{ false, UINT64_MAX - 7, 8 },
-	{ false, UINT64_MAX - 7, 16 },
-	{ false, (uint64_t)1 << 63, 8 },
-	{ false, 8, SIZE_MAX },
-	{ false, 8, SIZE_MAX - 7 },
-	{ false, 0, SIZE_MAX },
+	{true, 0, 1},
+	{true, (uint64_t)-1, 2},
+	{true, 1, 0},
+	{true, 1, 1},
+	{true, 1000000, 8},
+	{true, 1000000, 0},
+	{false, 0, LEN * 64},
+	{false, UINT64_MAX, 1},
+	{false, UINT64_MAX, 0},
+	{false, UINT64_MAX - 7, 8},
+	{false, UINT64_MAX - 7, 16},
+	{false, (uint64_t)1 << 63, 8},
+	{false, 8, SIZE_MAX},
+	{false, 8, SIZE_MAX - 7},
+	{false, 0, SIZE_MAX},
 };
 
 static void target(struct h *h)
@@ -49,8 +49,8 @@ static void target(struct h *h)
 
 static int try_op(struct h *h, int type, void *buf, size_t len, const struct h_rkey *r, uint64_t offset)
 {
-	struct xport_opt o = { .size = sizeof(o) };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o)};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 
 	if (type == XPORT_OP_PUT)
 		return xport_put(h->ep[0], buf, len, r->k, offset, &o);
@@ -169,11 +169,11 @@ static void rights(struct h *h)
 		int type;
 		uint32_t need;
 		uint64_t at;
-	} ops[] = { { XPORT_OP_PUT, XPORT_REMOTE_WRITE, 0 },
-		        { XPORT_OP_PUT_NOTIFY, XPORT_REMOTE_WRITE, 64 },
-		        { XPORT_OP_GET, XPORT_REMOTE_READ, 128 },
-		        { XPORT_OP_ATOMIC, XPORT_REMOTE_ATOMIC, 512 } };
-	struct xport_rkey_info info = { .size = sizeof(info) };
+	} ops[] = {{XPORT_OP_PUT, XPORT_REMOTE_WRITE, 0},
+	           {XPORT_OP_PUT_NOTIFY, XPORT_REMOTE_WRITE, 64},
+	           {XPORT_OP_GET, XPORT_REMOTE_READ, 128},
+	           {XPORT_OP_ATOMIC, XPORT_REMOTE_ATOMIC, 512}};
+	struct xport_rkey_info info = {.size = sizeof(info)};
 	uint8_t buf[64];
 
 	h_mesh(h, NULL);
@@ -244,19 +244,19 @@ static void require_bounds(struct h *h)
 		H_EQ(1, h->info.target_bounds);
 }
 
-static const struct h_param types[] = { { "put", XPORT_OP_PUT },
-	                                    { "get", XPORT_OP_GET },
-	                                    { "put_notify", XPORT_OP_PUT_NOTIFY },
-	                                    { "atomic", XPORT_OP_ATOMIC },
-	                                    { NULL, 0 } };
-static const struct h_param requirements[] = { { "target_bounds", 0 }, { "passive_target", 1 }, { NULL, 0 } };
+static const struct h_param types[] = {{"put", XPORT_OP_PUT},
+                                       {"get", XPORT_OP_GET},
+                                       {"put_notify", XPORT_OP_PUT_NOTIFY},
+                                       {"atomic", XPORT_OP_ATOMIC},
+                                       {NULL, 0}};
+static const struct h_param requirements[] = {{"target_bounds", 0}, {"passive_target", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p06[] = {
-	{ .name = "P6_out_of_bounds", .role = { target, out_of_bounds }, .params = types, .flags = H_TARGET },
-	{ .name = "P6_zero_bytes_at_the_end", .role = { zero_target, zero_at_end }, .flags = H_TARGET },
-	{ .name = "P6_first_to_last_byte", .role = { target, whole_region }, .flags = H_KINDS },
-	{ .name = "P6_rights", .role = { rights_target, rights }, .flags = H_TARGET },
-	{ .name = "P6_rights_for_zero_bytes", .role = { zero_rights_target, zero_rights }, .flags = H_TARGET },
-	{ .name = "P6_require", .role = { require_bounds }, .params = requirements },
-	{ .name = NULL },
+	{.name = "P6_out_of_bounds", .role = {target, out_of_bounds}, .params = types, .flags = H_TARGET},
+	{.name = "P6_zero_bytes_at_the_end", .role = {zero_target, zero_at_end}, .flags = H_TARGET},
+	{.name = "P6_first_to_last_byte", .role = {target, whole_region}, .flags = H_KINDS},
+	{.name = "P6_rights", .role = {rights_target, rights}, .flags = H_TARGET},
+	{.name = "P6_rights_for_zero_bytes", .role = {zero_rights_target, zero_rights}, .flags = H_TARGET},
+	{.name = "P6_require", .role = {require_bounds}, .params = requirements},
+	{.name = NULL},
 };

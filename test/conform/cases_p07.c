@@ -130,7 +130,7 @@ static void foreign(struct h *h)
 	m = h_mem_target(h, LEN, 0, H_ALL);
 	own = h_key_pack(h, &m);
 	refuse_exact(h, other.bytes, other.len, "foreign", 0);
-	H_STATUS(XPORT_ERR_STALE_KEY, xport_rkey_unpack(h->ep[0], other.bytes, other.len, &(xport_rkey *){ NULL }));
+	H_STATUS(XPORT_ERR_STALE_KEY, xport_rkey_unpack(h->ep[0], other.bytes, other.len, &(xport_rkey *){NULL}));
 	refuse_exact(h, own.bytes, own.len, "own", 0);
 	end(h, &key);
 }
@@ -207,12 +207,12 @@ static void many_keys(struct h *h)
 }
 
 const struct h_scenario cases_p07[] = {
-	{ .name = "P7_every_bit_of_a_key", .role = { key_target, every_bit }, .flags = H_TARGET },
-	{ .name = "P7_every_length_of_a_key", .role = { key_target, every_length }, .flags = H_TARGET },
-	{ .name = "P7_noise_as_key", .role = { key_target, noise }, .flags = H_TARGET },
-	{ .name = "P7_no_key_at_all", .role = { key_target, no_key } },
-	{ .name = "P7_foreign_key", .role = { key_target, foreign, foreign_owner }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P7_pack_respects_room", .role = { pack_room }, .flags = H_TARGET },
-	{ .name = "P7_many_keys_destroyed_in_use", .role = { many_keys_target, many_keys }, .flags = H_TARGET },
-	{ .name = NULL },
+	{.name = "P7_every_bit_of_a_key", .role = {key_target, every_bit}, .flags = H_TARGET},
+	{.name = "P7_every_length_of_a_key", .role = {key_target, every_length}, .flags = H_TARGET},
+	{.name = "P7_noise_as_key", .role = {key_target, noise}, .flags = H_TARGET},
+	{.name = "P7_no_key_at_all", .role = {key_target, no_key}},
+	{.name = "P7_foreign_key", .role = {key_target, foreign, foreign_owner}, .flags = H_TARGET | H_KILLS},
+	{.name = "P7_pack_respects_room", .role = {pack_room}, .flags = H_TARGET},
+	{.name = "P7_many_keys_destroyed_in_use", .role = {many_keys_target, many_keys}, .flags = H_TARGET},
+	{.name = NULL},
 };

@@ -169,7 +169,7 @@ static void spoiled(struct h *h)
 		refused += s != XPORT_OK;
 		if (s != XPORT_OK)
 			H_CHECK(s == XPORT_ERR_PROTOCOL || s == XPORT_ERR_INCOMPATIBLE || s == XPORT_ERR_TIMEOUT ||
-			            s == XPORT_ERR_REFUSED || s == XPORT_ERR_AUTH || s == XPORT_ERR_PEER_LOST,
+			                s == XPORT_ERR_REFUSED || s == XPORT_ERR_AUTH || s == XPORT_ERR_PEER_LOST,
 			        "byte %ld: %s", i, xport_status_name(s));
 		xport_ep_destroy(ep);
 		h->nqueue = 0;
@@ -185,7 +185,7 @@ static void other_version(struct h *h)
 {
 	char address[80];
 	struct h_proxy p;
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	xport_ep *ep = NULL;
 	int64_t t;
 
@@ -258,7 +258,8 @@ static void garbage_server(struct h *h)
 /* A server of another kind: speaks first, speaks nonsense, hangs up. */
 static void odd_server(struct h *h)
 {
-	static const char *const words[] = { "", "220 mail ready\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "XPRT", "XPRT\377\377\377\377" };
+	static const char *const words[] = {"", "220 mail ready\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "XPRT",
+	                                    "XPRT\377\377\377\377"};
 	char address[80];
 	xport_ep *ep = NULL;
 	int fd;
@@ -275,7 +276,8 @@ static void odd_server(struct h *h)
 		h_run_for(h, 10);
 		shutdown(client, SHUT_RDWR);
 		s = H_EVENT(XPORT_EVENT_LOST).status;
-		H_CHECK(s == XPORT_ERR_PROTOCOL || s == XPORT_ERR_REFUSED || s == XPORT_ERR_INCOMPATIBLE || s == XPORT_ERR_PEER_LOST,
+		H_CHECK(s == XPORT_ERR_PROTOCOL || s == XPORT_ERR_REFUSED || s == XPORT_ERR_INCOMPATIBLE ||
+		                s == XPORT_ERR_PEER_LOST,
 		        "'%s': %s", words[i], xport_status_name(s));
 		close(client);
 		xport_ep_destroy(ep);
@@ -283,20 +285,17 @@ static void odd_server(struct h *h)
 	close(fd);
 }
 
-static const struct h_param directions[] = { { "request", 0 }, { "answer", 1 }, { NULL, 0 } };
-static const struct h_param spoilings[] = { { "request", 0 },
-	                                        { "answer", 1 },
-	                                        { "request_forged", FORGED },
-	                                        { "answer_forged", FORGED + 1 },
-	                                        { NULL, 0 } };
+static const struct h_param directions[] = {{"request", 0}, {"answer", 1}, {NULL, 0}};
+static const struct h_param spoilings[] = {
+	{"request", 0}, {"answer", 1}, {"request_forged", FORGED}, {"answer_forged", FORGED + 1}, {NULL, 0}};
 
 const struct h_scenario cases_p07_wire[] = {
-	{ .name = "P7_noise_on_the_port", .role = { serve, noise } },
-	{ .name = "P7_half_open_connections", .role = { serve, half_open } },
-	{ .name = "P7_crowd_of_silent_strangers", .role = { serve, crowd }, .timeout_s = 60 },
-	{ .name = "P7_handshake_byte_spoiled", .role = { serve, spoiled }, .params = spoilings, .timeout_s = 90 },
-	{ .name = "P7_other_version_refused", .role = { serve, other_version }, .params = directions },
-	{ .name = "P7_garbage_on_the_control_channel", .role = { garbage_server, garbage_later }, .params = directions },
-	{ .name = "P7_server_of_another_kind", .role = { odd_server } },
-	{ .name = NULL },
+	{.name = "P7_noise_on_the_port", .role = {serve, noise}},
+	{.name = "P7_half_open_connections", .role = {serve, half_open}},
+	{.name = "P7_crowd_of_silent_strangers", .role = {serve, crowd}, .timeout_s = 60},
+	{.name = "P7_handshake_byte_spoiled", .role = {serve, spoiled}, .params = spoilings, .timeout_s = 90},
+	{.name = "P7_other_version_refused", .role = {serve, other_version}, .params = directions},
+	{.name = "P7_garbage_on_the_control_channel", .role = {garbage_server, garbage_later}, .params = directions},
+	{.name = "P7_server_of_another_kind", .role = {odd_server}},
+	{.name = NULL},
 };

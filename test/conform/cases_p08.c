@@ -89,8 +89,8 @@ static void sweep_recv(struct h *h)
 static void full_queue(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct xport_opt o = { .size = sizeof(o) };
-	struct pollfd p = { .events = POLLIN };
+	struct xport_opt o = {.size = sizeof(o)};
+	struct pollfd p = {.events = POLLIN};
 	struct h_mem l;
 	struct h_rkey r;
 	int again = 0, done = 0, posted = 0, s;
@@ -142,7 +142,7 @@ static void small_target(struct h *h)
 static void quiet_again(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET};
 	struct xport_completion c;
 	struct h_rkey r;
 	int again = 0, s;
@@ -158,7 +158,8 @@ static void quiet_again(struct h *h)
 
 			again++;
 			H_EQ(0, xport_wait(h->x, &c, 1, h_ms(5000)));
-			H_CHECK(h_now_us() - t < (int64_t)h_ms(4000) * 1000, "the wait slept through the room that came");
+			H_CHECK(h_now_us() - t < (int64_t)h_ms(4000) * 1000,
+			        "the wait slept through the room that came");
 		}
 		H_STATUS(XPORT_OK, s);
 	}
@@ -223,7 +224,7 @@ static void swarm_target(struct h *h)
 static void zero(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
@@ -274,20 +275,20 @@ static void limits(struct h *h)
 	h_record(h, "frame_max", h->info.frame_max);
 }
 
-static const struct h_param around[] = { { "zero", 20 },
-	                                     { "eager", H_NEAR_EAGER },
-	                                     { "frame", H_NEAR_FRAME },
-	                                     { NULL, 0 } };
+static const struct h_param around[] = {{"zero", 20}, {"eager", H_NEAR_EAGER}, {"frame", H_NEAR_FRAME}, {NULL, 0}};
 
 const struct h_scenario cases_p08[] = {
-	{ .name = "P8_received_before_sent", .role = { receive_first, receive_first }, .params = h_sizes, .flags = H_KINDS },
-	{ .name = "P8_sent_before_received", .role = { send_first, send_first }, .params = h_sizes, .flags = H_KINDS },
-	{ .name = "P8_every_length_around", .role = { sweep_recv, sweep_send }, .params = around, .flags = H_KINDS },
-	{ .name = "P8_full_queue", .role = { small_target, full_queue }, .flags = H_KINDS },
-	{ .name = "P8_full_queue_of_quiet_ones", .role = { small_target, quiet_again }, .flags = H_TARGET },
-	{ .name = "P8_shortest_queue", .role = { small_target, shortest }, .flags = H_TARGET },
-	{ .name = "P8_swarm_of_tiny_puts", .role = { swarm_target, swarm }, .flags = H_TARGET },
-	{ .name = "P8_zero_bytes", .role = { zero_target, zero } },
-	{ .name = "P8_limits", .role = { limits } },
-	{ .name = NULL },
+	{.name = "P8_received_before_sent",
+         .role = {receive_first, receive_first},
+         .params = h_sizes,
+         .flags = H_KINDS},
+	{.name = "P8_sent_before_received", .role = {send_first, send_first}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P8_every_length_around", .role = {sweep_recv, sweep_send}, .params = around, .flags = H_KINDS},
+	{.name = "P8_full_queue", .role = {small_target, full_queue}, .flags = H_KINDS},
+	{.name = "P8_full_queue_of_quiet_ones", .role = {small_target, quiet_again}, .flags = H_TARGET},
+	{.name = "P8_shortest_queue", .role = {small_target, shortest}, .flags = H_TARGET},
+	{.name = "P8_swarm_of_tiny_puts", .role = {swarm_target, swarm}, .flags = H_TARGET},
+	{.name = "P8_zero_bytes", .role = {zero_target, zero}},
+	{.name = "P8_limits", .role = {limits}},
+	{.name = NULL},
 };

@@ -62,7 +62,7 @@ static void verify(struct h *h, struct h_mem *l, struct h_rkey *r, uint64_t at, 
 
 static void matrix(struct h *h)
 {
-	static const uint64_t operands[] = { 0, 1, 0xffffffff, UINT64_MAX, 0x8000000080000000, 0x0123456789abcdef };
+	static const uint64_t operands[] = {0, 1, 0xffffffff, UINT64_MAX, 0x8000000080000000, 0x0123456789abcdef};
 	struct h_mem l;
 	struct h_rkey r;
 	int width = (int)h->param;
@@ -74,7 +74,7 @@ static void matrix(struct h *h)
 		uint64_t at = 64 + 32 * (uint64_t)op, word = model(XPORT_ATOMIC_OR, width, 0xf0e1d2c3b4a59687, 0, 0);
 
 		for (size_t i = 0; i < 24; i++) {
-			uint64_t operand = operands[i % 6], compare = i % 2 ? word : operand, result[3] = { 7, 7, 7 };
+			uint64_t operand = operands[i % 6], compare = i % 2 ? word : operand, result[3] = {7, 7, 7};
 			bool fetch = i < 12;
 
 			H_DONE(h_atomic(h, h->ep[0], op, width, operand, compare, fetch ? &result[1] : NULL, &r, at));
@@ -91,8 +91,8 @@ static void matrix(struct h *h)
 static void misaligned(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o) };
-	struct xport_atomic_args a = { .size = sizeof(a), .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o)};
+	struct xport_atomic_args a = {.size = sizeof(a), .operand = 1};
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
@@ -137,8 +137,8 @@ static void odd_base_target(struct h *h)
 static void odd_base(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o) };
-	struct xport_atomic_args a = { .size = sizeof(a), .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o)};
+	struct xport_atomic_args a = {.size = sizeof(a), .width = 8, .operand = 1};
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
@@ -276,8 +276,8 @@ static void mutex_owner(struct h *h)
 static void flush_atomics(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 	int s;
 
 	h_mesh(h, NULL);
@@ -314,8 +314,9 @@ static void quiet_fetch(struct h *h)
 {
 	struct h_rkey r;
 	uint64_t old;
-	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1, .result = &old };
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET};
+	struct xport_atomic_args a = {
+		.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1, .result = &old};
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
@@ -323,16 +324,16 @@ static void quiet_fetch(struct h *h)
 	h_sync(h);
 }
 
-static const struct h_param widths[] = { { "32_bit", 4 }, { "64_bit", 8 }, { NULL, 0 } };
+static const struct h_param widths[] = {{"32_bit", 4}, {"64_bit", 8}, {NULL, 0}};
 
 const struct h_scenario cases_p09[] = {
-	{ .name = "P9_every_kind", .role = { target, matrix }, .params = widths, .flags = H_TARGET },
-	{ .name = "P9_misaligned_and_nonsense", .role = { target, misaligned }, .flags = H_TARGET },
-	{ .name = "P9_region_at_odd_address", .role = { odd_base_target, odd_base }, .flags = H_TARGET },
-	{ .name = "P9_exact_sum", .role = { sum_target, sum, sum, sum }, .flags = H_TARGET },
-	{ .name = "P9_tickets_are_unique", .role = { tickets_target, tickets, tickets, tickets }, .flags = H_TARGET },
-	{ .name = "P9_mutex_of_compare_and_swap", .role = { mutex_owner, mutex_user, mutex_user }, .flags = H_TARGET },
-	{ .name = "P9_flush_covers_atomics", .role = { flush_atomics_target, flush_atomics }, .flags = H_TARGET },
-	{ .name = "P9_quiet_fetch_is_invalid", .role = { target, quiet_fetch } },
-	{ .name = NULL },
+	{.name = "P9_every_kind", .role = {target, matrix}, .params = widths, .flags = H_TARGET},
+	{.name = "P9_misaligned_and_nonsense", .role = {target, misaligned}, .flags = H_TARGET},
+	{.name = "P9_region_at_odd_address", .role = {odd_base_target, odd_base}, .flags = H_TARGET},
+	{.name = "P9_exact_sum", .role = {sum_target, sum, sum, sum}, .flags = H_TARGET},
+	{.name = "P9_tickets_are_unique", .role = {tickets_target, tickets, tickets, tickets}, .flags = H_TARGET},
+	{.name = "P9_mutex_of_compare_and_swap", .role = {mutex_owner, mutex_user, mutex_user}, .flags = H_TARGET},
+	{.name = "P9_flush_covers_atomics", .role = {flush_atomics_target, flush_atomics}, .flags = H_TARGET},
+	{.name = "P9_quiet_fetch_is_invalid", .role = {target, quiet_fetch}},
+	{.name = NULL},
 };

@@ -14,7 +14,7 @@ enum { PINGS = 10000 };
 /* Sleeps on the fd alone, without any time limit but the one that calls it a failure; then one poll. */
 static int doze(struct h *h, struct xport_completion *c, int max)
 {
-	struct pollfd p = { .fd = xport_fd(h->x), .events = POLLIN };
+	struct pollfd p = {.fd = xport_fd(h->x), .events = POLLIN};
 	int n;
 
 	for (;;) {
@@ -45,7 +45,7 @@ static void doze_for(struct h *h, uint32_t type, int want, int *spare)
 /* Ping-pong where both sides sleep in poll(2) between the messages. */
 static void ping_pong(struct h *h)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	uint64_t out, in = 0;
 	xport_ep *peer;
 	int spare = 0;
@@ -74,7 +74,7 @@ static void ping_pong(struct h *h)
 /* The same with long messages, and a random delay between looking and sleeping. */
 static void slow_ping_pong(struct h *h)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	size_t len;
 	uint8_t *out, *in;
 	int spare = 0;
@@ -102,7 +102,7 @@ static void slow_ping_pong(struct h *h)
 static void dozing_target(struct h *h)
 {
 	struct h_mem m;
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p = {.events = POLLIN};
 
 	h_mesh(h, NULL);
 	m = h_mem_target(h, 65536, 0, H_ALL);
@@ -150,7 +150,7 @@ static void idle(struct h *h)
 {
 	struct rusage a, b;
 	struct xport_completion c;
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p = {.events = POLLIN};
 	int64_t us, end;
 
 	h_mesh(h, NULL);
@@ -175,8 +175,8 @@ static void idle(struct h *h)
 /* Level-triggered: readable as long as something is there to be reaped, silent afterwards. */
 static void level(struct h *h)
 {
-	struct pollfd p = { .events = POLLIN };
-	struct xport_opt o = { .size = sizeof(o) };
+	struct pollfd p = {.events = POLLIN};
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_completion c;
 	uint64_t in[3], word = 3;
 	int quiet = 0;
@@ -215,8 +215,8 @@ static void level(struct h *h)
 /* Inside an epoll of the application's, as one of many. */
 static void nested(struct h *h)
 {
-	struct epoll_event ev = { .events = EPOLLIN };
-	struct xport_opt o = { .size = sizeof(o) };
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_completion c;
 	int ep = epoll_create1(EPOLL_CLOEXEC), n = 0;
 	uint64_t in;
@@ -253,7 +253,7 @@ static void nested(struct h *h)
 /* The fd is one and the same for life, closed on exec, and wakes for a connection that comes in. */
 static void fd_facts(struct h *h)
 {
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p = {.events = POLLIN};
 	struct xport_completion c;
 	char address[80];
 	int fd;
@@ -292,8 +292,8 @@ static void on_signal(int sig)
 static void wait_times(struct h *h)
 {
 	struct xport_completion c;
-	struct sigaction sa = { .sa_handler = on_signal }, old;
-	struct itimerval in = { .it_value.tv_usec = 100000 };
+	struct sigaction sa = {.sa_handler = on_signal}, old;
+	struct itimerval in = {.it_value.tv_usec = 100000};
 	int64_t t = h_now_us();
 
 	h_mesh(h, NULL);
@@ -340,17 +340,17 @@ static void wait_forever(struct h *h)
 	}
 }
 
-static const struct h_param ways[] = { { "in_poll", 0 }, { "in_xport_wait", 1 }, { NULL, 0 } };
+static const struct h_param ways[] = {{"in_poll", 0}, {"in_xport_wait", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p10[] = {
-	{ .name = "P10_ping_pong_on_the_fd_alone", .role = { ping_pong, ping_pong } },
-	{ .name = "P10_long_messages_on_the_fd_alone", .role = { slow_ping_pong, slow_ping_pong } },
-	{ .name = "P10_target_sleeps_on_the_fd", .role = { dozing_target, visitor }, .flags = H_TARGET },
-	{ .name = "P10_idle_costs_nothing", .role = { idle, idle }, .params = ways, .flags = H_KILLS },
-	{ .name = "P10_level_triggered", .role = { level, level } },
-	{ .name = "P10_inside_an_epoll", .role = { nested, nested } },
-	{ .name = "P10_one_fd_for_life", .role = { fd_facts, fd_facts } },
-	{ .name = "P10_wait_keeps_time", .role = { wait_times, wait_times } },
-	{ .name = "P10_wait_for_ever", .role = { wait_forever, wait_forever } },
-	{ .name = NULL },
+	{.name = "P10_ping_pong_on_the_fd_alone", .role = {ping_pong, ping_pong}},
+	{.name = "P10_long_messages_on_the_fd_alone", .role = {slow_ping_pong, slow_ping_pong}},
+	{.name = "P10_target_sleeps_on_the_fd", .role = {dozing_target, visitor}, .flags = H_TARGET},
+	{.name = "P10_idle_costs_nothing", .role = {idle, idle}, .params = ways, .flags = H_KILLS},
+	{.name = "P10_level_triggered", .role = {level, level}},
+	{.name = "P10_inside_an_epoll", .role = {nested, nested}},
+	{.name = "P10_one_fd_for_life", .role = {fd_facts, fd_facts}},
+	{.name = "P10_wait_keeps_time", .role = {wait_times, wait_times}},
+	{.name = "P10_wait_for_ever", .role = {wait_forever, wait_forever}},
+	{.name = NULL},
 };

@@ -39,8 +39,8 @@ static void as_asked(struct h *h)
 		H_CHECK(!strcmp(h->info.backend, h->config->backend), "asked for %s, got %s", h->config->backend, name);
 	H_TRUE(h->info.stack[0] && h->info.device[0]);
 	if (h->config->emulate)
-		H_TRUE(h->info.put == XPORT_EMULATED && h->info.get == XPORT_EMULATED && h->info.put_reg == XPORT_EMULATED &&
-		       h->info.get_reg == XPORT_EMULATED);
+		H_TRUE(h->info.put == XPORT_EMULATED && h->info.get == XPORT_EMULATED &&
+		       h->info.put_reg == XPORT_EMULATED && h->info.get_reg == XPORT_EMULATED);
 }
 
 static void unknown(struct h *h)
@@ -118,7 +118,8 @@ static void first_usable(struct h *h)
 
 static void malformed(struct h *h)
 {
-	static const char *const bad[] = { ",", ",,", ":", ":tcp", " ", "a b", "-", "\t", "\xff\xfe", "%s%n%s", "../ucx", "/" };
+	static const char *const bad[] = {",", ",,", ":",        ":tcp",   " ",      "a b",
+	                                  "-", "\t", "\xff\xfe", "%s%n%s", "../ucx", "/"};
 	struct xport_error e;
 	char longer[5000];
 
@@ -138,18 +139,21 @@ struct setting {
 };
 
 static const struct setting settings[] = {
-	{ "XPORT_EMULATE", "putt" },        { "XPORT_REQUIRE", "wings" },     { "XPORT_PROGRESS", "sometimes" },
-	{ "XPORT_PROGRESS", "thread@x" },   { "XPORT_PEER_TIMEOUT", "1ms" },  { "XPORT_PEER_TIMEOUT", "soon" },
-	{ "XPORT_PEER_TIMEOUT", "-5s" },    { "XPORT_PEER_TIMEOUT", "9999999999999999s" }, { "XPORT_OP_TIMEOUT", "x" },
-	{ "XPORT_QUEUE_DEPTH", "none" },    { "XPORT_QUEUE_DEPTH", "-1" },    { "XPORT_QUEUE_DEPTH", "99999999999" },
-	{ "XPORT_LOG", "shout" },           { "XPORT_STRICT", "perhaps" },    { "XPORT_AUTH", "maybe" },
-	{ "XPORT_PEER_TIMEOUT", "5s x" },   { "XPORT_EMULATE", "put,,gett" }, { "XPORT_BACKEND", "nosuchthing" },
+	{"XPORT_EMULATE", "putt"},       {"XPORT_REQUIRE", "wings"},
+	{"XPORT_PROGRESS", "sometimes"}, {"XPORT_PROGRESS", "thread@x"},
+	{"XPORT_PEER_TIMEOUT", "1ms"},   {"XPORT_PEER_TIMEOUT", "soon"},
+	{"XPORT_PEER_TIMEOUT", "-5s"},   {"XPORT_PEER_TIMEOUT", "9999999999999999s"},
+	{"XPORT_OP_TIMEOUT", "x"},       {"XPORT_QUEUE_DEPTH", "none"},
+	{"XPORT_QUEUE_DEPTH", "-1"},     {"XPORT_QUEUE_DEPTH", "99999999999"},
+	{"XPORT_LOG", "shout"},          {"XPORT_STRICT", "perhaps"},
+	{"XPORT_AUTH", "maybe"},         {"XPORT_PEER_TIMEOUT", "5s x"},
+	{"XPORT_EMULATE", "put,,gett"},  {"XPORT_BACKEND", "nosuchthing"},
 };
 
 static void bad_environment(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 	xport *x = NULL;
 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
@@ -160,13 +164,15 @@ static void bad_environment(struct h *h)
 		a.emulate = NULL;
 		a.log_level = strcmp(t->name, "XPORT_LOG") ? XPORT_LOG_INFO : 0;
 		setenv(t->name, t->value, 1);
-		H_CHECK(xport_open(&a, &x) == (backend ? XPORT_ERR_NO_BACKEND : XPORT_ERR_CONFIG), "%s=%s was accepted", t->name,
-		        t->value);
+		H_CHECK(xport_open(&a, &x) == (backend ? XPORT_ERR_NO_BACKEND : XPORT_ERR_CONFIG), "%s=%s was accepted",
+		        t->name, t->value);
 		unsetenv(t->name);
 		H_OK(xport_last_error(NULL, &e));
 		if (!backend)
-			H_CHECK(strstr(e.text, t->name), "%s=%s: the text does not name it: %s", t->name, t->value, e.text);
-		H_CHECK(strstr(e.text, t->value), "%s=%s: the text does not show the value: %s", t->name, t->value, e.text);
+			H_CHECK(strstr(e.text, t->name), "%s=%s: the text does not name it: %s", t->name, t->value,
+			        e.text);
+		H_CHECK(strstr(e.text, t->value), "%s=%s: the text does not show the value: %s", t->name, t->value,
+		        e.text);
 	}
 }
 
@@ -216,7 +222,7 @@ static void bad_attr(struct h *h)
 /* Good values through the environment do what the struct does. */
 static void environment(struct h *h)
 {
-	struct xport_attr a = { .size = sizeof(a) };
+	struct xport_attr a = {.size = sizeof(a)};
 
 	a.log_fn = h_attr(h).log_fn;
 	a.log_arg = h_attr(h).log_arg;
@@ -304,20 +310,21 @@ static void automatic(struct h *h)
 	a.backend = "auto";
 	h_open(h, &a);
 	snprintf(name, sizeof(name), "%s:%s", h->info.backend, h->info.provider);
-	H_CHECK(!strncmp(name, c[i].name, strlen(c[i].name)), "auto took %s, the first that is ready is %s", name, c[i].name);
+	H_CHECK(!strncmp(name, c[i].name, strlen(c[i].name)), "auto took %s, the first that is ready is %s", name,
+	        c[i].name);
 }
 
 const struct h_scenario cases_p11[] = {
-	{ .name = "P11_as_asked", .role = { as_asked } },
-	{ .name = "P11_unknown_name", .role = { unknown }, .flags = H_ONCE },
-	{ .name = "P11_none_usable", .role = { none_usable }, .flags = H_ONCE },
-	{ .name = "P11_first_usable", .role = { first_usable }, .flags = H_ONCE },
-	{ .name = "P11_malformed_name", .role = { malformed }, .flags = H_ONCE },
-	{ .name = "P11_bad_environment", .role = { bad_environment }, .flags = H_ONCE },
-	{ .name = "P11_bad_attributes", .role = { bad_attr }, .flags = H_ONCE },
-	{ .name = "P11_environment", .role = { environment }, .flags = H_ONCE },
-	{ .name = "P11_misspelt_variable", .role = { misspelt }, .flags = H_ONCE },
-	{ .name = "P11_list", .role = { list }, .flags = H_ONCE },
-	{ .name = "P11_auto", .role = { automatic }, .flags = H_ONCE },
-	{ .name = NULL },
+	{.name = "P11_as_asked", .role = {as_asked}},
+	{.name = "P11_unknown_name", .role = {unknown}, .flags = H_ONCE},
+	{.name = "P11_none_usable", .role = {none_usable}, .flags = H_ONCE},
+	{.name = "P11_first_usable", .role = {first_usable}, .flags = H_ONCE},
+	{.name = "P11_malformed_name", .role = {malformed}, .flags = H_ONCE},
+	{.name = "P11_bad_environment", .role = {bad_environment}, .flags = H_ONCE},
+	{.name = "P11_bad_attributes", .role = {bad_attr}, .flags = H_ONCE},
+	{.name = "P11_environment", .role = {environment}, .flags = H_ONCE},
+	{.name = "P11_misspelt_variable", .role = {misspelt}, .flags = H_ONCE},
+	{.name = "P11_list", .role = {list}, .flags = H_ONCE},
+	{.name = "P11_auto", .role = {automatic}, .flags = H_ONCE},
+	{.name = NULL},
 };

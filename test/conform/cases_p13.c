@@ -32,8 +32,8 @@ static void on_too_long(int sig)
 
 static void huge_regions(struct h *h)
 {
-	static const size_t sizes[] = { (size_t)1 << 62, (size_t)1 << 50, SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2 };
-	struct sigaction sa = { .sa_handler = on_too_long };
+	static const size_t sizes[] = {(size_t)1 << 62, (size_t)1 << 50, SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2};
+	struct sigaction sa = {.sa_handler = on_too_long};
 	struct rlimit limit;
 	struct h_mem m;
 	xport_mr *mr = (xport_mr *)&m;
@@ -48,7 +48,8 @@ static void huge_regions(struct h *h)
 
 		H_CHECK(s == XPORT_ERR_NO_MEMORY || s == XPORT_ERR_INVALID, "%zu: %s", sizes[i], xport_status_name(s));
 		H_TRUE(mr == (xport_mr *)&m);
-		H_CHECK(atomic_load(&tried) == 0, "a region of %zu bytes was really tried: that eats all memory there is", sizes[i]);
+		H_CHECK(atomic_load(&tried) == 0,
+		        "a region of %zu bytes was really tried: that eats all memory there is", sizes[i]);
 	}
 	H_STATUS(XPORT_ERR_INVALID, xport_mr_alloc(h->x, 0, H_ALL, &mr));
 	m = h_mem_target(h, 4096, 0, H_ALL);
@@ -61,7 +62,7 @@ static void no_space(struct h *h)
 	struct rlimit old, tight;
 	struct h_mem l;
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct h_op *op;
 	xport_mr *mr;
 	int s, failed = 0;
@@ -161,8 +162,8 @@ static void server(struct h *h)
 }
 
 const struct h_scenario cases_p13[] = {
-	{ .name = "P13_huge_regions", .role = { huge_regions }, .flags = H_KILLS },
-	{ .name = "P13_no_address_space", .role = { target, no_space }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P13_no_descriptors", .role = { server, no_fds }, .flags = H_KILLS },
-	{ .name = NULL },
+	{.name = "P13_huge_regions", .role = {huge_regions}, .flags = H_KILLS},
+	{.name = "P13_no_address_space", .role = {target, no_space}, .flags = H_TARGET | H_KILLS},
+	{.name = "P13_no_descriptors", .role = {server, no_fds}, .flags = H_KILLS},
+	{.name = NULL},
 };

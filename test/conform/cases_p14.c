@@ -61,12 +61,13 @@ static int64_t work(struct h *h, struct h_mem *l, struct h_rkey *r, int ms, int 
 /* Leaves a heap of operations with the one in trouble. */
 static void burden(struct h *h, struct h_mem *l, struct h_rkey *r)
 {
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	int s, n = h->param == FULL ? 100000 : 30;
 
 	for (int i = 0; i < n; i++) {
 		o.context = h_op(h, i % 3 ? XPORT_OP_PUT : XPORT_OP_SEND);
-		s = i % 3 ? xport_put(h->ep[2], l->p, 4096, r->k, r->offset, &o) : xport_send(h->ep[2], l->p, LEN, 1, &o);
+		s = i % 3 ? xport_put(h->ep[2], l->p, 4096, r->k, r->offset, &o)
+		          : xport_send(h->ep[2], l->p, LEN, 1, &o);
 		if (s == XPORT_OK)
 			continue;
 		h_op_drop(h, o.context);
@@ -115,9 +116,8 @@ static void between(struct h *h)
 	h_settle(h);
 }
 
-static const struct h_param troubles[] = {
-	{ "killed", KILLED }, { "stopped", STOPPED }, { "deaf", DEAF }, { "closing", CLOSING }, { "full", FULL }, { NULL, 0 }
-};
+static const struct h_param troubles[] = {{"killed", KILLED},   {"stopped", STOPPED}, {"deaf", DEAF},
+                                          {"closing", CLOSING}, {"full", FULL},       {NULL, 0}};
 
 /* One instance closed with everything in flight does not disturb another in the same process. */
 static void two_instances(struct h *h)
@@ -134,7 +134,7 @@ static void two_instances(struct h *h)
 	r = h_import(h, 0);
 	h_hear(h, 0, address, sizeof(address));
 	for (int i = 0; i < 5; i++) {
-		struct xport_opt o = { .size = sizeof(o) };
+		struct xport_opt o = {.size = sizeof(o)};
 
 		H_OK(xport_open(&a, &second));
 		H_OK(xport_connect(second, address, NULL, h_ms(5000), &ep));
@@ -166,7 +166,10 @@ static void two_target(struct h *h)
 }
 
 const struct h_scenario cases_p14[] = {
-	{ .name = "P14_one_in_trouble", .role = { between, healthy, troubled }, .params = troubles, .flags = H_TARGET | H_KILLS },
-	{ .name = "P14_two_instances", .role = { two_target, two_instances }, .flags = H_TARGET },
-	{ .name = NULL },
+	{.name = "P14_one_in_trouble",
+         .role = {between, healthy, troubled},
+         .params = troubles,
+         .flags = H_TARGET | H_KILLS},
+	{.name = "P14_two_instances", .role = {two_target, two_instances}, .flags = H_TARGET},
+	{.name = NULL},
 };

@@ -15,7 +15,7 @@ static void send_tags(struct h *h, const uint64_t *tags, int n)
 	h_settle(h);
 }
 
-static const uint64_t bits[] = { 0, 1, 1ULL << 31, 1ULL << 32, 1ULL << 63, UINT64_MAX, 0x0123456789abcdef };
+static const uint64_t bits[] = {0, 1, 1ULL << 31, 1ULL << 32, 1ULL << 63, UINT64_MAX, 0x0123456789abcdef};
 
 static void send_bits(struct h *h)
 {
@@ -39,7 +39,7 @@ static void full_tags(struct h *h)
 	}
 }
 
-static const uint64_t masked[] = { 0x11, 0x21, 0x12, 0x22, 0x13, 0x31 };
+static const uint64_t masked[] = {0x11, 0x21, 0x12, 0x22, 0x13, 0x31};
 
 static void send_masked(struct h *h)
 {
@@ -51,7 +51,7 @@ static void masks(struct h *h)
 {
 	static const struct {
 		uint64_t tag, mask, want;
-	} picks[] = { { 0xff02, 0x0f, 2 }, { 0x20, 0xf0, 1 }, { 1, 1, 0 }, { 0, 0, 3 }, { 0, 0, 4 }, { 0x31, UINT64_MAX, 5 } };
+	} picks[] = {{0xff02, 0x0f, 2}, {0x20, 0xf0, 1}, {1, 1, 0}, {0, 0, 3}, {0, 0, 4}, {0x31, UINT64_MAX, 5}};
 	uint64_t got;
 	struct h_op *op;
 
@@ -66,7 +66,7 @@ static void masks(struct h *h)
 	}
 }
 
-static const uint64_t posted_tags[] = { 5, 6, 5, 7, 5, 9 };
+static const uint64_t posted_tags[] = {5, 6, 5, 7, 5, 9};
 
 static void send_posted(struct h *h)
 {
@@ -78,7 +78,7 @@ static void post_order(struct h *h)
 {
 	static const struct {
 		uint64_t tag, mask, want;
-	} posts[] = { { 7, UINT64_MAX, 3 }, { 5, UINT64_MAX, 0 }, { 0, 0, 1 }, { 5, UINT64_MAX, 2 }, { 4, 4, 4 }, { 0, 0, 5 } };
+	} posts[] = {{7, UINT64_MAX, 3}, {5, UINT64_MAX, 0}, {0, 0, 1}, {5, UINT64_MAX, 2}, {4, 4, 4}, {0, 0, 5}};
 	uint64_t got[6];
 	struct h_op *op[6];
 
@@ -147,7 +147,7 @@ static void source_two(struct h *h)
 /* Any source, three senders at once: all arrive, those of each in order. */
 static void any_source(struct h *h)
 {
-	uint64_t next[H_ROLES] = { 0 }, got;
+	uint64_t next[H_ROLES] = {0}, got;
 	struct h_op *op;
 
 	h_mesh(h, NULL);
@@ -186,7 +186,7 @@ static void truncate_recv(struct h *h)
 	h_mesh(h, NULL);
 	len = h_size(h);
 	for (int late = 0; late < 2; late++) {
-		size_t rooms[] = { 0, 1, len / 2, len - 1 };
+		size_t rooms[] = {0, 1, len / 2, len - 1};
 
 		for (int i = 0; i < 4; i++) {
 			l = h_mem_local(h, rooms[i], 0);
@@ -292,20 +292,20 @@ static void cancel_matched_sender(struct h *h)
 	H_DONE(h_send(h, h->ep[0], buf, 64 << 20, 1));
 }
 
-static const struct h_param lengths[] = { { "8", 8 },
-	                                      { "at_eager", H_NEAR_EAGER },
-	                                      { "above_eager", H_NEAR_EAGER + 1 },
-	                                      { "300k", BIG },
-	                                      { NULL, 0 } };
+static const struct h_param lengths[] = {
+	{"8", 8}, {"at_eager", H_NEAR_EAGER}, {"above_eager", H_NEAR_EAGER + 1}, {"300k", BIG}, {NULL, 0}};
 
 const struct h_scenario cases_p15[] = {
-	{ .name = "P15_all_bits_of_a_tag", .role = { full_tags, send_bits } },
-	{ .name = "P15_masks", .role = { masks, send_masked } },
-	{ .name = "P15_match_in_post_order", .role = { post_order, send_posted } },
-	{ .name = "P15_from_one_or_any", .role = { sources, source_one, source_two } },
-	{ .name = "P15_any_of_three_senders", .role = { any_source, one_of_three, one_of_three, one_of_three } },
-	{ .name = "P15_truncated_then_fine", .role = { truncate_recv, truncate_send }, .params = lengths, .flags = H_TARGET },
-	{ .name = "P15_cancel", .role = { cancel, cancel_sender } },
-	{ .name = "P15_cancel_too_late", .role = { cancel_matched, cancel_matched_sender } },
-	{ .name = NULL },
+	{.name = "P15_all_bits_of_a_tag", .role = {full_tags, send_bits}},
+	{.name = "P15_masks", .role = {masks, send_masked}},
+	{.name = "P15_match_in_post_order", .role = {post_order, send_posted}},
+	{.name = "P15_from_one_or_any", .role = {sources, source_one, source_two}},
+	{.name = "P15_any_of_three_senders", .role = {any_source, one_of_three, one_of_three, one_of_three}},
+	{.name = "P15_truncated_then_fine",
+         .role = {truncate_recv, truncate_send},
+         .params = lengths,
+         .flags = H_TARGET},
+	{.name = "P15_cancel", .role = {cancel, cancel_sender}},
+	{.name = "P15_cancel_too_late", .role = {cancel_matched, cancel_matched_sender}},
+	{.name = NULL},
 };

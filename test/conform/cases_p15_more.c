@@ -22,7 +22,7 @@ static long rss_kb(void)
 static void flood(struct h *h)
 {
 	uint64_t *word = h_buf(h, FLOOD * 8);
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_completion c[64];
 	uint64_t posted = 0, done = 0;
 	int again = 0, s, n;
@@ -49,7 +49,8 @@ static void flood(struct h *h)
 		if (!told && again == 2000) { /* nothing moves any more */
 			h_record(h, "accepted_unreceived", posted);
 			h_record(h, "sender_grew_kb", (uint64_t)(rss_kb() - before));
-			H_CHECK(h_instrumented() || rss_kb() - before < 65536, "the sender grew by %ld kB", rss_kb() - before);
+			H_CHECK(h_instrumented() || rss_kb() - before < 65536, "the sender grew by %ld kB",
+			        rss_kb() - before);
 			h_tell_u64(h, 0, posted);
 			told = true;
 		}
@@ -168,7 +169,7 @@ static void both_flood(struct h *h)
 static void notify_flood(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o), .flags = XPORT_QUIET };
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET};
 	uint64_t posted = 0;
 	int again = 0, s;
 	bool told = false;
@@ -228,7 +229,7 @@ static void notify_hoarder(struct h *h)
 static void deep_recv(struct h *h)
 {
 	uint64_t *got = h_buf(h, 1 << 20);
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_attr a = h_attr(h);
 	struct h_op *op[1000];
 	int s, n;
@@ -297,15 +298,14 @@ static void send_and_close(struct h *h)
 }
 
 static const struct h_param lengths[] = {
-	{ "8", 8 }, { "at_eager", H_NEAR_EAGER }, { "above_eager", H_NEAR_EAGER + 1 }, { "300k", 300000 }, { NULL, 0 }
-};
+	{"8", 8}, {"at_eager", H_NEAR_EAGER}, {"above_eager", H_NEAR_EAGER + 1}, {"300k", 300000}, {NULL, 0}};
 
 const struct h_scenario cases_p15_more[] = {
-	{ .name = "P15_unexpected_are_bounded", .role = { flood_target, flood } },
-	{ .name = "P15_stuck_sends_hold_up_nothing", .role = { stuck_target, stuck }, .flags = H_TARGET },
-	{ .name = "P15_both_sides_flood", .role = { both_flood, both_flood } },
-	{ .name = "P15_notifications_are_bounded", .role = { notify_hoarder, notify_flood } },
-	{ .name = "P15_thousand_receives", .role = { deep_recv, deep_send } },
-	{ .name = "P15_received_after_close", .role = { after_close, send_and_close }, .params = lengths },
-	{ .name = NULL },
+	{.name = "P15_unexpected_are_bounded", .role = {flood_target, flood}},
+	{.name = "P15_stuck_sends_hold_up_nothing", .role = {stuck_target, stuck}, .flags = H_TARGET},
+	{.name = "P15_both_sides_flood", .role = {both_flood, both_flood}},
+	{.name = "P15_notifications_are_bounded", .role = {notify_hoarder, notify_flood}},
+	{.name = "P15_thousand_receives", .role = {deep_recv, deep_send}},
+	{.name = "P15_received_after_close", .role = {after_close, send_and_close}, .params = lengths},
+	{.name = NULL},
 };

@@ -10,8 +10,8 @@ enum { LEN = 65536 };
 static void try_one(struct h *h, int type, xport_rkey *k, uint64_t offset, size_t len)
 {
 	struct h_op *op = h_op(h, type);
-	struct xport_opt o = { .size = sizeof(o), .context = op };
-	struct xport_atomic_args a = { .size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1 };
+	struct xport_opt o = {.size = sizeof(o), .context = op};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 	uint64_t buf = 0x99;
 	int s;
 
@@ -44,7 +44,7 @@ static void try_all(struct h *h, xport_rkey *k, uint64_t offset)
 static void stale_somehow(struct h *h, const struct h_key *key, struct h_mem *l)
 {
 	struct h_op *op = h_op(h, XPORT_OP_PUT);
-	struct xport_opt o = { .size = sizeof(o), .context = op };
+	struct xport_opt o = {.size = sizeof(o), .context = op};
 	xport_rkey *k = NULL;
 	int s = xport_rkey_unpack(h->ep[0], key->bytes, key->len, &k);
 
@@ -145,7 +145,7 @@ static void dereg_early(struct h *h)
 /* Deregistration under fire: once it returned the memory does not change any more, and may be unmapped. */
 static void under_fire(struct h *h)
 {
-	struct h_mem m = { .len = LEN };
+	struct h_mem m = {.len = LEN};
 	uint8_t *copy = h_buf(h, LEN);
 
 	h_mesh(h, NULL);
@@ -170,8 +170,8 @@ static void under_fire(struct h *h)
 /* Puts and gets until one is stale: at once, or by its completion. */
 static void fire_until_stale(struct h *h, struct h_mem *l, struct h_rkey *r)
 {
-	struct h_op *op[32] = { NULL };
-	struct xport_opt o = { .size = sizeof(o), .mr = l->mr };
+	struct h_op *op[32] = {NULL};
+	struct xport_opt o = {.size = sizeof(o), .mr = l->mr};
 	bool stale = false;
 	int s;
 
@@ -185,8 +185,8 @@ static void fire_until_stale(struct h *h, struct h_mem *l, struct h_rkey *r)
 		}
 		o.context = *p = h_op(h, n % 3 ? XPORT_OP_PUT : XPORT_OP_GET);
 		memset(l->p, (int)n, 64);
-		s = n % 3 ? xport_put(h->ep[0], l->p, LEN, r->k, r->offset, &o) :
-		            xport_get(h->ep[0], l->p, LEN, r->k, r->offset, &o);
+		s = n % 3 ? xport_put(h->ep[0], l->p, LEN, r->k, r->offset, &o)
+		          : xport_get(h->ep[0], l->p, LEN, r->k, r->offset, &o);
 		if (s == XPORT_OK)
 			continue;
 		h_op_drop(h, *p);
@@ -241,7 +241,7 @@ static void old_key(struct h *h)
 	xport_ep *old;
 	xport_rkey *k = NULL;
 	uint64_t word = 7;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 
 	h_open(h, NULL);
 	h_pair(h, 0);
@@ -267,7 +267,7 @@ static void old_key(struct h *h)
 static void wrong_endpoint(struct h *h)
 {
 	struct h_rkey r;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	uint64_t word = 1;
 
 	h_mesh(h, NULL);
@@ -380,7 +380,7 @@ static void unpack_after_death(struct h *h)
 	struct h_key key;
 	struct h_mem l;
 	struct h_op *op = NULL;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	xport_rkey *k = NULL;
 	int s;
 
@@ -403,16 +403,21 @@ static void unpack_after_death(struct h *h)
 	xport_rkey_destroy(k);
 }
 
-static const struct h_param ends[] = { { "dead", 0 }, { "stopped", 1 }, { NULL, 0 } };
+static const struct h_param ends[] = {{"dead", 0}, {"stopped", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p16[] = {
-	{ .name = "P16_stale_after_dereg", .role = { deregister, deregistered }, .flags = H_TARGET },
-	{ .name = "P16_stale_though_never_used", .role = { dereg_early, never_unpacked }, .flags = H_TARGET },
-	{ .name = "P16_dereg_under_fire", .role = { under_fire, fire } },
-	{ .name = "P16_key_of_a_former_life", .role = { restarted, old_key }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P16_unpacked_after_death", .role = { holder_of_memory, unpack_after_death }, .flags = H_TARGET | H_KILLS },
-	{ .name = "P16_key_on_another_endpoint", .role = { owner, wrong_endpoint, owner }, .flags = H_TARGET },
-	{ .name = "P16_dereg_waits_for_local_use", .role = { dereg_local_target, dereg_local }, .flags = H_TARGET },
-	{ .name = "P16_dereg_despite_holder", .role = { dereg_despite, holder }, .params = ends, .flags = H_TARGET | H_KILLS },
-	{ .name = NULL },
+	{.name = "P16_stale_after_dereg", .role = {deregister, deregistered}, .flags = H_TARGET},
+	{.name = "P16_stale_though_never_used", .role = {dereg_early, never_unpacked}, .flags = H_TARGET},
+	{.name = "P16_dereg_under_fire", .role = {under_fire, fire}},
+	{.name = "P16_key_of_a_former_life", .role = {restarted, old_key}, .flags = H_TARGET | H_KILLS},
+	{.name = "P16_unpacked_after_death",
+         .role = {holder_of_memory, unpack_after_death},
+         .flags = H_TARGET | H_KILLS},
+	{.name = "P16_key_on_another_endpoint", .role = {owner, wrong_endpoint, owner}, .flags = H_TARGET},
+	{.name = "P16_dereg_waits_for_local_use", .role = {dereg_local_target, dereg_local}, .flags = H_TARGET},
+	{.name = "P16_dereg_despite_holder",
+         .role = {dereg_despite, holder},
+         .params = ends,
+         .flags = H_TARGET | H_KILLS},
+	{.name = NULL},
 };

@@ -54,9 +54,13 @@ static void huge(struct h *h)
 	H_GUARDS(l);
 }
 
-static const struct h_param ways[] = { { "put_get", 0 }, { "put_send", 1 }, { NULL, 0 } };
+static const struct h_param ways[] = {{"put_get", 0}, {"put_send", 1}, {NULL, 0}};
 
 const struct h_scenario cases_size[] = {
-	{ .name = "P8_above_4_gib", .role = { huge_target, huge }, .params = ways, .flags = H_TARGET | H_SLOW, .timeout_s = 300 },
-	{ .name = NULL },
+	{.name = "P8_above_4_gib",
+         .role = {huge_target, huge},
+         .params = ways,
+         .flags = H_TARGET | H_SLOW,
+         .timeout_s = 300},
+	{.name = NULL},
 };

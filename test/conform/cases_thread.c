@@ -102,9 +102,9 @@ static void see_it_land(struct h *h)
 static void reap_on_fd(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p = {.events = POLLIN};
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	uint64_t in = 0, out;
 	int n;
 
@@ -145,7 +145,7 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 	struct h *h = w->h;
-	struct xport_opt o = { .size = sizeof(o), .context = w };
+	struct xport_opt o = {.size = sizeof(o), .context = w};
 	struct xport_completion c[8];
 	int posted = 0, s, n;
 
@@ -232,7 +232,7 @@ static void *sleeper(void *arg)
 static void post_for_sleeper(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	pthread_t t;
 	int64_t from;
 
@@ -243,7 +243,8 @@ static void post_for_sleeper(struct h *h)
 	usleep(100000);
 	from = h_now_us();
 	H_OK(xport_flush(h->ep[0], &o));
-	H_CHECK(h_now_us() - from < (int64_t)h_ms(500) * 1000, "posting waited for the sleeper: %" PRId64 " us", h_now_us() - from);
+	H_CHECK(h_now_us() - from < (int64_t)h_ms(500) * 1000, "posting waited for the sleeper: %" PRId64 " us",
+	        h_now_us() - from);
 	pthread_join(t, NULL);
 	H_CHECK(h_now_us() - from < (int64_t)h_ms(1500) * 1000, "took %" PRId64 " us", h_now_us() - from);
 	h_sync(h);
@@ -261,7 +262,7 @@ static void *whole_life(void *arg)
 	struct worker *w = arg;
 	struct h *h = w->h;
 	struct xport_attr a = h_attr(h);
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_completion c;
 	char address[80];
 	xport *x = NULL;
@@ -309,7 +310,7 @@ static void independent(struct h *h)
 static int child_calls(struct h *h, struct h_rkey *r)
 {
 	struct xport_completion c;
-	struct xport_opt o = { .size = sizeof(o) };
+	struct xport_opt o = {.size = sizeof(o)};
 	xport_mr *mr;
 	uint64_t word = 1;
 
@@ -394,17 +395,19 @@ static void opens_its_own(struct h *h)
 	H_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %x", status);
 }
 
-static const struct h_param modes[] = { { "multiple", 0 }, { "progress_thread", 1 }, { NULL, 0 } };
-static const struct h_param children[] = { { "calls", 0 }, { "execs", 1 }, { "exits", 2 }, { NULL, 0 } };
+static const struct h_param modes[] = {{"multiple", 0}, {"progress_thread", 1}, {NULL, 0}};
+static const struct h_param children[] = {{"calls", 0}, {"execs", 1}, {"exits", 2}, {NULL, 0}};
 
 const struct h_scenario cases_thread[] = {
-	{ .name = "P5_sleeping_target_with_progress_thread", .role = { asleep, visitor }, .flags = H_TARGET },
-	{ .name = "P2_sleeping_initiator_with_progress_thread", .role = { see_it_land, post_and_sleep }, .flags = H_TARGET },
-	{ .name = "P10_fd_with_progress_thread", .role = { reap_on_fd, reap_on_fd } },
-	{ .name = "P1_four_threads", .role = { multiple_target, multiple }, .params = modes, .flags = H_TARGET },
-	{ .name = "P10_post_while_another_waits", .role = { plain_target, post_for_sleeper } },
-	{ .name = "P14_instance_for_each_thread", .role = { independent } },
-	{ .name = "P12_forked_child", .role = { fork_target, forked }, .params = children, .flags = H_KILLS },
-	{ .name = "P12_forked_child_opens", .role = { opens_its_own }, .flags = H_KILLS },
-	{ .name = NULL },
+	{.name = "P5_sleeping_target_with_progress_thread", .role = {asleep, visitor}, .flags = H_TARGET},
+	{.name = "P2_sleeping_initiator_with_progress_thread",
+         .role = {see_it_land, post_and_sleep},
+         .flags = H_TARGET},
+	{.name = "P10_fd_with_progress_thread", .role = {reap_on_fd, reap_on_fd}},
+	{.name = "P1_four_threads", .role = {multiple_target, multiple}, .params = modes, .flags = H_TARGET},
+	{.name = "P10_post_while_another_waits", .role = {plain_target, post_for_sleeper}},
+	{.name = "P14_instance_for_each_thread", .role = {independent}},
+	{.name = "P12_forked_child", .role = {fork_target, forked}, .params = children, .flags = H_KILLS},
+	{.name = "P12_forked_child_opens", .role = {opens_its_own}, .flags = H_KILLS},
+	{.name = NULL},
 };

@@ -20,18 +20,20 @@
 
 extern char **environ;
 
-namespace {
+namespace
+{
 
 const h_scenario *const tables[] = {
-	cases_p01,     cases_p02, cases_p03, cases_p04,     cases_p05, cases_p05_more, cases_p06,     cases_p07,
-	cases_p07_wire, cases_p08, cases_p09, cases_p10,     cases_p11, cases_p12,      cases_p13,     cases_p14,
-	cases_p15,     cases_p15_more, cases_p16, cases_connect, cases_close, cases_api, cases_thread, cases_size,
+	cases_p01,      cases_p02,      cases_p03, cases_p04,     cases_p05,   cases_p05_more, cases_p06,    cases_p07,
+	cases_p07_wire, cases_p08,      cases_p09, cases_p10,     cases_p11,   cases_p12,      cases_p13,    cases_p14,
+	cases_p15,      cases_p15_more, cases_p16, cases_connect, cases_close, cases_api,      cases_thread, cases_size,
 };
 
-class Conformance : public testing::Test {
+class Conformance : public testing::Test
+{
 public:
 	Conformance(const h_scenario *scenario, const h_config &config, const std::string *backend)
-		: scenario_(scenario), config_(config)
+	    : scenario_(scenario), config_(config)
 	{
 		config_.backend = backend->c_str();
 	}
@@ -67,8 +69,8 @@ void add(const std::string &suite, const std::string &name, const h_scenario *s,
 /* One scenario, each of its parameters, each kind of memory. */
 void add_scenario(const std::string &suite, const h_scenario *s, h_config config, const std::string *backend)
 {
-	static const char *const kinds[] = { "_reg", "_alloc", "_plain" };
-	static const h_param none[] = { { "", 0 }, { nullptr, 0 } };
+	static const char *const kinds[] = {"_reg", "_alloc", "_plain"};
+	static const h_param none[] = {{"", 0}, {nullptr, 0}};
 	int nkinds = s->flags & H_KINDS ? 3 : s->flags & H_TARGET ? 2 : 1;
 
 	if ((s->flags & H_ONCE) && config.emulate)
@@ -143,7 +145,8 @@ std::vector<std::string> choose(std::vector<std::string> names)
 	for (const std::string &name : names)
 		for (int i = 0; i < n; i++)
 			if (name == list[i].name && list[i].state != XPORT_READY) {
-				fprintf(stderr, "xport_conform: %s: %s. %s\n", list[i].name, list[i].reason, list[i].hint);
+				fprintf(stderr, "xport_conform: %s: %s. %s\n", list[i].name, list[i].reason,
+				        list[i].hint);
 				exit(2);
 			}
 	if (names.empty()) {
@@ -181,7 +184,8 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--threads"))
 			threads = true;
 		else if (argv[i][0] == '-') {
-			fprintf(stderr, "usage: xport_conform [--slow] [--threads] [--gtest_...] [BACKEND[:PROVIDER] ...]\n");
+			fprintf(stderr,
+			        "usage: xport_conform [--slow] [--threads] [--gtest_...] [BACKEND[:PROVIDER] ...]\n");
 			return 2;
 		} else
 			split(argv[i], &names);

@@ -36,21 +36,22 @@ void h_fail(struct h *h, const char *file, int line, const char *what, const cha
 
 void h_check_status(struct h *h, const char *file, int line, const char *what, int expected, int status)
 {
-	struct xport_error e = { .size = sizeof(e) };
+	struct xport_error e = {.size = sizeof(e)};
 
 	if (status == expected)
 		return;
 	if (xport_last_error(h->x, &e) != XPORT_OK)
 		snprintf(e.text, sizeof(e.text), "no last error");
-	h_fail(h, file, line, what, "expected %s, is %s (%d); last error: %s: %s: %s [%s] %s", xport_status_name(expected),
-	       xport_status_name(status), status, e.operation, xport_status_name(e.status), e.text, e.native, e.hint);
+	h_fail(h, file, line, what, "expected %s, is %s (%d); last error: %s: %s: %s [%s] %s",
+	       xport_status_name(expected), xport_status_name(status), status, e.operation, xport_status_name(e.status),
+	       e.text, e.native, e.hint);
 }
 
 void h_check_equal(struct h *h, const char *file, int line, const char *what, uint64_t expected, uint64_t value)
 {
 	if (value != expected)
-		h_fail(h, file, line, what, "expected %" PRIu64 " (0x%" PRIx64 "), is %" PRIu64 " (0x%" PRIx64 ")", expected,
-		       expected, value, value);
+		h_fail(h, file, line, what, "expected %" PRIu64 " (0x%" PRIx64 "), is %" PRIu64 " (0x%" PRIx64 ")",
+		       expected, expected, value, value);
 }
 
 void h_skip(struct h *h, const char *fmt, ...)
@@ -164,7 +165,7 @@ static void put_all(struct h *h, int fd, const void *buf, size_t len)
 
 bool h_heard(struct h *h, int role)
 {
-	struct pollfd p = { .fd = h->channel[role], .events = POLLIN };
+	struct pollfd p = {.fd = h->channel[role], .events = POLLIN};
 
 	return poll(&p, 1, 0) > 0;
 }
@@ -172,7 +173,7 @@ bool h_heard(struct h *h, int role)
 /* Waits on the channel; makes progress meanwhile unless the role plays idle. */
 static void await(struct h *h, int role)
 {
-	struct pollfd p[2] = { { .fd = h->channel[role], .events = POLLIN }, { .fd = -1, .events = POLLIN } };
+	struct pollfd p[2] = {{.fd = h->channel[role], .events = POLLIN}, {.fd = -1, .events = POLLIN}};
 	int idle_rounds = 0;
 
 	while (poll(p, 1, 0) == 0) {
@@ -207,7 +208,7 @@ static void get_all(struct h *h, int role, void *buf, size_t len)
 
 static void tell(struct h *h, int role, uint32_t kind, const void *buf, size_t len)
 {
-	struct head head = { kind, (uint32_t)len };
+	struct head head = {kind, (uint32_t)len};
 
 	put_all(h, h->channel[role], &head, sizeof(head));
 	put_all(h, h->channel[role], buf, len);
@@ -218,7 +219,8 @@ static size_t hear(struct h *h, int role, uint32_t kind, void *buf, size_t max)
 	struct head head;
 
 	get_all(h, role, &head, sizeof(head));
-	H_CHECK(head.kind == kind, "the roles are out of step: heard %u from role %d, expected %u", head.kind, role, kind);
+	H_CHECK(head.kind == kind, "the roles are out of step: heard %u from role %d, expected %u", head.kind, role,
+	        kind);
 	H_CHECK(head.len <= max, "message of %u bytes, room for %zu", head.len, max);
 	get_all(h, role, buf, head.len);
 	return head.len;
@@ -320,7 +322,7 @@ void h_cont(struct h *h, int role)
 
 void h_restart(struct h *h, int role)
 {
-	struct h_command c = { H_DO_RESTART, role };
+	struct h_command c = {H_DO_RESTART, role};
 	unsigned before = atomic_load(&h->shared->restarts);
 
 	H_TRUE(send(h->command, &c, sizeof(c), MSG_NOSIGNAL) == sizeof(c));

@@ -5,31 +5,27 @@
 enum { GUARD_BYTE = 0xa7 };
 
 const struct h_param h_sizes[] = {
-	{ "0", 0 },
-	{ "1", 1 },
-	{ "7", 7 },
-	{ "8", 8 },
-	{ "9", 9 },
-	{ "4095", 4095 },
-	{ "4096", 4096 },
-	{ "below_eager", H_NEAR_EAGER - 1 },
-	{ "at_eager", H_NEAR_EAGER },
-	{ "above_eager", H_NEAR_EAGER + 1 },
-	{ "below_frame", H_NEAR_FRAME - 1 },
-	{ "at_frame", H_NEAR_FRAME },
-	{ "above_frame", H_NEAR_FRAME + 1 },
-	{ "64k", 65536 },
-	{ "1m", 1 << 20 },
-	{ "16m3", (16 << 20) + 3 },
-	{ NULL, 0 },
+	{"0", 0},
+	{"1", 1},
+	{"7", 7},
+	{"8", 8},
+	{"9", 9},
+	{"4095", 4095},
+	{"4096", 4096},
+	{"below_eager", H_NEAR_EAGER - 1},
+	{"at_eager", H_NEAR_EAGER},
+	{"above_eager", H_NEAR_EAGER + 1},
+	{"below_frame", H_NEAR_FRAME - 1},
+	{"at_frame", H_NEAR_FRAME},
+	{"above_frame", H_NEAR_FRAME + 1},
+	{"64k", 65536},
+	{"1m", 1 << 20},
+	{"16m3", (16 << 20) + 3},
+	{NULL, 0},
 };
 
 const struct h_param h_small_sizes[] = {
-	{ "0", 0 },
-	{ "8", 8 },
-	{ "above_eager", H_NEAR_EAGER + 1 },
-	{ "1m", 1 << 20 },
-	{ NULL, 0 },
+	{"0", 0}, {"8", 8}, {"above_eager", H_NEAR_EAGER + 1}, {"1m", 1 << 20}, {NULL, 0},
 };
 
 size_t h_size(struct h *h)
@@ -72,7 +68,8 @@ void h_check_fill(struct h *h, const char *file, int line, const void *buf, size
 	for (size_t i = 0; i < len; i += 8) {
 		w = word_of(i / 8, seed);
 		if (memcmp(p + i, &w, len - i < 8 ? len - i : 8))
-			h_fail(h, file, line, "content", "wrong within 8 bytes at %zu of %zu (seed %" PRIu64 ")", i, len, seed);
+			h_fail(h, file, line, "content", "wrong within 8 bytes at %zu of %zu (seed %" PRIu64 ")", i,
+			       len, seed);
 	}
 }
 
@@ -82,7 +79,8 @@ void h_check_byte(struct h *h, const char *file, int line, const void *buf, size
 
 	for (size_t i = 0; i < len; i++)
 		if (p[i] != byte)
-			h_fail(h, file, line, "content", "byte %zu of %zu is 0x%02x, should be 0x%02x", i, len, p[i], byte);
+			h_fail(h, file, line, "content", "byte %zu of %zu is 0x%02x, should be 0x%02x", i, len, p[i],
+			       byte);
 }
 
 struct h_kept {
@@ -114,8 +112,8 @@ void h_buf_free(struct h *h, void *buf)
 
 static struct h_mem mem_new(struct h *h, size_t len, size_t skew, uint32_t rights, enum h_kind kind, bool plain)
 {
-	struct h_mem m = { .len = len, .allocated = kind == H_ALLOC };
-	struct xport_mr_info info = { .size = sizeof(info) };
+	struct h_mem m = {.len = len, .allocated = kind == H_ALLOC};
+	struct xport_mr_info info = {.size = sizeof(info)};
 
 	m.raw_len = len + skew + 2 * H_GUARD;
 	if (m.allocated) {
@@ -164,8 +162,8 @@ void h_mem_free(struct h *h, struct h_mem *m)
 
 struct h_key h_key_pack(struct h *h, const struct h_mem *m)
 {
-	struct h_key key = { .offset = m->offset, .len = sizeof(key.bytes) };
-	struct xport_mr_info info = { .size = sizeof(info) };
+	struct h_key key = {.offset = m->offset, .len = sizeof(key.bytes)};
+	struct xport_mr_info info = {.size = sizeof(info)};
 
 	H_OK(xport_mr_query(m->mr, &info));
 	key.length = info.length;
@@ -183,7 +181,7 @@ void h_share(struct h *h, int role, const struct h_mem *m)
 
 struct h_rkey h_unpack(struct h *h, xport_ep *ep, const struct h_key *key)
 {
-	struct h_rkey r = { .offset = key->offset, .length = key->length };
+	struct h_rkey r = {.offset = key->offset, .length = key->length};
 
 	H_OK(xport_rkey_unpack(ep, key->bytes, key->len, &r.k));
 	return r;

@@ -12,7 +12,7 @@
 
 static int raw_listen(char *address, size_t len)
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t n = sizeof(sa);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -25,7 +25,7 @@ static int raw_listen(char *address, size_t len)
 
 static int raw_connect(const char *address)
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	const char *colon = strrchr(address, ':');
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -55,7 +55,7 @@ int h_raw_connect(struct h *h, const char *address)
 
 size_t h_raw_read(int fd, void *buf, size_t len, int timeout_ms)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	size_t got = 0;
 
 	while (got < len && poll(&p, 1, timeout_ms) > 0) {
@@ -119,8 +119,8 @@ static bool pump(struct h_proxy *p, int from, int to, int direction, long *passe
 
 static void carry(struct h_proxy *p, int down, int up)
 {
-	struct pollfd f[2] = { { .fd = down, .events = POLLIN }, { .fd = up, .events = POLLIN } };
-	long passed[2] = { 0, 0 };
+	struct pollfd f[2] = {{.fd = down, .events = POLLIN}, {.fd = up, .events = POLLIN}};
+	long passed[2] = {0, 0};
 
 	while (!atomic_load(&p->stop) && atomic_load(&p->mode) != H_CUT) {
 		poll(f, 2, 5);
@@ -133,7 +133,7 @@ static void carry(struct h_proxy *p, int down, int up)
 static void *proxy(void *arg)
 {
 	struct h_proxy *p = arg;
-	struct pollfd f = { .fd = p->listen_fd, .events = POLLIN };
+	struct pollfd f = {.fd = p->listen_fd, .events = POLLIN};
 
 	while (!atomic_load(&p->stop)) {
 		int down, up;

@@ -18,7 +18,7 @@ struct h_chunk {
 
 static void log_line(void *arg, int level, const char *id, const char *line)
 {
-	static const char *const names[] = { "?", "ERROR", "WARN", "INFO", "DEBUG" };
+	static const char *const names[] = {"?", "ERROR", "WARN", "INFO", "DEBUG"};
 	struct h_role_shared *r = arg;
 	char text[800];
 	int len;
@@ -36,7 +36,7 @@ static void log_line(void *arg, int level, const char *id, const char *line)
 
 struct xport_attr h_attr(struct h *h)
 {
-	struct xport_attr a = { .size = sizeof(a) };
+	struct xport_attr a = {.size = sizeof(a)};
 	const char *level = getenv("H_LOG_LEVEL");
 
 	a.backend = h->config->backend;
@@ -161,7 +161,7 @@ int h_progress(struct h *h)
 
 void h_breathe(struct h *h)
 {
-	struct pollfd p = { .fd = -1, .events = POLLIN };
+	struct pollfd p = {.fd = -1, .events = POLLIN};
 
 	for (int i = 0; i < 32; i++)
 		if (h_progress(h) > 0)
@@ -203,7 +203,7 @@ static struct h_op *accepted(struct h *h, struct h_op *op, const char *what, int
 
 static struct xport_opt opt_of(struct h_op *op, const struct h_at *at, uint64_t flags)
 {
-	struct xport_opt o = { .size = sizeof(o), .flags = flags, .context = op, .mr = at ? at->m->mr : NULL };
+	struct xport_opt o = {.size = sizeof(o), .flags = flags, .context = op, .mr = at ? at->m->mr : NULL};
 
 	return o;
 }
@@ -250,8 +250,12 @@ struct h_op *h_atomic(struct h *h, xport_ep *ep, int kind, int width, uint64_t o
 {
 	struct h_op *op = h_op(h, XPORT_OP_ATOMIC);
 	struct xport_opt o = opt_of(op, NULL, 0);
-	struct xport_atomic_args a = { .size = sizeof(a), .op = kind, .width = width, .operand = operand,
-		                           .compare = compare, .result = result };
+	struct xport_atomic_args a = {.size = sizeof(a),
+	                              .op = kind,
+	                              .width = width,
+	                              .operand = operand,
+	                              .compare = compare,
+	                              .result = result};
 	int s;
 
 	while ((s = xport_atomic(ep, &a, to->k, to->offset + offset, &o)) == XPORT_ERR_AGAIN)

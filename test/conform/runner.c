@@ -59,7 +59,7 @@ static void trace(int sig)
 static void *watch(void *arg)
 {
 	struct h *h = arg;
-	struct sigaction sa = { .sa_handler = trace };
+	struct sigaction sa = {.sa_handler = trace};
 	sigset_t set;
 	int sig;
 
@@ -268,8 +268,8 @@ static bool attend(struct run *r, int64_t deadline_us)
 		if (left <= 0)
 			return false;
 		for (int i = 0; i < r->nproc; i++)
-			p[i] = (struct pollfd){ .fd = r->pidfd[i], .events = POLLIN };
-		p[r->nproc] = (struct pollfd){ .fd = r->command[0], .events = POLLIN };
+			p[i] = (struct pollfd){.fd = r->pidfd[i], .events = POLLIN};
+		p[r->nproc] = (struct pollfd){.fd = r->command[0], .events = POLLIN};
 		poll(p, (nfds_t)r->nproc + 1, left > 1000 ? 1000 : (int)left);
 		if (p[r->nproc].revents)
 			obey(r);
@@ -396,7 +396,7 @@ static void tear_down(struct run *r)
 
 enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, struct h_result *result)
 {
-	struct run r = { .s = s, .config = config, .result = result };
+	struct run r = {.s = s, .config = config, .result = result};
 	int64_t limit = (int64_t)(s->timeout_s ? s->timeout_s : 30) * h_scale() * 1000000;
 	bool done = true;
 

@@ -30,7 +30,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
 	base = base != NULL ? base + 1 : info->dlpi_name;
 	if (base[0] == '\0' || strncmp(base, "libxport", 8) == 0)
 		whose = COUNT_OURS;
-	else if (strncmp(base, "libc.", 5) == 0 || strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "libpthread", 10) == 0)
+	else if (strncmp(base, "libc.", 5) == 0 || strncmp(base, "ld-linux", 8) == 0 ||
+	         strncmp(base, "libpthread", 10) == 0)
 		whose = COUNT_LIBC;
 	if (strncmp(base, "linux-vdso", 10) == 0)
 		return 0;

@@ -2,7 +2,9 @@
 /*
  * no_work - no allocation, no lock and no system call of ours per operation on the data path in steady state.
  *
- *   no_work PROVIDER...        ucx:tcp, ucx:shm; exits with 1 if anything of ours was counted
+ *   no_work [--planted] PROVIDER...     ucx:tcp, ucx:shm; exits with 1 if anything of ours was counted
+ *
+ * --planted allocates in each operation, which must be found.
  *
  * Two processes; each operation runs some thousand times to warm up, then as often while both of them count.
  */
@@ -13,6 +15,7 @@
 
 enum { ROUNDS = 100, BURST = 16, NOPS = ROUNDS * (BURST + BURST) };
 
+static bool planted;
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
 static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
 static const struct xport_opt told = {.size = sizeof(told), .value = 7};
@@ -133,6 +136,8 @@ static void post(struct pair *p, const struct op *op, xport_rkey *k, uint64_t *b
 {
 	int r;
 
+	if (planted)
+		free(*(void *volatile *)&(void *){malloc(1)});
 	while ((r = op->post(p, k, buf)) == XPORT_ERR_AGAIN)
 		reap(p, open);
 	CHECK(r == XPORT_OK);
@@ -211,7 +216,8 @@ static bool clean(const struct pair *p, const char *what, const struct count *c)
 		if (c->n[i][COUNT_OURS] == 0)
 			continue;
 		printf("FAILED: %s, %s, %s: %lu %ss of ours, the first: %s, called from %p\n", p->provider, what,
-		       p->id == 0 ? "initiator" : "target", c->n[i][COUNT_OURS], names[i], c->first[i], c->first_from[i]);
+		       p->id == 0 ? "initiator" : "target", c->n[i][COUNT_OURS], names[i], c->first[i],
+		       c->first_from[i]);
 		good = false;
 	}
 	return good;
@@ -248,7 +254,8 @@ static bool sees(struct pair *p)
 	CHECK(xport_poll(x, NULL, 0) == 0);
 	count_into(NULL);
 	xport_close(x);
-	printf("%-9s %-30s %lu allocations in xport_mr_reg and _dereg, %lu system calls in xport_wait, %lu locks in a poll "
+	printf("%-9s %-30s %lu allocations in xport_mr_reg and _dereg, %lu system calls in xport_wait, %lu locks in a "
+	       "poll "
 	       "with XPORT_THREAD_MULTIPLE\n",
 	       p->provider, "the count sees", region.n[COUNT_ALLOC][COUNT_OURS], waiting.n[COUNT_SYSTEM][COUNT_OURS],
 	       locked.n[COUNT_LOCK][COUNT_OURS]);
@@ -277,7 +284,11 @@ static void work(struct pair *p)
 			/* One after the other, so that the lines do not mix. */
 			for (int turn = 0; turn < 2; turn++) {
 				if (turn == p->id) {
-					row(p, ops[i].name, ops[i].receive ? "" : m == 0 ? ", mr_alloc" : ", mr_reg", &c);
+					row(p, ops[i].name,
+					    ops[i].receive ? ""
+					    : m == 0       ? ", mr_alloc"
+					                   : ", mr_reg",
+					    &c);
 					good = clean(p, ops[i].name, &c) && good;
 					fflush(stdout);
 				}
@@ -305,7 +316,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%d operations each, in both processes counted: of ours, and of UCX and libc\n", NOPS);
 	printf("%-9s %-30s %-9s  %14s  %14s  %14s\n", "", "", "", "allocations", "locks", "system calls");
-	for (int i = 1; i < argc; i++)
+	planted = argc > 1 && strcmp(argv[1], "--planted") == 0;
+	for (int i = planted ? 2 : 1; i < argc; i++)
 		if (pair_run(argv[i], judged) != 0)
 			return 1;
 	printf("ok: nothing of ours\n");

@@ -134,7 +134,8 @@ static int loop_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role
 
 	(void)role;
 	if (len != sizeof(id))
-		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has 8 bytes, not %zu", len);
+		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has 8 bytes, not %zu",
+		                len);
 	memcpy(&id, addr, sizeof(id));
 	pthread_mutex_lock(&loop_lock);
 	found = loop_find(id) != NULL;

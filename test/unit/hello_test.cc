@@ -165,7 +165,8 @@ TEST(Hello, EverySingleBitFlipIsRefused)
 			if (bit / 8 == 6 || bit / 8 == 7) {
 				char text[256];
 				EXPECT_TRUE(decode(bytes, &out));
-				EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, xpi_hello_compatible(&original, &out, text, sizeof(text)));
+				EXPECT_EQ(XPORT_ERR_INCOMPATIBLE,
+				          xpi_hello_compatible(&original, &out, text, sizeof(text)));
 			} else {
 				EXPECT_FALSE(decode(bytes, &out)) << "bit " << bit;
 			}

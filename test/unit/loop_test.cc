@@ -13,7 +13,8 @@
 
 #include "xport.h"
 
-namespace {
+namespace
+{
 
 struct Side {
 	xport *x = nullptr;
@@ -30,7 +31,8 @@ struct Side {
 };
 
 /* The way the operations go: "provider/emulate". */
-class Loop : public testing::TestWithParam<const char *> {
+class Loop : public testing::TestWithParam<const char *>
+{
 protected:
 	Side a, b;
 	xport_listener *listener = nullptr;
@@ -113,7 +115,8 @@ protected:
 		xport_rkey *key = nullptr;
 	};
 
-	void share(Remote &r, size_t size, uint32_t rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
+	void share(Remote &r, size_t size,
+	           uint32_t rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
 	{
 		uint8_t key[2048];
 		size_t len = sizeof(key);
@@ -288,11 +291,21 @@ TEST_P(Loop, ManyOperationsMixed)
 		size_t n = (seed >> 8) % 9000;
 		int st = XPORT_OK;
 		switch ((seed >> 24) % 5) {
-		case 0: st = xport_put(a.ep, buf.data(), n, r.key, (seed >> 4) % 1000, nullptr); break;
-		case 1: st = xport_get(a.ep, in.data(), n, r.key, 0, nullptr); break;
-		case 2: st = xport_send(a.ep, buf.data(), n, 1, nullptr); break;
-		case 3: st = xport_put_notify(a.ep, buf.data(), n, r.key, 0, nullptr); break;
-		default: st = xport_flush(a.ep, nullptr); break;
+		case 0:
+			st = xport_put(a.ep, buf.data(), n, r.key, (seed >> 4) % 1000, nullptr);
+			break;
+		case 1:
+			st = xport_get(a.ep, in.data(), n, r.key, 0, nullptr);
+			break;
+		case 2:
+			st = xport_send(a.ep, buf.data(), n, 1, nullptr);
+			break;
+		case 3:
+			st = xport_put_notify(a.ep, buf.data(), n, r.key, 0, nullptr);
+			break;
+		default:
+			st = xport_flush(a.ep, nullptr);
+			break;
 		}
 		if (st == XPORT_OK)
 			posted++;
