@@ -27,7 +27,7 @@ static void asleep(struct h *h)
 	h->idle = false;
 	h_fill(ref, LEN, 3);
 	H_TRUE(!memcmp(m.p + 8, ref + 8, LEN - 8));
-	H_EQ(7, *(uint64_t *)m.p);
+	H_EQ(7, __atomic_load_n((uint64_t *)(void *)m.p, __ATOMIC_SEQ_CST)); /* written by the thread of the library */
 	H_DONE(op);
 	H_FILLED(buf, 1 << 20, 4);
 	H_EVENT(XPORT_EVENT_NOTIFY);
