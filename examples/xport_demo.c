@@ -2,13 +2,10 @@
 /* xport_demo [FILE] - moves FILE (this program) over every provider that is usable here, and prints a line for each:
  * two processes that differ in nothing but XPORT_BACKEND.  If that is set, only what it says is used. */
 #define XXH_INLINE_ALL
-#include <errno.h>
+#include <err.h>
 #include <fcntl.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,26 +14,20 @@
 #include <xport.h>
 #include <xxhash.h>
 
-enum { WINDOW = 16 << 20, CHUNK = 1 << 20, PAGE = 4096, TRIPS = 500, ADDS = 1000, PATIENCE_S = 60, MAX = 64 };
-enum { TARGET, INITIATOR };
-static const char *const steps[] = {"peer", "put", "get", "put with notify", "atomic", "send", "receive"};
+enum { TARGET, INITIATOR, WINDOW = 16 << 20, ROUNDS = 1000, PATIENCE_S = 60, MAX = 64 };
 
-struct shared { /* what the processes tell one another */
-	atomic_bool listening;
-	char address[64], path[16], failure[2][800];
-	double put_s, get_s, trip_s;
-};
-static struct shared *shared;
-static int role;
+static struct memory { /* what each side lets the other reach */
+	_Alignas(4096) _Atomic uint64_t counter;
+	_Alignas(4096) uint8_t window[WINDOW], back[WINDOW]; /* a part of the file; the same, read back */
+} * memory;
+static int role, address[2]; /* a pipe by which the target tells where it listens */
 static xport *x;
 static xport_ep *ep;
 static xport_mr *mr;
-static xport_rkey *key;  /* to the peer's memory, which is as ours: */
-static uint8_t *memory;  /* a page with a counter, and a window */
-static uint64_t pending; /* operations that have not completed */
-static uint64_t notified, old[ADDS];
+static xport_rkey *key;   /* to the peer's memory */
+static uint64_t notified; /* the last value that came with a put */
 
-/* Ends the process unless `bad` is 0: with the step, the status if it is one, and what the library says. */
+/* Ends the process unless `bad` is 0: with the step, and what the library says of a status. */
 static void must(const char *step, int bad)
 {
 	struct xport_error e = {.size = sizeof(e)};
@@ -44,8 +35,8 @@ static void must(const char *step, int bad)
 	if (bad == 0)
 		return;
 	(void)xport_last_error(x, &e);
-	snprintf(shared->failure[role], sizeof(shared->failure[role]), "%s: %s%s%s%s%s", role ? "initiator" : "target",
-	         step, bad < 0 ? ": " : "", bad < 0 ? xport_strerror(bad) : "", e.text[0] != '\0' ? ": " : "", e.text);
+	warnx("%s: %s: %s: %s. %s", getenv("XPORT_BACKEND"), role == TARGET ? "target" : "initiator", step,
+	      bad < 0 ? xport_strerror(bad) : "not as it should be", e.text);
 	_exit(1);
 }
 
@@ -57,190 +48,152 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Reaps once, and on until no more than `left` operations are pending.  A wait without end is ended by SIGALRM, which
- * the first process reports. */
-static void reap(uint64_t left)
+/* Takes what a posting function returned, and reaps until `n` operations have completed, but once at least.  Two fit
+ * into any queue, so XPORT_ERR_AGAIN is a failure, too.  SIGALRM ends a wait without end. */
+static void finish(const char *step, int status, int n)
 {
+	must(step, status);
 	alarm(PATIENCE_S);
 	do {
 		struct xport_completion c = {0};
-		int n = xport_wait(x, &c, 1, 1000);
 
-		must("wait", n < 0 ? n : 0);
-		must(steps[c.type <= XPORT_OP_RECV ? c.type : 0], c.status);
+		status = xport_wait(x, &c, 1, 1000);
+		must(step, status < 0 ? status : c.status);
 		notified = c.type == XPORT_EVENT_NOTIFY ? c.tag : notified;
-		pending -= c.type >= XPORT_OP_PUT && c.type <= XPORT_OP_RECV;
-	} while (pending > left);
+		n -= c.type >= XPORT_OP_PUT && c.type <= XPORT_OP_RECV;
+	} while (n > 0);
 }
 
-/* Takes note of what a posting function returned.  False: it must be called again. */
-static bool accepted(int type, int r)
-{
-	must(steps[type], r == XPORT_ERR_AGAIN ? 0 : r);
-	pending += r == XPORT_OK;
-	if (r == XPORT_ERR_AGAIN)
-		reap(UINT64_MAX);
-	return r == XPORT_OK;
-}
-
-/* Tells the peer a number and returns the one it tells.  The receives are posted in another order: the tags decide. */
-static uint64_t swap(uint64_t n)
+/* Sends the peer a number and returns the one that it sends; the n-th of either has the tag n. */
+static uint64_t swap(uint64_t mine)
 {
 	static uint64_t tag;
-	uint64_t out[2] = {n, ~n}, in[2] = {0, 0};
+	uint64_t theirs = 0;
 
-	for (uint64_t i = 2; i-- > 0;)
-		while (!accepted(XPORT_OP_RECV, xport_recv(x, &in[i], 8, tag + i, UINT64_MAX, NULL))) {}
-	for (uint64_t i = 0; i < 2; i++)
-		while (!accepted(XPORT_OP_SEND, xport_send(ep, &out[i], 8, tag + i, NULL))) {}
-	tag += 2;
-	reap(0);
-	must("content of messages", in[1] != ~in[0]);
-	return in[0];
+	must("receive", xport_recv(x, &theirs, sizeof(theirs), ++tag, UINT64_MAX, NULL));
+	finish("send", xport_send(ep, &mine, sizeof(mine), tag, NULL), 2);
+	return theirs;
 }
 
-/* Puts a window of the file, the last piece with a notification, and gets it back into our own window. */
-static void put_and_get(uint8_t *data, uint64_t n, uint64_t value)
+/* Connects; the key to either's memory is handed to the other with the connection. */
+static void meet(void)
 {
-	struct xport_opt out = {.size = sizeof(out), .value = value}, in = {.size = sizeof(in), .mr = mr};
-	uint64_t i = 0, last = n > 0 ? (n - 1) / CHUNK * CHUNK : 0;
-
-	must("register the file", n > 0 ? xport_mr_reg(x, data, n, 0, &out.mr) : 0);
-	shared->put_s -= now();
-	for (; i < last; i += CHUNK)
-		while (!accepted(XPORT_OP_PUT, xport_put(ep, data + i, CHUNK, key, PAGE + i, &out))) {}
-	while (!accepted(XPORT_OP_PUT_NOTIFY, xport_put_notify(ep, data + i, n - i, key, PAGE + i, &out))) {}
-	reap(0);
-	shared->put_s += now();
-	shared->get_s -= now();
-	while (!accepted(XPORT_OP_GET, xport_get(ep, memory + PAGE, n, key, PAGE, &in))) {}
-	reap(0);
-	shared->get_s += now();
-	must("what was read back differs", memcmp(data, memory + PAGE, n) != 0);
-	must("deregister the file", xport_mr_dereg(out.mr));
-}
-
-static void move(int fd, uint64_t size)
-{
-	for (uint64_t at = 0, sum = 0, n; at == 0 || at < size; at += WINDOW) {
-		uint8_t *data = memory + PAGE;
-
-		n = size - at < WINDOW ? size - at : WINDOW;
-		if (role == INITIATOR) {
-			data = n > 0 ? mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, (off_t)at) : data;
-			must("map the file", data == MAP_FAILED);
-			put_and_get(data, n, at + n + 1);
-		}
-		while (role == TARGET && notified != at + n + 1)
-			reap(UINT64_MAX);
-		sum = XXH3_64bits_withSeed(data, n, sum);
-		must("checksums differ", swap(sum) != sum);
-		if (data != memory + PAGE)
-			munmap(data, n);
-	}
-}
-
-/* Target and initiator; the key to either's memory is handed to the other with the connection. */
-static void run(int fd, uint64_t size)
-{
-	char packed[1024];
+	char packed[1024], name[64];
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = packed, .private_len = sizeof(packed)};
 	struct xport_mr_info mine = {.size = sizeof(mine)};
 	struct xport_ep_info peer = {.size = sizeof(peer)};
-	struct xport_rkey_info theirs = {.size = sizeof(theirs)};
-	struct xport_atomic_args add = {.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
 	xport_listener *listener;
 
-	alarm(PATIENCE_S);
 	must("open", xport_open(NULL, &x));
-	must("memory", xport_mr_alloc(x, PAGE + WINDOW, 7, &mr) || xport_mr_query(mr, &mine) ||
-	                       xport_rkey_pack(mr, packed, &attr.private_len));
+	must("memory",
+	     xport_mr_alloc(x, sizeof(*memory), XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC, &mr));
+	must("memory", xport_mr_query(mr, &mine));
 	memory = mine.base;
+	must("pack key", xport_rkey_pack(mr, packed, &attr.private_len));
 	if (role == TARGET) {
-		must("listen", xport_listen(x, "127.0.0.1:0", &attr, &listener) ||
-		                       xport_listener_name(listener, shared->address, sizeof(shared->address)));
-		shared->listening = 1;
-		must("accept", xport_accept(listener, -1, &ep));
+		must("listen", xport_listen(x, "127.0.0.1:0", &attr, &listener));
+		must("listen", xport_listener_name(listener, name, sizeof(name)));
+		must("tell the initiator", write(address[1], name, sizeof(name)) != sizeof(name));
+		must("accept", xport_accept(listener, PATIENCE_S * 1000, &ep));
 	} else {
-		while (!shared->listening && shared->failure[TARGET][0] == '\0')
-			usleep(1000);
-		must("connect", xport_connect(x, shared->address, &attr, -1, &ep));
+		close(address[1]);
+		must("hear from the target", read(address[0], name, sizeof(name)) != sizeof(name));
+		must("connect", xport_connect(x, name, &attr, -1, &ep));
 	}
-	must("key", xport_ep_query(ep, &peer) || xport_rkey_unpack(ep, peer.private_data, peer.private_len, &key));
+	must("peer", xport_ep_query(ep, &peer));
+	must("unpack key", xport_rkey_unpack(ep, peer.private_data, peer.private_len, &key));
+}
+
+static void run(int fd, uint64_t size)
+{
+	const uint64_t window = offsetof(struct memory, window), counter = offsetof(struct memory, counter);
+	struct xport_atomic_args add = {.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
+	struct xport_rkey_info theirs = {.size = sizeof(theirs)};
+	double put_s = 0, get_s = 0, gb = 1e-9 * (double)size;
+
+	meet();
 	swap(0); /* both are here, and the network's own way is agreed upon, if there is one */
-	move(fd, size);
-	must("key", xport_rkey_query(key, &theirs));
-	if (role == INITIATOR)
-		strcpy(shared->path, theirs.direct ? "mapped" : theirs.put == XPORT_NATIVE ? "native" : "emulated");
-	double begun = now();
-	for (uint64_t i = 0; i < TRIPS; i++)
-		must("content of messages", swap(i) != i);
-	shared->trip_s = now() - begun;
-	for (int i = 0; i < ADDS; i++, atomic_fetch_add((_Atomic uint64_t *)memory, 1)) {
-		add.result = &old[i]; /* both count in the peer's memory by atomics, and in their own with the CPU's */
-		while (!accepted(XPORT_OP_ATOMIC, xport_atomic(ep, &add, key, 0, NULL))) {}
+	struct xport_opt opt = {.size = sizeof(opt), .mr = mr, .value = 1}; /* the value counts windows */
+	for (uint64_t at = 0; at == 0 || at < size; at += WINDOW, opt.value++) {
+		uint64_t n = size - at < WINDOW ? size - at : WINDOW;
+
+		if (role == INITIATOR) {
+			must("reading the file", pread(fd, memory->window, n, (off_t)at) != (ssize_t)n);
+			put_s -= now();
+			finish("put", xport_put_notify(ep, memory->window, n, key, window, &opt), 1);
+			put_s += now();
+			get_s -= now();
+			finish("get", xport_get(ep, memory->back, n, key, window, &opt), 1);
+			get_s += now();
+		}
+		while (role == TARGET && notified != opt.value)
+			finish("notification", XPORT_OK, 0);
+		uint64_t sum = XXH3_64bits(memory->window, n);
+		must("checksum of what was put", swap(sum) != sum);
+		must("checksum of what was got", role == INITIATOR && XXH3_64bits(memory->back, n) != sum);
 	}
-	reap(0);
+	must("query key", xport_rkey_query(key, &theirs));
+	for (uint64_t i = 0; i < ROUNDS; i++) { /* both count: at the peer by atomics, and at home with the CPU's */
+		must("content of messages", swap(i) != i);
+		finish("atomic", xport_atomic(ep, &add, key, counter, NULL), 1);
+		memory->counter++;
+	}
 	swap(0); /* the peer has counted, too */
-	must("the counter is wrong", *(uint64_t *)memory != 2 * ADDS);
+	must("counter", memory->counter != 2 * ROUNDS || swap(memory->counter) != 2 * ROUNDS);
+	if (role == INITIATOR)
+		printf("%-12s %-8s %8.2f %8.2f %12d of each  ok\n", getenv("XPORT_BACKEND"),
+		       theirs.put ? "native" : "emulated", gb / put_s, gb / get_s, 2 * ROUNDS);
 	(void)xport_ep_close(ep, 5000); /* PEER_CLOSED where the other was first */
 	xport_close(x);
 	_exit(0);
 }
 
-/* Prints a line of the table; returns whether it is a good one. */
-static bool row(const char *backend, int fd, double size)
+/* A line of the table; returns whether it is a good one. */
+static int row(const char *backend, int fd, off_t size)
 {
-	pid_t pid[2];
-	int st[2] = {1, 1};
+	int good = 0;
 
-	memset(shared, 0, sizeof(*shared));
 	setenv("XPORT_BACKEND", backend, 1);
-	fflush(NULL);
+	if (pipe(address) != 0)
+		err(1, "pipe");
 	for (role = TARGET; role <= INITIATOR; role++)
-		if ((pid[role] = fork()) == 0)
+		if (fork() == 0)
 			run(fd, (uint64_t)size);
-	for (int i = 0; i < 2; i++)
-		if (pid[i] > 0 && waitpid(pid[i], &st[i], 0) > 0 && WIFSIGNALED(st[i]))
-			sprintf(shared->failure[i], "%s: %s", i ? "initiator" : "target", strsignal(WTERMSIG(st[i])));
-	if (st[0] == 0 && st[1] == 0)
-		printf("%-12s %-9s %8.2f %8.2f %14.0f %8d  ok\n", backend, shared->path, size / shared->put_s / 1e9,
-		       size / shared->get_s / 1e9, TRIPS / shared->trip_s, 2 * ADDS);
-	else
-		printf("%-12s FAILED    %s; %s\n", backend, shared->failure[INITIATOR], shared->failure[TARGET]);
-	return st[0] == 0 && st[1] == 0;
+	close(address[0]);
+	close(address[1]);
+	for (int st; wait(&st) > 0;)
+		good += st == 0;
+	if (good < 2)
+		printf("%-12s FAILED\n", backend);
+	return good == 2;
 }
 
 int main(int argc, char **argv)
 {
 	const char *file = argc > 1 ? argv[1] : "/proc/self/exe", *only = getenv("XPORT_BACKEND");
-	size_t room = sizeof(struct shared) + MAX * sizeof(struct xport_candidate);
-	int fd = open(file, O_RDONLY), n = 0, ready = 0, good = 0;
-	struct xport_candidate *c;
+	int fd = open(file, O_RDONLY), rows[] = {0, 0}; /* bad ones, good ones */
+	struct xport_candidate *list;
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || argc > 2) {
-		fprintf(stderr, "xport_demo: %s: %s\n", file, fd < 0 ? strerror(errno) : "not one regular file");
-		return 1;
-	}
-	shared = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return perror("xport_demo"), 1;
-	c = (struct xport_candidate *)(shared + 1);
-	printf("provider     put path  put GB/s get GB/s  round trips/s  atomics\n");
-	fflush(stdout);
-	/* Listed by a process of its own, so that this one, which forks, never loads a stack. */
-	if ((only == NULL || *only == '\0') && fork() == 0)
-		_exit((n = xport_list(NULL, c, sizeof(*c), MAX)) < 0 ? 0 : n > MAX ? MAX : n);
-	n = wait(&n) > 0 && WIFEXITED(n) ? WEXITSTATUS(n) : 0;
-	if (n == 0) /* one is asked for, or opening says why there are none */
-		return !row(only != NULL && *only != '\0' ? only : "auto", fd, (double)st.st_size);
-	for (; n-- > 0; c++) {
-		if (c->state == XPORT_READY)
-			good += row(c->name, fd, (double)st.st_size);
+	if (fd < 0 || fstat(fd, &st) != 0)
+		err(1, "%s", file);
+	if (!S_ISREG(st.st_mode) || argc > 2)
+		errx(1, "%s: not one regular file", file);
+	list = mmap(NULL, MAX * sizeof(*list), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (list == MAP_FAILED)
+		err(1, "mmap");
+	setlinebuf(stdout);
+	printf("provider     put path  put GB/s get GB/s  messages, atomics\n");
+	if (only != NULL && *only != '\0')
+		return !row(only, fd, st.st_size);
+	snprintf(list->name, sizeof(list->name), "auto"); /* which says why, if listing fails */
+	if (fork() == 0) /* so that this process, which forks again, never loads a stack */
+		_exit(xport_list(NULL, list, sizeof(*list), MAX) < 0);
+	wait(NULL);
+	for (int i = 0; i < MAX && list[i].name[0] != '\0'; i++)
+		if (list[i].state == XPORT_READY)
+			rows[row(list[i].name, fd, st.st_size)]++;
 		else
-			printf("%-12s not used: %s%s%s\n", c->name, c->reason, c->hint[0] != '\0' ? "; " : "", c->hint);
-		ready += c->state == XPORT_READY;
-	}
-	return ready == 0 || good < ready;
+			printf("%-12s not used: %s; %s\n", list[i].name, list[i].reason, list[i].hint);
+	return rows[0] > 0 || rows[1] == 0;
 }
