@@ -16,6 +16,7 @@
 #include "core/select.h"
 #include "core/tx.h"
 
+#define likely(c) __builtin_expect(!!(c), 1)
 #define unlikely(c) __builtin_expect(!!(c), 0)
 
 /* Of the calling thread's last failed call that had no instance. */
@@ -403,57 +404,65 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 
 /* ---- operations ---- */
 
-/* The way into an operation: state, lock, and a sleeping descriptor.  `call` is evaluated if all is well. */
+/*
+ * The way into an operation.  Usually there is nothing to do on it, and nothing after: the call is the last thing.  Else
+ * the fork rule, the lock, a sleeping descriptor, or an endpoint that takes no operations.
+ */
+static inline bool ready(const struct xport_ep *ep)
+{
+	return ep != NULL && (ep->x->slow | (unsigned)(ep->x->fd_state == XPI_FD_ARMED)) == 0 &&
+	       ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
+}
+
 #define POST(ep, operation, call) \
-	({ \
-		struct xport *x_; \
+	do { \
 		int r_; \
-		if (unlikely((ep) == NULL)) \
+		if (likely(ready(ep))) \
+			return call; \
+		if ((ep) == NULL) \
 			return XPORT_ERR_INVALID; \
-		x_ = (ep)->x; \
-		r_ = xpi_enter(x_); \
-		if (unlikely(r_ != XPORT_OK)) \
+		r_ = xpi_enter((ep)->x); \
+		if (r_ != XPORT_OK) \
 			return r_; \
-		r_ = unlikely((ep)->state != XPI_EP_OPEN || (ep)->closed) ? xpi_ep_refuse((ep), operation) : (call); \
-		xpi_leave(x_); \
-		r_; \
-	})
+		r_ = (ep)->state != XPI_EP_OPEN || (ep)->closed ? xpi_ep_refuse((ep), operation) : (call); \
+		return leave((ep)->x, r_); \
+	} while (0)
 
 int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
-	return POST(ep, "xport_put", xpi_put(ep, buf, len, rkey, offset, opt));
+	POST(ep, "xport_put", xpi_put(ep, buf, len, rkey, offset, opt));
 }
 
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
-	return POST(ep, "xport_get", xpi_get(ep, buf, len, rkey, offset, opt));
+	POST(ep, "xport_get", xpi_get(ep, buf, len, rkey, offset, opt));
 }
 
 int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
                      const struct xport_opt *opt)
 {
-	return POST(ep, "xport_put_notify", xpi_put_notify(ep, buf, len, rkey, offset, opt));
+	POST(ep, "xport_put_notify", xpi_put_notify(ep, buf, len, rkey, offset, opt));
 }
 
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
                  const struct xport_opt *opt)
 {
-	return POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
+	POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
 }
 
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
 {
-	return POST(ep, "xport_send", xpi_send(ep, buf, len, tag, opt));
+	POST(ep, "xport_send", xpi_send(ep, buf, len, tag, opt));
 }
 
 int xport_fence(xport_ep *ep)
 {
-	return POST(ep, "xport_fence", xpi_fence(ep));
+	POST(ep, "xport_fence", xpi_fence(ep));
 }
 
 int xport_flush(xport_ep *ep, const struct xport_opt *opt)
 {
-	return POST(ep, "xport_flush", xpi_flush(ep, opt));
+	POST(ep, "xport_flush", xpi_flush(ep, opt));
 }
 
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
@@ -497,7 +506,11 @@ static inline void reap(struct xport *x, struct xpi_op *op)
 	xpi_op_put(x, op);
 }
 
-static int reap_all(struct xport *x, struct xport_completion *list, int max)
+_Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, status) ==
+                       offsetof(struct xport_completion, reserved),
+               "the operation holds its completion");
+
+static inline int reap_all(struct xport *x, struct xport_completion *list, int max)
 {
 	int n = 0;
 
@@ -506,15 +519,9 @@ static int reap_all(struct xport *x, struct xport_completion *list, int max)
 		struct xport_completion *c = &list[n++];
 
 		xpi_list_del(&op->link);
-		c->status = op->status;
-		c->type = op->kind;
-		c->context = op->context;
-		c->ep = op->ep;
-		c->tag = op->kind == XPORT_OP_ATOMIC ? 0 : op->tag;
-		c->length = op->len;
-		c->offset = op->offset;
-		c->mr = op->mr;
-		c->reserved = 0;
+		memcpy(c, &op->status, sizeof(*c));
+		if (unlikely(c->type == XPORT_OP_ATOMIC))
+			c->tag = 0;
 		reap(x, op);
 	}
 	return n;

@@ -131,7 +131,7 @@ void xpi_event_forget(struct xport *x, int type, const void *context)
 	xpi_list_for(l, &x->cq) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if (op->kind == type && op->ep == NULL && op->context == context) {
+		if (op->kind == (uint32_t)type && op->ep == NULL && op->context == context) {
 			xpi_list_del(l);
 			xpi_op_put(x, op);
 			return;
@@ -169,6 +169,17 @@ static __attribute__((cold)) void occasional(struct xport *x)
 		xpi_op_timeouts(x);
 }
 
+/* Those that are there now; who has work again afterwards waits for the next poll. */
+static __attribute__((noinline)) void pump(struct xport *x)
+{
+	struct xpi_list now = x->work;
+
+	now.next->prev = now.prev->next = &now;
+	xpi_list_init(&x->work);
+	while (!xpi_list_empty(&now))
+		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
+}
+
 int xpi_progress(struct xport *x)
 {
 	int n;
@@ -181,16 +192,8 @@ int xpi_progress(struct xport *x)
 		attend(x);
 	if (__builtin_expect((x->epoch & 255) == 0, 0))
 		occasional(x);
-	if (!xpi_list_empty(&x->work)) {
-		struct xpi_list now;
-
-		/* Those that are there now; who has work again afterwards waits for the next poll. */
-		now = x->work;
-		now.next->prev = now.prev->next = &now;
-		xpi_list_init(&x->work);
-		while (!xpi_list_empty(&now))
-			xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
-	}
+	if (!xpi_list_empty(&x->work))
+		pump(x);
 	if (__builtin_expect(!xpi_list_empty(&x->failing), 0))
 		fail_steps(x);
 	return n;

@@ -29,7 +29,7 @@ bool xpi_msg_open(const struct xport_ep *ep)
 
 /* ---- handing over ---- */
 
-static int notify_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	bool told = op->kind == XPI_OP_TOLD;
 	bool tracked = !told && (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
@@ -59,7 +59,7 @@ static int notify_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
-static int rts_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int rts_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_rts rec = {
 		.r = {.type = XPI_REC_RTS},
@@ -87,21 +87,24 @@ static inline int send_step(struct xport_ep *ep, struct xpi_op *op)
 		return XPORT_ERR_AGAIN;
 	ep->win_used += charge;
 	op->waits = 0;
-	xpi_op_settle(op);
+	if (__builtin_expect(op->pending == 0 && !xpi_list_linked(&op->link), 1))
+		xpi_op_complete_new(ep->x, op);
+	else
+		xpi_op_settle(op);
 	return XPORT_OK;
 }
 
 /* Whether everything that must arrive before it was handed over. */
-static bool predecessors_gone(struct xport_ep *ep, struct xpi_op *op)
+static inline bool predecessors_gone(struct xport_ep *ep, struct xpi_op *op)
 {
 	if (ep->rma_sent < op->after)
 		return false;
 	if (op->after_native == UINT64_MAX)
 		op->after_native = op->after == 0 ? 0 : ep->native_handed;
-	return xpi_native_ready(ep, op->after_native);
+	return ep->native_drained >= op->after_native || xpi_native_ready(ep, op->after_native);
 }
 
-int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
+static inline __attribute__((always_inline)) int step(struct xport_ep *ep, struct xpi_op *op)
 {
 	if (!predecessors_gone(ep, op))
 		return XPORT_ERR_AGAIN;
@@ -110,15 +113,25 @@ int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
 	return op->kind == XPORT_OP_SEND ? send_step(ep, op) : notify_step(ep, op);
 }
 
-void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)
+int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	return step(ep, op);
+}
+
+static inline __attribute__((always_inline)) void start(struct xport_ep *ep, struct xpi_op *op)
 {
 	op->waits = XPI_WAIT_SENT;
 	op->after_native = UINT64_MAX;
-	if (xpi_list_empty(&ep->q_msg) && xpi_msg_step(ep, op) == XPORT_OK)
+	if (xpi_list_empty(&ep->q_msg) && step(ep, op) == XPORT_OK)
 		return;
 	op->stamp = ep->x->tick;
 	xpi_list_push(&ep->q_msg, &op->link);
 	xpi_work(ep);
+}
+
+void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)
+{
+	start(ep, op);
 }
 
 void xpi_msg_pump(struct xport_ep *ep)
@@ -178,7 +191,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 			op->mr->busy++;
 	}
 	ep->refs++;
-	xpi_msg_start(ep, op);
+	start(ep, op);
 	return XPORT_OK;
 }
 

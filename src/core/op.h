@@ -44,32 +44,34 @@ struct xpi_wait {
 
 struct xpi_op {
 	struct xpi_wait wait; /* for native put and get; first */
-	uint8_t kind;         /* enum xport_type or XPI_OP_* */
+	struct xpi_list link; /* in the one queue it stands in */
 	uint8_t flags;        /* XPORT_LOCAL, XPORT_QUIET */
 	uint8_t waits;        /* XPI_WAIT_* */
 	uint8_t width, aop;   /* atomics */
 	bool posted;          /* receives: waits in the matching lists */
 	bool alive;           /* taken from the pool (ids from peers may name free ones) */
+	uint32_t charge;      /* window bytes it cost */
+	uint32_t pending;     /* pieces that the back end still holds */
+	struct xport_rkey *rkey; /* native operations hold it busy */
+	uint64_t done;        /* bytes handed over, or arrived */
+	/* what the application is told, laid out as struct xport_completion */
 	int32_t status;
-	struct xpi_list link; /* in the one queue it stands in */
-	struct xport_ep *ep;
+	uint32_t kind;        /* enum xport_type or XPI_OP_* */
 	void *context;
-	uint64_t len;         /* of the operation */
+	struct xport_ep *ep;
 	uint64_t tag;         /* or notify value, operand */
+	uint64_t len;         /* of the operation */
 	uint64_t offset;      /* remote */
 	struct xport_mr *mr;  /* local region it holds busy, or NULL; notify: the region */
+	uint64_t reserved;    /* 0 */
 	/* beyond here only operations that do not complete at once have anything valid */
 	uint8_t *buf;
-	uint64_t done;        /* bytes handed over, or arrived */
 	uint64_t mask;        /* or compare, or bytes accepted by the receiver */
 	uint64_t region;      /* remote region id; or the peer's id of its operation */
-	struct xport_rkey *rkey; /* native operations hold it busy */
 	uint64_t after, after_native; /* messages: the puts that go before */
 	struct xpi_list all;  /* receives with a source: in ep->receives */
-	uint32_t charge;      /* window bytes it cost */
 	uint32_t gen;         /* of this object; survives its reuse */
 	uint32_t seq;         /* frame to be acknowledged */
-	uint32_t pending;     /* pieces that the back end still holds */
 	uint32_t stamp;       /* tick of posting, for XPORT_OP_TIMEOUT */
 	uint64_t order;       /* receives: posted as the so-manieth */
 };

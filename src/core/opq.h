@@ -20,7 +20,7 @@ static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, un
 	if (__builtin_expect(op == NULL, 0))
 		return NULL;
 	op->wait.kind = XPI_WAIT_OP;
-	op->kind = (uint8_t)kind;
+	op->kind = kind;
 	op->flags = 0;
 	op->waits = 0;
 	op->alive = true;
@@ -80,6 +80,15 @@ struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name);
 
 /* Completes: queues it for reaping, or gives it back if nobody wants to know.  Takes it out of its queue. */
 void xpi_op_complete(struct xpi_op *op, int status);
+
+/* The same, with success, for one of the application's that never stood in a queue and has no key. */
+static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
+{
+	if (__builtin_expect(op->mr != NULL || (op->flags & XPORT_QUIET) != 0, 0))
+		xpi_op_complete(op, XPORT_OK);
+	else
+		xpi_cq_push(x, op);
+}
 
 /* Puts it where it waits, or completes it if it waits for nothing. */
 void xpi_op_settle(struct xpi_op *op);

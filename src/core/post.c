@@ -100,8 +100,9 @@ static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 }
 
 /* All checks of a put, get or atomic: XPORT_OK, or the refusal. */
-static inline int admit(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len, struct xport_rkey *k,
-                        uint64_t offset, uint32_t right, const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, const char *operation, const void *buf,
+                                                       uint64_t len, struct xport_rkey *k, uint64_t offset,
+                                                       uint32_t right, const struct xport_opt *opt)
 {
 	uint64_t flags = right == XPORT_REMOTE_READ ? 0 : XPORT_LOCAL | XPORT_QUIET;
 
@@ -114,6 +115,40 @@ static inline int admit(struct xport_ep *ep, const char *operation, const void *
 	return XPORT_OK;
 }
 
+/*
+ * A put or get that is done by a copy at once.  All that is left of it is its completion; `waits` is 0 in case the peer
+ * names it by mistake.
+ */
+static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len, uint64_t offset,
+                          const struct xport_opt *opt)
+{
+	struct xpi_op *op;
+
+	if (opt != NULL && (opt->flags & XPORT_QUIET)) {
+		memcpy(to, from, len);
+		return XPORT_OK;
+	}
+	op = xpi_pool_get(&ep->x->op_pool);
+	if (unlikely(op == NULL))
+		return no_memory(ep->x, kind == XPORT_OP_PUT ? "xport_put" : "xport_get");
+	memcpy(to, from, len);
+	op->flags = op->waits = op->width = op->aop = 0;
+	op->posted = false;
+	op->alive = true;
+	op->charge = op->pending = 0;
+	op->status = XPORT_OK;
+	op->kind = kind;
+	op->context = opt != NULL ? opt->context : NULL;
+	op->ep = ep;
+	op->tag = 0;
+	op->len = len;
+	op->offset = offset;
+	op->mr = NULL;
+	ep->refs++;
+	xpi_cq_push(ep->x, op);
+	return XPORT_OK;
+}
+
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt)
 {
@@ -122,16 +157,16 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 
 	if (unlikely(r != XPORT_OK))
 		return r;
+	if (k->put == XPI_BY_COPY && !ep->q_busy) {
+		ep->touched++;
+		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
+	}
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_put");
-	if (k->put == XPI_BY_COPY && !ep->q_busy) {
-		ep->touched++;
-		memcpy(k->direct + offset, buf, len);
-	} else if (len > 0) {
+	if (len > 0)
 		return launch(ep, op, k, k->put);
-	}
-	xpi_op_complete(op, XPORT_OK);
+	xpi_op_complete_new(ep->x, op);
 	return XPORT_OK;
 }
 
@@ -143,14 +178,14 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 
 	if (unlikely(r != XPORT_OK))
 		return r;
+	if (k->get == XPI_BY_COPY && !ep->q_busy)
+		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, offset, opt);
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_get");
-	if (k->get == XPI_BY_COPY && !ep->q_busy)
-		memcpy(buf, k->direct + offset, len);
-	else if (len > 0)
+	if (len > 0)
 		return launch(ep, op, k, k->get);
-	xpi_op_complete(op, XPORT_OK);
+	xpi_op_complete_new(ep->x, op);
 	return XPORT_OK;
 }
 

@@ -20,6 +20,9 @@ static inline int handed(struct xport_ep *ep, struct xpi_op *op)
 	if (tracked(op)) {
 		op->waits = XPI_WAIT_ACK;
 		op->seq = xpi_tx_seq(ep);
+	} else if (op->pending == 0 && !xpi_list_linked(&op->link)) {
+		xpi_op_complete_new(ep->x, op);
+		return XPORT_OK;
 	}
 	xpi_op_settle(op);
 	return XPORT_OK;

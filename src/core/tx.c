@@ -45,7 +45,8 @@ static __attribute__((cold)) int tx_refused(struct xport_ep *ep, int status)
 }
 
 /* Sends head and data; on success the endpoint's counters have moved on. */
-static int emit(struct xport_ep *ep, struct xpi_tx *tx, size_t hlen, const void *data, size_t dlen)
+static inline __attribute__((always_inline)) int emit(struct xport_ep *ep, struct xpi_tx *tx, size_t hlen,
+                                                      const void *data, size_t dlen)
 {
 	struct xport *x = ep->x;
 	uint32_t acked = ack_value(ep);
