@@ -69,6 +69,7 @@ static void unknown(struct h *h)
 static int unusable(struct h *h, struct xport_candidate *c, char *list, size_t len)
 {
 	struct xport_attr a = h_attr(h);
+	size_t own = strlen(h->config->backend);
 	int n = xport_list(&a, c, sizeof(*c), 64), found = 0;
 
 	list[0] = 0;
@@ -279,14 +280,14 @@ static void list(struct h *h)
 		H_CHECK(c[i].reason[0], "%s has no reason", c[i].name);
 		for (int k = 0; k < i; k++)
 			H_CHECK(strcmp(c[k].name, c[i].name), "%s is there twice", c[i].name);
-		found += !strcmp(c[i].name, h->config->backend);
+		found += !strncmp(c[i].name, h->config->backend, own) && strchr(":", c[i].name[own]) != NULL;
 		if (c[i].state == XPORT_READY)
 			continue;
 		H_CHECK(c[i].hint[0], "%s has no hint", c[i].name);
 		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, c[i].name, &e));
 		H_CHECK(strstr(e.text, c[i].reason) || strstr(e.text, c[i].name), "%s: %s", c[i].name, e.text);
 	}
-	H_CHECK(found == 1, "%s is there %d times", h->config->backend, found);
+	H_CHECK(found >= 1, "neither %s nor a provider of it is there", h->config->backend);
 	/* the same number whatever room there is, and nothing beyond the room */
 	H_EQ(n, xport_list(&a, NULL, sizeof(*c), 0));
 	memset(c, 0x3c, 64 * sizeof(*c));
