@@ -69,7 +69,6 @@ static void unknown(struct h *h)
 static int unusable(struct h *h, struct xport_candidate *c, char *list, size_t len)
 {
 	struct xport_attr a = h_attr(h);
-	size_t own = strlen(h->config->backend);
 	int n = xport_list(&a, c, sizeof(*c), 64), found = 0;
 
 	list[0] = 0;
@@ -272,6 +271,7 @@ static void list(struct h *h)
 	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
 	struct xport_attr a = h_attr(h);
 	struct xport_error e;
+	size_t own = strlen(h->config->backend);
 	int n = xport_list(&a, c, sizeof(*c), 64), found = 0;
 
 	H_CHECK(n > 0 && n <= 64, "%d", n);
