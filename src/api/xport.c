@@ -410,7 +410,8 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
  */
 static inline bool ready(const struct xport_ep *ep)
 {
-	return ep != NULL && (ep->x->slow | (unsigned)(ep->x->fd_state == XPI_FD_ARMED)) == 0 &&
+	/* In this order: with a lock, nothing else may be looked at before it is held. */
+	return ep != NULL && ep->x->slow == 0 && ep->x->fd_state != XPI_FD_ARMED &&
 	       ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
 }
 
