@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -69,7 +70,10 @@ protected:
 	/* Polls both until `s` has a completion of that type; takes it out. */
 	xport_completion wait(Side &s, uint32_t type)
 	{
-		for (int i = 0; i < 200000; i++) {
+		auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+		for (unsigned i = 1; i % 1024 != 0 || std::chrono::steady_clock::now() < end; i++) {
+			if (i % 1024 == 0) /* the helper thread has its part in connecting */
+				std::this_thread::sleep_for(std::chrono::milliseconds(1));
 			for (size_t k = 0; k < s.done.size(); k++) {
 				if (s.done[k].type == type) {
 					xport_completion c = s.done[k];
