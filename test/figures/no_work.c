@@ -9,6 +9,7 @@
  * Two processes; each operation runs some thousand times to warm up, then as often while both of them count.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "count.h"
 #include "pair.h"
@@ -205,6 +206,42 @@ static void serve(struct pair *p)
 	} while (!done);
 }
 
+/*
+ * As much under way as the queue takes, while the target sleeps: so the pools have grown to whatever a preempted target
+ * can make of them later.
+ */
+static void flood(struct pair *p, const struct op *op, xport_rkey *k)
+{
+	static uint64_t buf[BURST];
+	unsigned long long sent;
+	unsigned open = 0, posted = 0;
+
+	pair_barrier(p);
+	if (p->id == 0)
+		atomic_store(&p->sh->done, false);
+	sent = atomic_load(&p->sh->result[3]);
+	pair_barrier(p);
+	if (p->id == 1) {
+		usleep(5000);
+		serve(p);
+		return;
+	}
+	while (posted < 2 * DEPTH && op->post(p, k, &buf[posted % BURST]) == XPORT_OK)
+		posted++;
+	open = op->no_completion ? 0 : posted;
+	do
+		reap(p, &open);
+	while (open > 0);
+	while (xport_flush(p->ep, NULL) == XPORT_ERR_AGAIN)
+		reap(p, &open);
+	open = 1;
+	do
+		reap(p, &open);
+	while (open > 0);
+	await_received(p, op, sent + posted);
+	atomic_store(&p->sh->done, true);
+}
+
 static void phase(struct pair *p, const struct op *op, xport_rkey *k, struct count *c)
 {
 	pair_barrier(p);
@@ -293,6 +330,7 @@ static void work(struct pair *p)
 
 			if (m == 1 && ops[i].receive)
 				continue;
+			flood(p, &ops[i], p->rkey[m]);
 			phase(p, &ops[i], p->rkey[m], NULL);
 			phase(p, &ops[i], p->rkey[m], &c);
 			/* One after the other, so that the lines do not mix. */

@@ -174,7 +174,7 @@ static void direct_connect(struct pair *p)
 
 static void xport_side_open(struct pair *p)
 {
-	struct xport_attr attr = {.size = sizeof(attr), .backend = p->provider, .queue_depth = 4096};
+	struct xport_attr attr = {.size = sizeof(attr), .backend = p->provider, .queue_depth = DEPTH};
 	struct xport_mr_info info = {.size = sizeof(info)};
 
 	CHECK(xport_open(&attr, &p->x) == XPORT_OK);

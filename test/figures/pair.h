@@ -16,7 +16,7 @@
 #include <ucp/api/ucp.h>
 #include <xport.h>
 
-enum { MEM = 65536, WINDOW = 64 };
+enum { MEM = 65536, WINDOW = 64, DEPTH = 512 /* operations in flight */ };
 
 #define CHECK(cond) \
 	do { \
