@@ -27,7 +27,7 @@ struct op {
 	const char *name;
 	int (*post)(struct pair *p, xport_rkey *k, uint64_t *buf);
 	bool no_completion;
-	bool receive; /* the target posts receives for it */
+	bool told; /* the target counts what arrives of it */
 };
 
 static int put_local(struct pair *p, xport_rkey *k, uint64_t *buf)
@@ -110,7 +110,7 @@ static const struct op ops[] = {
 	{"put 8 B placed", put_placed, false, false},
 	{"put 4 KiB placed", put_4k, false, false},
 	{"get 8 B", get, false, false},
-	{"put_notify 8 B", put_notify, false, false},
+	{"put_notify 8 B", put_notify, false, true},
 	{"atomic, fetching", fetch_add, false, false},
 	{"atomic, plain", add, false, false},
 	{"quiet put, flush", flush, false, false},
@@ -145,12 +145,12 @@ static void post(struct pair *p, const struct op *op, xport_rkey *k, uint64_t *b
 	*open += op->no_completion ? 0 : 1;
 }
 
-/* A send is complete before it is received: no more than a burst is let under way, so that pools stay as they are. */
+/* Complete before it has arrived: no more than a burst is let under way, so that pools stay as they are. */
 static void await_received(struct pair *p, const struct op *op, unsigned long long sent)
 {
 	unsigned none = 0;
 
-	while (op->receive && atomic_load(&p->sh->result[3]) < sent)
+	while (op->told && atomic_load(&p->sh->result[3]) < sent)
 		reap(p, &none);
 }
 
@@ -201,6 +201,7 @@ static void serve(struct pair *p)
 				atomic_fetch_add(&p->sh->result[3], 1);
 			} else {
 				CHECK(c[i].type == XPORT_EVENT_NOTIFY);
+				atomic_fetch_add(&p->sh->result[3], 1);
 			}
 		}
 	} while (!done);
@@ -328,8 +329,8 @@ static void work(struct pair *p)
 		for (int m = 0; m < 2; m++) {
 			struct count c = {0};
 
-			if (m == 1 && ops[i].receive)
-				continue;
+			if (m == 1 && (ops[i].post == send8 || ops[i].post == send2k))
+				continue; /* no memory of the target's */
 			flood(p, &ops[i], p->rkey[m]);
 			phase(p, &ops[i], p->rkey[m], NULL);
 			phase(p, &ops[i], p->rkey[m], &c);
@@ -337,9 +338,9 @@ static void work(struct pair *p)
 			for (int turn = 0; turn < 2; turn++) {
 				if (turn == p->id) {
 					row(p, ops[i].name,
-					    ops[i].receive ? ""
-					    : m == 0       ? ", mr_alloc"
-					                   : ", mr_reg",
+					    ops[i].post == send8 || ops[i].post == send2k ? ""
+					    : m == 0                                      ? ", mr_alloc"
+					                                                  : ", mr_reg",
 					    &c);
 					good = clean(p, ops[i].name, &c) && good;
 					fflush(stdout);
