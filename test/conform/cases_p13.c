@@ -139,10 +139,7 @@ static void no_fds(struct h *h)
 		H_TRUE(setrlimit(RLIMIT_NOFILE, &old) == 0);
 	}
 	h->nqueue = 0;
-	/* what was half made on the network while there were none may spoil the first try or two */
-	for (int i = 0; (s = xport_connect(h->x, address, NULL, h_ms(2000), &h->ep[0])) != XPORT_OK && i < 5; i++)
-		h_run_for(h, 100);
-	H_STATUS(XPORT_OK, s);
+	h->ep[0] = h_connect(h, address);
 	H_DONE(h_flush(h, h->ep[0]));
 	h_tell_u64(h, 0, 1);
 }
