@@ -8,7 +8,7 @@ AC_DEFUN([XPORT_FLAGS], [
     [AS_HELP_STRING([--enable-sanitizers=LIST], [build with -fsanitize=LIST: "address,undefined" or "thread"])],
     [AS_CASE([$enableval], [yes], [enable_sanitizers=address,undefined])], [enable_sanitizers=no])
 
-  xport_common="-Wall -Wextra -Wpointer-arith -Wformat-security -fvisibility=hidden -fstack-protector-strong"
+  xport_common="-Wall -Wextra -Wpointer-arith -Wformat-security -fvisibility=hidden -fstack-protector-strong -fno-plt"
   XPI_LDFLAGS="-Wl,-z,relro -Wl,-z,now -Wl,--as-needed"
   XPI_LIB_LDFLAGS="-Wl,-Bsymbolic-functions"
   AS_IF([test "x$enable_werror" = xyes], [xport_common="$xport_common -Werror"])

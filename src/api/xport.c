@@ -11,6 +11,7 @@
 #include "core/msg.h"
 #include "core/open.h"
 #include "core/opq.h"
+#include "core/quick.h"
 #include "core/rkey.h"
 #include "core/rma.h"
 #include "core/select.h"
@@ -296,7 +297,7 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 	info->private_data = ep->peer_private;
 	info->private_len = ep->peer_private_len;
 	info->context = ep->context;
-	info->in_flight = ep->refs;
+	info->in_flight = ep->refs + xpi_cq_now(&ep->x->cq);
 	return leave(ep->x, XPORT_OK);
 }
 
@@ -411,8 +412,7 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 static inline bool ready(const struct xport_ep *ep)
 {
 	/* In this order: with a lock, nothing else may be looked at before it is held. */
-	return ep != NULL && ep->x->slow == 0 && ep->x->fd_state != XPI_FD_ARMED &&
-	       ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
+	return ep != NULL && ep->x->slow == 0 && ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
 }
 
 #define POST(ep, operation, call) \
@@ -429,9 +429,17 @@ static inline bool ready(const struct xport_ep *ep)
 		return leave((ep)->x, r_); \
 	} while (0)
 
-int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
+static __attribute__((noinline)) int put_long(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey,
+                                              uint64_t offset, const struct xport_opt *opt)
 {
 	POST(ep, "xport_put", xpi_put(ep, buf, len, rkey, offset, opt));
+}
+
+int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
+{
+	if (unlikely(ep == NULL) || unlikely(!xpi_quick_put_may(ep, buf, len, rkey, offset, opt)))
+		return put_long(ep, buf, len, rkey, offset, opt);
+	return xpi_quick_put(ep, buf, len, rkey, offset, opt);
 }
 
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
@@ -451,9 +459,17 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 	POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
 }
 
-int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
+static __attribute__((noinline)) int send_long(xport_ep *ep, const void *buf, size_t len, uint64_t tag,
+                                               const struct xport_opt *opt)
 {
 	POST(ep, "xport_send", xpi_send(ep, buf, len, tag, opt));
+}
+
+int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
+{
+	if (unlikely(ep == NULL) || unlikely(!xpi_quick_send_may(ep, buf, len, opt)))
+		return send_long(ep, buf, len, tag, opt);
+	return xpi_quick_send(ep, buf, len, tag, opt);
 }
 
 int xport_fence(xport_ep *ep)
@@ -511,12 +527,27 @@ _Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, statu
                        offsetof(struct xport_completion, reserved),
                "the operation holds its completion");
 
-static inline int reap_all(struct xport *x, struct xport_completion *list, int max)
+/* Those that were complete at once; returns how many. */
+static inline int reap_now(struct xport *x, struct xport_completion *list, int max)
 {
+	struct xpi_cq *q = &x->cq;
+	const struct xport_completion *c = q->first, *end = q->next;
 	int n = 0;
 
-	while (n < max && !xpi_list_empty(&x->cq)) {
-		struct xpi_op *op = xpi_container(x->cq.next, struct xpi_op, link);
+	while (c != end && n < max)
+		list[n++] = *c++;
+	q->first += n;
+	return n;
+}
+
+/* All, in the order of their completion. */
+static int reap_all(struct xport *x, struct xport_completion *list, int max)
+{
+	struct xpi_cq *q = &x->cq;
+	int n = reap_now(x, list, max);
+
+	while (n < max && !xpi_list_empty(&q->later)) {
+		struct xpi_op *op = xpi_container(q->later.next, struct xpi_op, link);
 		struct xport_completion *c = &list[n++];
 
 		xpi_list_del(&op->link);
@@ -525,48 +556,79 @@ static inline int reap_all(struct xport *x, struct xport_completion *list, int m
 			c->tag = 0;
 		reap(x, op);
 	}
+	if (x->slow == 0)
+		xpi_cq_open(q);
 	return n;
 }
 
-static inline int poll_once(struct xport *x, struct xport_completion *list, int max)
+/* A poll from after the back end's on, which returned r. */
+static int poll_rest(struct xport *x, struct xport_completion *list, int max, int r)
 {
-	int r = xpi_progress(x), n;
+	int n;
 
+	if (xpi_progress_more(x, r))
+		r = xpi_progress_rest(x, r);
+	if (unlikely(max > 0 && list == NULL))
+		return XPORT_ERR_INVALID;
 	n = reap_all(x, list, max);
+	if (unlikely(x->todo & XPI_TODO_RELEASE))
+		xpi_ep_release_all(x);
 	if (unlikely(r < 0) && n == 0)
 		return r;
-	if (unlikely(x->fd_asked || x->thread_running)) {
+	if (unlikely(x->todo & XPI_TODO_SETTLE)) {
 		x->reaped = n > 0;
 		xpi_fd_settle(x);
 	}
 	return n;
 }
 
-static int poll_valid(struct xport *x, struct xport_completion *list, int max)
+static int poll_enter(struct xport *x, const struct xport_completion *list, int max)
 {
 	if (x == NULL || max < 0 || (max > 0 && list == NULL))
 		return XPORT_ERR_INVALID;
 	return xpi_enter(x);
 }
 
+static __attribute__((noinline)) int poll_slowly(struct xport *x, struct xport_completion *list, int max)
+{
+	int r = poll_enter(x, list, max);
+
+	if (r != XPORT_OK)
+		return r;
+	return leave(x, poll_rest(x, list, max, xpi_progress_be(x)));
+}
+
 int xport_poll(xport *x, struct xport_completion *list, int max)
 {
-	int r = poll_valid(x, list, max);
+	struct xport_completion *c;
+	int r;
 
-	if (unlikely(r != XPORT_OK))
-		return r;
-	return leave(x, poll_once(x, list, max));
+	if (unlikely(x == NULL || x->slow != 0))
+		return poll_slowly(x, list, max);
+	if (unlikely(max <= 0))
+		return poll_slowly(x, list, max);
+	r = xpi_progress_be(x);
+	if (unlikely(xpi_progress_more(x, r)))
+		return poll_rest(x, list, max, r);
+	if (unlikely(list == NULL))
+		return XPORT_ERR_INVALID;
+	c = x->cq.first;
+	if (c == x->cq.next)
+		return xpi_list_empty(&x->cq.later) ? 0 : reap_all(x, list, max);
+	list[0] = *c++;
+	x->cq.first = c;
+	return unlikely(c != x->cq.next) ? 1 + reap_now(x, list + 1, max - 1) : 1;
 }
 
 int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
 {
-	int r = poll_valid(x, list, max);
+	int r = poll_enter(x, list, max);
 
 	if (r != XPORT_OK)
 		return r;
 	r = xpi_wait(x, timeout_ms);
 	if (r >= 0)
-		r = poll_once(x, list, max);
+		r = poll_rest(x, list, max, xpi_progress_be(x));
 	return leave(x, r);
 }
 

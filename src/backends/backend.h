@@ -10,8 +10,8 @@
  * concurrently with anything else.
  *
  * Calling back.  am_recv, done and ep_failed may be called from within `poll`, and done and ep_failed from within any
- * data or endpoint call except am_send, put, get and drain, whose return value says it all.  From within am_recv the
- * core calls am_send; it never calls poll, ep_quiesce or ep_destroy from within a callback.
+ * data or endpoint call except am_send, am_send_two, put, get and drain, whose return value says it all.  From within
+ * am_recv the core sends; it never calls poll, ep_quiesce or ep_destroy from within a callback.
  *
  * Arguments are checked by the core; a back end may take them as good.  Bytes that come from a peer (address, packed
  * key) are authentic to the extent of a checksum: check lengths.
@@ -142,12 +142,14 @@ struct xpi_backend {
 	/* ---- move data ---- */
 
 	/*
-	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, both pieces
-	 * are the core's again.  XPI_PENDING: they are the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the
-	 * core tries again after a poll; so with XPORT_ERR_NO_MEMORY.  The pieces may lie in any memory.
+	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, the buffer is
+	 * the core's again.  XPI_PENDING: it is the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the core
+	 * tries again after a poll; so with XPORT_ERR_NO_MEMORY.  The buffer may lie in any memory.
 	 */
-	int (*am_send)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
-	               struct xpi_req *req);
+	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
+	/* Required.  The same for a frame that lies in two pieces: small ones come by am_send, long ones by this. */
+	int (*am_send_two)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+	                   struct xpi_req *req);
 	/*
 	 * Optional, both or none.  Between registered memory; `offset` counts from the region's base.  `mr` is the local
 	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the

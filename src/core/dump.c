@@ -47,7 +47,7 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 	        "endpoint %s: %s; frames sent %u, acknowledged %u of at most %u more; received %u; window %u of %u "
 	        "used; "
 	        "%u operations not reaped%s",
-	        ep->peer, states[ep->state], ep->tx_seq, ep->tx_acked, ep->credits, ep->rx_seq,
+	        ep->peer, states[ep->state], ep->tx_seq, ep->tx_acked, ep->credits, ep->seen.ack,
 	        ep->win_used - ep->win_freed, ep->window, ep->refs, ep->broken ? "; broken" : "");
 	for (unsigned i = 0; (q = queue(ep, i, &name)) != NULL; i++) {
 		unsigned n = 0;

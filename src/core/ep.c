@@ -169,6 +169,7 @@ void xpi_ep_broken(struct xport_ep *ep)
 	if (ep->broken || ep->state >= XPI_EP_FAILING)
 		return;
 	ep->broken = true;
+	ep->quick = 0;
 	ep->broken_ms = xpi_now_ms();
 	xpi_bell_ring(ep->x);
 }
@@ -180,6 +181,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	if (ep->state >= XPI_EP_FAILING)
 		return;
 	ep->state = XPI_EP_FAILING;
+	ep->quick = 0;
 	ep->reason = reason;
 	ep->end_event = (uint8_t)event;
 	if (ep->why[0] == '\0')
@@ -188,6 +190,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	xpi_list_push(&x->failing, &ep->work);
+	xpi_bell_ring(x);
 }
 
 static void complete_all(struct xport_ep *ep, struct xpi_list *list)
@@ -339,6 +342,7 @@ static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
 	struct xpi_op *bye;
 
 	ep->state = XPI_EP_CLOSING;
+	ep->quick = 0;
 	if (!wait_for(ep, may_say_bye, deadline))
 		return false;
 	if (ep->state >= XPI_EP_FAILING)
@@ -360,6 +364,7 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	if (ep->closed)
 		return xpi_ep_refuse(ep, "xport_ep_close");
 	ep->closed = true;
+	ep->quick = 0;
 	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
 		in_time = say_goodbye(ep, deadline);
 	r = ep->state >= XPI_EP_FAILING ? ep->reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
@@ -380,8 +385,8 @@ void xpi_ep_destroy(struct xport_ep *ep)
 		return;
 	if (ep->state < XPI_EP_FAILING)
 		xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
-	ep->closed = true;
-	ep->destroyed = true;
+	ep->closed = ep->destroyed = true;
+	ep->quick = 0;
 	if (ep->state == XPI_EP_DEAD)
 		xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
 	xpi_ep_release(ep);
@@ -391,7 +396,18 @@ void xpi_ep_release(struct xport_ep *ep)
 {
 	if (!ep->destroyed || ep->state != XPI_EP_DEAD || ep->refs > 0 || !xpi_list_empty(&ep->rkeys))
 		return;
+	if (xpi_cq_names(&ep->x->cq, ep)) {
+		ep->x->todo |= XPI_TODO_RELEASE;
+		return;
+	}
 	xpi_list_del(&ep->link);
 	free(ep->peer_private);
 	free(ep);
+}
+
+void xpi_ep_release_all(struct xport *x)
+{
+	x->todo &= ~(unsigned)XPI_TODO_RELEASE;
+	xpi_list_for_safe(l, &x->eps)
+		xpi_ep_release(xpi_container(l, struct xport_ep, link));
 }

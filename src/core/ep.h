@@ -13,6 +13,7 @@
 #include "core/hello.h"
 #include "core/live.h"
 #include "core/op.h"
+#include "core/wire.h"
 
 struct xpi_conn;
 struct xpi_tx;
@@ -31,19 +32,23 @@ struct xport_ep {
 	struct xport *x;
 	uint8_t state;        /* enum xpi_ep_state: first thing every operation looks at */
 	bool q_busy;          /* something waits in q_rma: a new operation queues behind it */
+	bool ack_now;         /* the peer asked for an acknowledgement */
+	uint32_t quick;       /* operations that may go the short way, see quick.h */
 	uint32_t refs;        /* operations and completions not reaped yet */
-	uint32_t peer_id, peer_session; /* into each frame sent */
+	uint32_t epoch;       /* the poll during which something was last sent */
+	struct xpi_seen seen; /* the last frame received; message bytes of the peer's consumed, ever */
+	struct xpi_seen told; /* of those, what the peer knows */
+	struct xpi_tx *lone;  /* the frame for a record that leaves alone; NULL: to be made */
 	uint32_t tx_seq;      /* of the last frame sent */
+	uint32_t win_used;    /* message bytes sent, ever (modulo 2^32) */
+	uint64_t rma_posted, rma_sent; /* operations of q_rma posted and handed over, ever */
+	uint32_t touched;       /* remote changes posted, ever */
+	uint32_t proven;        /* of those, the ones before the last successful flush */
+	uint32_t peer_id, peer_session; /* into each frame sent */
 	uint32_t tx_acked;    /* the last one the peer acknowledged */
 	uint32_t credits;     /* frames the peer takes unacknowledged */
-	uint32_t rx_seq;      /* of the last frame received */
-	uint32_t rx_acked;    /* the last one told to the peer */
-	uint32_t win_used;    /* message bytes sent, ever (modulo 2^32) */
-	uint32_t win_freed;   /* of those, consumed by the peer */
+	uint32_t win_freed;   /* of win_used, consumed by the peer */
 	uint32_t window;      /* how far they may be apart */
-	uint32_t rx_consumed; /* message bytes of the peer's consumed, ever */
-	uint32_t rx_told;     /* of those, told to the peer */
-	uint32_t epoch;       /* the poll during which something was last sent */
 	struct xpi_tx *open;  /* the frame being packed, or NULL */
 	struct xpi_tx *nak_tx; /* a control frame with failures that the back end would not take yet, or NULL */
 	size_t frame_max, pack_max; /* longest frame, and longest packed one */
@@ -63,16 +68,12 @@ struct xport_ep {
 	uint32_t nrequests, requests_max;
 	uint32_t nserving;    /* gets of the peer's being answered */
 	uint32_t rx_credits;  /* frames that the peer may send unacknowledged */
-	/* operations of q_rma posted and handed over, native puts posted and proven, ever: a message that must follow them
-	 * waits until the second reaches what the first was */
-	uint64_t rma_posted, rma_sent;
+	/* native puts posted and proven, ever: as with rma_posted and rma_sent, a message that must follow them waits until
+	 * the second reaches what the first was */
 	uint64_t native_handed, native_drained, drain_to;
 	uint64_t fence_rma;     /* what a send must follow */
-	uint32_t touched;       /* remote changes posted, ever */
-	uint32_t proven;        /* of those, the ones before the last successful flush */
 	uint32_t quiet_pending; /* quiet operations whose buffer is in use */
 	uint32_t ntold;       /* notifications that wait behind their data */
-	bool ack_now;         /* the peer asked for an acknowledgement */
 	bool nak_hold;        /* acknowledgements stay at nak_seq until q_nak is empty */
 	bool drain_running;
 	bool direct;          /* has keys of memory that is mapped here, or native ones */
@@ -152,5 +153,7 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms);
 void xpi_ep_destroy(struct xport_ep *ep);
 /* Frees it if it was destroyed, is DEAD, and nothing refers to it any more. */
 void xpi_ep_release(struct xport_ep *ep);
+/* The same for all, after completions were reaped. */
+void xpi_ep_release_all(struct xport *x);
 
 #endif

@@ -38,8 +38,12 @@ static void after_fork_parent(void)
 
 static void after_fork_child(void)
 {
-	xpi_list_for(l, &all)
-		xpi_container(l, struct xport, all)->slow |= XPI_SLOW_FORK;
+	xpi_list_for(l, &all) {
+		struct xport *x = xpi_container(l, struct xport, all);
+
+		x->slow |= XPI_SLOW_FORK;
+		xpi_cq_close(&x->cq);
+	}
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -123,12 +127,12 @@ void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void 
 	op->tag = op->len = op->offset = 0;
 	if (ep != NULL)
 		ep->refs++;
-	xpi_cq_push(x, op);
+	xpi_cq_push(&x->cq, op);
 }
 
 void xpi_event_forget(struct xport *x, int type, const void *context)
 {
-	xpi_list_for(l, &x->cq) {
+	xpi_list_for(l, &x->cq.later) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
 		if (op->kind == (uint32_t)type && op->ep == NULL && op->context == context) {
@@ -139,16 +143,7 @@ void xpi_event_forget(struct xport *x, int type, const void *context)
 	}
 }
 
-static __attribute__((cold)) void attend(struct xport *x)
-{
-	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
-	xpi_list_for_safe(l, &x->eps)
-		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
-	if (!xpi_list_empty(&x->conns) || !xpi_list_empty(&x->listeners))
-		xpi_conn_progress(x);
-}
-
-static __attribute__((cold)) void fail_steps(struct xport *x)
+static void fail_steps(struct xport *x)
 {
 	xpi_list_for_safe(l, &x->failing) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, work);
@@ -158,6 +153,16 @@ static __attribute__((cold)) void fail_steps(struct xport *x)
 	}
 	if (!xpi_list_empty(&x->failing))
 		xpi_bell_ring(x);
+}
+
+static __attribute__((cold)) void attend(struct xport *x)
+{
+	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+	xpi_list_for_safe(l, &x->eps)
+		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
+	if (!xpi_list_empty(&x->conns) || !xpi_list_empty(&x->listeners))
+		xpi_conn_progress(x);
+	fail_steps(x);
 }
 
 /* Every 256th poll: what needs a clock. */
@@ -170,33 +175,37 @@ static __attribute__((cold)) void occasional(struct xport *x)
 }
 
 /* Those that are there now; who has work again afterwards waits for the next poll. */
-static __attribute__((noinline)) void pump(struct xport *x)
+static void pump(struct xport *x)
 {
 	struct xpi_list now = x->work;
 
+	x->todo &= ~(unsigned)XPI_TODO_WORK;
+	if (xpi_list_empty(&x->work)) /* who had it failed meanwhile */
+		return;
 	now.next->prev = now.prev->next = &now;
 	xpi_list_init(&x->work);
 	while (!xpi_list_empty(&now))
 		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
 }
 
-int xpi_progress(struct xport *x)
+int xpi_progress_rest(struct xport *x, int n)
 {
-	int n;
-
-	x->epoch++;
-	n = x->ops->poll(x->be);
-	if (__builtin_expect(n < 0, 0))
+	if (n < 0)
 		return xpi_refuse(x, n, "xport_poll", "the back end broke");
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x);
-	if (__builtin_expect((x->epoch & 255) == 0, 0))
+	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0 && (x->epoch & 255) == 0, 0))
 		occasional(x);
-	if (!xpi_list_empty(&x->work))
+	if (x->todo & XPI_TODO_WORK)
 		pump(x);
-	if (__builtin_expect(!xpi_list_empty(&x->failing), 0))
-		fail_steps(x);
 	return n;
+}
+
+int xpi_progress(struct xport *x)
+{
+	int n = xpi_progress_be(x);
+
+	return xpi_progress_more(x, n) ? xpi_progress_rest(x, n) : n;
 }
 
 /* ---- opening and closing ---- */
@@ -218,6 +227,8 @@ static int open_parts(struct xport *x)
 	if (r != XPORT_OK)
 		return r;
 	x->ops = choice.ops;
+	x->poll = choice.ops->poll;
+	x->am_send = choice.ops->am_send;
 	x->be = choice.be;
 	x->caps = choice.caps;
 	if (x->caps.am_max < 4096 || x->caps.am_credits < 4)
@@ -225,7 +236,7 @@ static int open_parts(struct xport *x)
 		                "%s:%s takes frames of %zu bytes, %u at a time", x->ops->name, x->caps.provider,
 		                x->caps.am_max, x->caps.am_credits);
 	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
-	xpi_pool_init(&x->head_pool, sizeof(struct xpi_tx) + XPI_HEAD_ROOM, 64);
+	xpi_pool_init(&x->lone_pool, sizeof(struct xpi_tx) + XPI_LONE_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
 	xpi_pool_init(&x->small_pool, sizeof(struct xpi_unexpected) + XPI_SMALL_MESSAGE, 16);
 	xpi_pool_init(&x->medium_pool, sizeof(struct xpi_unexpected) + XPI_MEDIUM_MESSAGE, 16);
@@ -252,7 +263,7 @@ static void close_parts(struct xport *x)
 		x->ops->close(x->be);
 	xpi_match_free(x->match);
 	xpi_pool_fini(&x->op_pool);
-	xpi_pool_fini(&x->head_pool);
+	xpi_pool_fini(&x->lone_pool);
 	xpi_pool_fini(&x->frame_pool);
 	xpi_pool_fini(&x->small_pool);
 	xpi_pool_fini(&x->medium_pool);
@@ -278,7 +289,8 @@ static struct xport *instance_new(struct xport_error *err)
 	x->epfd = x->wake = x->timer = x->user_fd = -1;
 	x->settings.log.fd = -1;
 	pthread_mutex_init(&x->lock, NULL);
-	xpi_list_init(&x->cq);
+	xpi_list_init(&x->cq.later);
+	x->cq.first = x->cq.next = x->cq.end = x->cq.now;
 	xpi_list_init(&x->work);
 	xpi_list_init(&x->eps);
 	xpi_list_init(&x->listeners);
@@ -313,6 +325,11 @@ int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xpor
 		return r;
 	}
 	x->slow = x->settings.multiple ? XPI_SLOW_LOCK : 0;
+	if (!x->settings.liveness_thread || x->settings.op_timeout_ms > 0)
+		x->todo |= XPI_TODO_CLOCK;
+	x->cq.size = x->settings.queue_depth < XPI_CQ_NOW ? x->settings.queue_depth : XPI_CQ_NOW;
+	if (x->slow == 0)
+		xpi_cq_open(&x->cq);
 	pthread_once(&all_once, watch_forks);
 	pthread_mutex_lock(&all_lock);
 	xpi_list_push(&all, &x->all);

@@ -17,37 +17,50 @@
 #include "backends/backend.h"
 #include "base/list.h"
 #include "base/pool.h"
+#include "core/cq.h"
 #include "core/live.h"
 #include "core/op.h"
 #include "core/settings.h"
 
 struct xpi_match;
 
+/* What a poll has to do besides asking the back end. */
+enum {
+	XPI_TODO_WORK = 1,   /* the list of endpoints with work is not empty */
+	XPI_TODO_CLOCK = 2,  /* something needs a clock */
+	XPI_TODO_SETTLE = 4, /* somebody sleeps on the descriptor, or the progress thread runs: it has to be settled */
+	XPI_TODO_RELEASE = 8 /* an endpoint waits for its completions to be reaped to be freed */
+};
+
 enum xpi_fd_state { XPI_FD_UNUSED, XPI_FD_SIGNALLED, XPI_FD_ARMED };
 
 /* Why the data path must take the slow turn; all clear in the usual case. */
 enum {
 	XPI_SLOW_LOCK = 1, /* lock the instance */
-	XPI_SLOW_FORK = 2  /* this is a forked child */
+	XPI_SLOW_FORK = 2, /* this is a forked child */
+	XPI_SLOW_ARMED = 4 /* the descriptor sleeps: fd_state is XPI_FD_ARMED */
 };
 
 struct xport {
 	/* the data path */
-	unsigned slow; /* XPI_SLOW_*; constant while open */
+	unsigned slow; /* XPI_SLOW_*; the first two are constant while open */
 	enum xpi_fd_state fd_state;
 	atomic_uint attention; /* rung by the helper thread: control channels need a look */
+	unsigned todo;         /* XPI_TODO_* */
 	uint32_t epoch;        /* counts polls */
 	uint32_t tick;         /* XPORT_OP_TIMEOUT: milliseconds, about; else 0 */
-	const struct xpi_backend *ops;
 	struct xpi_be *be;
-	struct xpi_list cq;   /* completions to be reaped, in order */
+	int (*poll)(struct xpi_be *be); /* of ops, as the next one */
+	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
+	const struct xpi_backend *ops;
 	struct xpi_list work; /* endpoints with something to send or acknowledge */
-	struct xpi_pool op_pool, head_pool, frame_pool, small_pool, medium_pool;
+	struct xpi_pool op_pool, lone_pool, frame_pool, small_pool, medium_pool;
 	struct xpi_match *match;
 	struct xport_ep **ep_table; /* by the low 16 bits of the id */
 	uint32_t ep_table_size, ep_serial;
 	uint32_t nreceives;
 	bool want_space; /* somebody was answered AGAIN */
+	struct xpi_cq cq;
 	/* regions, by the low 20 bits of their id */
 	struct xport_mr **mr_table;
 	uint32_t mr_table_size, nmr, mr_next;
@@ -87,6 +100,21 @@ static inline struct xport *xpi_of(struct xpi_core *core)
  * a status.  The caller holds the lock. */
 int xpi_progress(struct xport *x);
 
+/* The first part of it: the back end. */
+static inline int xpi_progress_be(struct xport *x)
+{
+	x->epoch++;
+	return x->poll(x->be);
+}
+
+/* Whether there is a second part; and that, given what the first returned. */
+static inline bool xpi_progress_more(struct xport *x, int n)
+{
+	return n < 0 || x->todo != 0 || atomic_load_explicit(&x->attention, memory_order_acquire) != 0;
+}
+
+int xpi_progress_rest(struct xport *x, int n);
+
 /* Blocks until something may have happened, at most `timeout_ms` (-1: for ever); releases the lock meanwhile.  False: a
  * signal handler ran. */
 bool xpi_idle(struct xport *x, int timeout_ms);
@@ -99,7 +127,7 @@ int xpi_enter_slowly(struct xport *x) __attribute__((cold));
 
 static inline int xpi_enter(struct xport *x)
 {
-	return __builtin_expect(x->slow != 0 || x->fd_state == XPI_FD_ARMED, 0) ? xpi_enter_slowly(x) : XPORT_OK;
+	return __builtin_expect(x->slow != 0, 0) ? xpi_enter_slowly(x) : XPORT_OK;
 }
 
 static inline void xpi_leave(struct xport *x)
@@ -125,12 +153,6 @@ int xpi_fd_open(struct xport *x);
 void xpi_fd_close(struct xport *x);
 int xpi_thread_start(struct xport *x);
 void xpi_thread_stop(struct xport *x);
-
-/* Queues a completed operation, or an event, for reaping. */
-static inline void xpi_cq_push(struct xport *x, struct xpi_op *op)
-{
-	xpi_list_push(&x->cq, &op->link);
-}
 
 /* Queues an event about an endpoint or listener.  Out of memory: logged (there is nobody to tell). */
 void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context);

@@ -277,7 +277,7 @@ static void ask_peers(struct xport_mr *mr)
 /* Notifications not reaped yet must not show a region that is gone. */
 static void forget_in_queue(struct xport *x, struct xport_mr *mr)
 {
-	xpi_list_for(l, &x->cq) {
+	xpi_list_for(l, &x->cq.later) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
 		if (op->kind == XPORT_EVENT_NOTIFY && op->mr == mr)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/match.h"
+#include "core/quick.h"
 #include "core/rma.h"
 #include "core/tx.h"
 
@@ -126,6 +127,7 @@ static inline __attribute__((always_inline)) void start(struct xport_ep *ep, str
 		return;
 	op->stamp = ep->x->tick;
 	xpi_list_push(&ep->q_msg, &op->link);
+	ep->quick = 0;
 	xpi_work(ep);
 }
 
@@ -169,11 +171,13 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 
 	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, 0), 0))
 		return xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0);
-	if (__builtin_expect(ep->refs >= ep->x->settings.queue_depth, 0)) {
+	if (xpi_quick_again(ep) && xpi_quick_send_may(ep, buf, len, opt))
+		return xpi_quick_send(ep, buf, len, tag, opt);
+	if (__builtin_expect(ep->refs + xpi_cq_now(&ep->x->cq) >= ep->x->settings.queue_depth, 0)) {
 		ep->x->want_space = true;
 		xpi_work(ep);
 		return xpi_refuse(ep->x, XPORT_ERR_AGAIN, "xport_send", "%u operations are in flight or not reaped",
-		                  ep->refs);
+		                  ep->refs + xpi_cq_now(&ep->x->cq));
 	}
 	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
 	if (__builtin_expect(op == NULL, 0))
@@ -336,15 +340,15 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 		xpi_mr_idle(op->mr);
 	op->mr = NULL;
 	op->status = status;
-	xpi_cq_push(x, op);
+	xpi_cq_push(&x->cq, op);
 }
 
 /* ---- arriving ---- */
 
 void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
 {
-	ep->rx_consumed += charge;
-	if (ep->rx_consumed - ep->rx_told >= ep->window / 4)
+	ep->seen.freed += charge;
+	if (ep->seen.freed - ep->told.freed >= ep->window / 4)
 		xpi_work(ep);
 }
 
@@ -352,7 +356,7 @@ void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
 static bool charge_in(struct xport_ep *ep, uint32_t charge)
 {
 	ep->rx_charged += charge;
-	return ep->rx_charged - ep->rx_consumed <= ep->window;
+	return ep->rx_charged - ep->seen.freed <= ep->window;
 }
 
 static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length, uint32_t rts)

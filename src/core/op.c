@@ -90,7 +90,7 @@ void xpi_op_complete(struct xpi_op *op, int status)
 	}
 	if (op->kind == XPORT_OP_FLUSH)
 		flush_end(op);
-	xpi_cq_push(ep->x, op);
+	xpi_cq_push(&ep->x->cq, op);
 }
 
 void xpi_op_settle(struct xpi_op *op)

@@ -87,7 +87,7 @@ static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
 	if (__builtin_expect(op->mr != NULL || (op->flags & XPORT_QUIET) != 0, 0))
 		xpi_op_complete(op, XPORT_OK);
 	else
-		xpi_cq_push(x, op);
+		xpi_cq_push(&x->cq, op);
 }
 
 /* Puts it where it waits, or completes it if it waits for nothing. */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/msg.h"
+#include "core/quick.h"
 #include "core/rma.h"
-#include "core/tx.h"
 
 #define unlikely(c) __builtin_expect(!!(c), 0)
 
@@ -27,18 +27,18 @@ static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *ope
 	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
 }
 
-static inline bool key_fits(const struct xport_ep *ep, const struct xport_rkey *k, uint64_t offset, uint64_t len,
-                            uint32_t right)
+/* Too much is in flight or not reaped.  Completions that need no operation count here alone. */
+static inline bool full(const struct xport_ep *ep)
 {
-	return k != NULL && k->ep == ep && !k->stale && (k->rights & right) != 0 && len <= k->length &&
-	       offset <= k->length - len;
+	return ep->refs + xpi_cq_now(&ep->x->cq) >= ep->x->settings.queue_depth;
 }
 
 static __attribute__((cold)) int refuse_full(struct xport_ep *ep, const char *operation)
 {
 	ep->x->want_space = true;
 	xpi_work(ep);
-	return xpi_refuse(ep->x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped", ep->refs);
+	return xpi_refuse(ep->x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
+	                  ep->refs + xpi_cq_now(&ep->x->cq));
 }
 
 /* ---- an accepted operation ---- */
@@ -82,6 +82,7 @@ static inline void start(struct xport_ep *ep, struct xpi_op *op)
 	op->stamp = ep->x->tick;
 	xpi_list_push(&ep->q_rma, &op->link);
 	ep->q_busy = true;
+	ep->quick = 0;
 	xpi_work(ep);
 }
 
@@ -106,46 +107,67 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 {
 	uint64_t flags = right == XPORT_REMOTE_READ ? 0 : XPORT_LOCAL | XPORT_QUIET;
 
-	if (unlikely(!key_fits(ep, k, offset, len, right)))
+	if (unlikely(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right)))
 		return refuse_key(ep, operation, k, offset, len, right);
 	if (unlikely(!xpi_opt_fits(ep->x, buf, len, opt, flags)))
 		return xpi_opt_refuse(ep->x, operation, buf, len, opt, flags);
-	if (unlikely(ep->refs >= ep->x->settings.queue_depth))
-		return refuse_full(ep, operation);
 	return XPORT_OK;
 }
 
-/*
- * A put or get that is done by a copy at once.  All that is left of it is its completion; `waits` is 0 in case the peer
- * names it by mistake.
- */
-static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len, uint64_t offset,
-                          const struct xport_opt *opt)
+/* An aligned word in one store. */
+static inline void copy(void *to, const void *from, size_t len)
 {
+	if (len <= XPI_COPY_MAX)
+		xpi_copy_few(to, from, len);
+	else
+		memcpy(to, from, len);
+}
+
+/* A copy whose completion stands behind others. */
+static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
+                                                 uint64_t len, uint64_t offset, void *context)
+{
+	const char *operation = kind == XPORT_OP_PUT ? "xport_put" : "xport_get";
 	struct xpi_op *op;
 
-	if (opt != NULL && (opt->flags & XPORT_QUIET)) {
-		memcpy(to, from, len);
-		return XPORT_OK;
-	}
-	op = xpi_pool_get(&ep->x->op_pool);
-	if (unlikely(op == NULL))
-		return no_memory(ep->x, kind == XPORT_OP_PUT ? "xport_put" : "xport_get");
-	memcpy(to, from, len);
-	op->flags = op->waits = op->width = op->aop = 0;
-	op->posted = false;
-	op->alive = true;
-	op->charge = op->pending = 0;
-	op->status = XPORT_OK;
-	op->kind = kind;
-	op->context = opt != NULL ? opt->context : NULL;
-	op->ep = ep;
+	if (full(ep))
+		return refuse_full(ep, operation);
+	op = xpi_op_get(ep->x, ep, kind);
+	if (op == NULL)
+		return no_memory(ep->x, operation);
+	copy(to, from, len);
+	op->context = context;
 	op->tag = 0;
 	op->len = len;
 	op->offset = offset;
-	op->mr = NULL;
 	ep->refs++;
-	xpi_cq_push(ep->x, op);
+	xpi_cq_push(&ep->x->cq, op);
+	return XPORT_OK;
+}
+
+/* A put or get that is done by a copy at once.  All that is left of it is its completion. */
+static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len, uint64_t offset,
+                          const struct xport_opt *opt)
+{
+	struct xpi_cq *q = &ep->x->cq;
+	void *context = NULL;
+
+	if (opt != NULL) {
+		if (opt->flags & XPORT_QUIET) {
+			copy(to, from, len);
+			return XPORT_OK;
+		}
+		context = opt->context;
+	}
+	if (unlikely(q->next == q->end)) {
+		if (ep->x->slow == 0)
+			xpi_cq_open(q);
+		if (q->next == q->end)
+			return copy_behind(ep, kind, to, from, len, offset, context);
+	}
+	copy(to, from, len);
+	xpi_quick_completion(ep, kind, context, 0, len);
+	q->next++;
 	return XPORT_OK;
 }
 
@@ -157,17 +179,22 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 
 	if (unlikely(r != XPORT_OK))
 		return r;
+	if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt))
+		return xpi_quick_put(ep, buf, len, k, offset, opt);
 	if (k->put == XPI_BY_COPY && !ep->q_busy) {
 		ep->touched++;
 		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
 	}
+	if (unlikely(full(ep)))
+		return refuse_full(ep, "xport_put");
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_put");
-	if (len > 0)
-		return launch(ep, op, k, k->put);
-	xpi_op_complete_new(ep->x, op);
-	return XPORT_OK;
+	if (len == 0) {
+		xpi_op_complete_new(ep->x, op);
+		return XPORT_OK;
+	}
+	return launch(ep, op, k, k->put);
 }
 
 int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
@@ -180,6 +207,8 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 		return r;
 	if (k->get == XPI_BY_COPY && !ep->q_busy)
 		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, offset, opt);
+	if (unlikely(full(ep)))
+		return refuse_full(ep, "xport_get");
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_get");
@@ -232,7 +261,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(ep->ntold >= ep->x->settings.queue_depth))
+	if (unlikely(full(ep) || ep->ntold >= ep->x->settings.queue_depth))
 		return refuse_full(ep, "xport_put_notify");
 	op = op_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
 	if (unlikely(op == NULL))
@@ -282,6 +311,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 		                  a->width);
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");
+	if (unlikely(full(ep)))
+		return refuse_full(ep, "xport_atomic");
 	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_atomic");
@@ -298,6 +329,7 @@ int xpi_fence(struct xport_ep *ep)
 {
 	struct xpi_op *op;
 
+	ep->quick = 0;
 	ep->fence_rma = ep->rma_posted;
 	if (ep->direct)
 		atomic_thread_fence(memory_order_seq_cst);
@@ -320,7 +352,7 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 
 	if (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->size or opt->flags is wrong");
-	if (ep->refs >= ep->x->settings.queue_depth)
+	if (full(ep))
 		return refuse_full(ep, "xport_flush");
 	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, opt);
 	if (op == NULL)

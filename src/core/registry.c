@@ -119,7 +119,8 @@ static int no_arm(struct xpi_be *be)
 }
 
 #define REQUIRED(X) \
-	X(list) X(open) X(close) X(query) X(address) X(ep_connect) X(ep_quiesce) X(ep_destroy) X(am_send) X(poll)
+	X(list) \
+	X(open) X(close) X(query) X(address) X(ep_connect) X(ep_quiesce) X(ep_destroy) X(am_send) X(am_send_two) X(poll)
 #define OPTIONAL(X) \
 	X(mr_reg) \
 	X(mr_alloc) X(mr_dereg) X(rkey_pack) X(rkey_unpack) X(rkey_destroy) X(put) X(get) X(drain) X(fds) X(arm)

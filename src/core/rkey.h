@@ -30,6 +30,13 @@ static inline void *xpi_rkey_be(const struct xport_rkey *k)
 	return (char *)k + ((sizeof(*k) + 15) & ~(size_t)15);
 }
 
+/* Whether an access lies within what the key grants. */
+static inline bool xpi_rkey_fits(const struct xport_rkey *k, const struct xport_ep *ep, uint64_t offset, uint64_t len,
+                                 uint32_t right)
+{
+	return k->ep == ep && !k->stale && (k->rights & right) != 0 && len <= k->length && offset <= k->length - len;
+}
+
 int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **rkey);
 void xpi_rkey_destroy(struct xport_rkey *k);
 /* One native operation less uses it. */

@@ -277,11 +277,11 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 	}
 	flags = le16toh(h.flags);
 	if (!(flags & XPI_FRAME_CTRL)) {
-		if (le32toh(h.seq) != ep->rx_seq + 1) {
+		if (le32toh(h.seq) != ep->seen.ack + 1) {
 			broke_protocol(ep, "frames are missing or out of order");
 			return;
 		}
-		ep->rx_seq++;
+		ep->seen.ack++;
 	}
 	if (!records(ep, &c, (flags & XPI_FRAME_CTRL) != 0)) {
 		broke_protocol(ep, "a damaged frame");
@@ -289,14 +289,14 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 	}
 	if (ep->state >= XPI_EP_FAILING)
 		return;
-	if (!acknowledged(ep, le32toh(h.ack), le32toh(h.freed))) {
+	if (!acknowledged(ep, le32toh(h.seen.ack), le32toh(h.seen.freed))) {
 		broke_protocol(ep, "an acknowledgement of what was never sent");
 		return;
 	}
 	if ((flags & XPI_FRAME_ACK_NOW) != 0) {
 		ep->ack_now = true;
 		xpi_work(ep);
-	} else if (ep->rx_seq - ep->rx_acked >= ep->rx_credits / 2) {
+	} else if (ep->seen.ack - ep->told.ack >= ep->rx_credits / 2) {
 		xpi_work(ep);
 	}
 }

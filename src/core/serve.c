@@ -37,7 +37,8 @@ static void refuse(struct xport_ep *ep, uint32_t name, int status)
 	xpi_log(ep->x->log, XPORT_LOG_INFO, "0013", "%s: refused an access: %s", ep->peer, xport_status_name(status));
 	if (!ep->nak_hold) {
 		ep->nak_hold = true;
-		ep->nak_seq = ep->rx_seq - 1;
+		ep->quick = 0;
+		ep->nak_seq = ep->seen.ack - 1;
 	}
 	op->region = name;
 	op->status = status;
@@ -146,7 +147,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	int r = xpi_mr_check(ep->x, n->region, n->offset, n->length, XPORT_REMOTE_WRITE, &mr, &at);
 
 	ep->rx_charged += xpi_charge(0);
-	if (ep->rx_charged - ep->rx_consumed > ep->window)
+	if (ep->rx_charged - ep->seen.freed > ep->window)
 		return false;
 	if (r != XPORT_OK) {
 		xpi_msg_consumed(ep, xpi_charge(0));
@@ -168,7 +169,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	op->mr = n->length > 0 ? mr : NULL;
 	op->charge = xpi_charge(0);
 	ep->refs++;
-	xpi_cq_push(ep->x, op);
+	xpi_cq_push(&ep->x->cq, op);
 	return true;
 }
 
@@ -381,9 +382,11 @@ void xpi_ep_pump(struct xport_ep *ep)
 	if (!xpi_list_empty(&ep->q_msg))
 		xpi_msg_pump(ep);
 	xpi_tx_flush(ep);
-	if (ep->ack_now || !xpi_list_empty(&ep->q_nak) || ep->nak_tx != NULL ||
-	    ep->rx_seq - ep->rx_acked >= ep->rx_credits / 2 || ep->rx_consumed - ep->rx_told >= ep->window / 4)
+	if ((ep->ack_now && ep->told.ack != ep->seen.ack) || !xpi_list_empty(&ep->q_nak) || ep->nak_tx != NULL ||
+	    ep->seen.ack - ep->told.ack >= ep->rx_credits / 2 || ep->seen.freed - ep->told.freed >= ep->window / 4)
 		xpi_tx_control(ep);
+	if (ep->told.ack == ep->seen.ack)
+		ep->ack_now = false;
 }
 
 uint32_t xpi_unexpected_max(const struct xport_ep *ep)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "core/opq.h"
 
 static bool has_credit(const struct xport_ep *ep)
@@ -13,29 +14,40 @@ static bool has_credit(const struct xport_ep *ep)
 /* An acknowledgement must not run ahead of the failures that belong to its frames. */
 static uint32_t ack_value(const struct xport_ep *ep)
 {
-	return ep->nak_hold ? ep->nak_seq : ep->rx_seq;
+	return ep->nak_hold ? ep->nak_seq : ep->seen.ack;
 }
 
-static void put_head(struct xport_ep *ep, struct xpi_tx *tx, uint32_t seq)
+/* What is the same in every frame of the endpoint; the flags are for emit(). */
+static void put_head(struct xport_ep *ep, struct xpi_tx *tx)
 {
-	struct xpi_frame_head h = {
-		.dst = htole32(ep->peer_id),
-		.session = htole32(ep->peer_session),
-		.seq = htole32(seq),
-		.ack = htole32(ack_value(ep)),
-		.freed = htole32(ep->rx_consumed),
-		.flags = htole16((uint16_t)tx->flags),
-	};
+	struct xpi_frame_head h = {.dst = htole32(ep->peer_id), .session = htole32(ep->peer_session)};
 
 	memcpy(tx->buf, &h, sizeof(h));
+	tx->wait.kind = XPI_WAIT_TX;
+	tx->ep = ep;
+	tx->op = NULL;
+	tx->flags = 0;
+	tx->len = sizeof(h);
 }
 
 static void tx_free(struct xport *x, struct xpi_tx *tx)
 {
-	xpi_pool_put(tx->packed ? &x->frame_pool : &x->head_pool, tx);
+	xpi_pool_put(tx->packed ? &x->frame_pool : &x->lone_pool, tx);
 }
 
-static __attribute__((cold)) int tx_refused(struct xport_ep *ep, int status)
+bool xpi_tx_lone(struct xport_ep *ep)
+{
+	if (ep->lone != NULL)
+		return true;
+	ep->lone = xpi_pool_get(&ep->x->lone_pool);
+	if (ep->lone == NULL)
+		return false;
+	ep->lone->packed = false;
+	put_head(ep, ep->lone);
+	return true;
+}
+
+int xpi_tx_refused(struct xport_ep *ep, int status)
 {
 	/* Memory may come back; anything else will not. */
 	if (status != XPORT_ERR_AGAIN && status != XPORT_ERR_NO_MEMORY)
@@ -44,58 +56,78 @@ static __attribute__((cold)) int tx_refused(struct xport_ep *ep, int status)
 	return XPORT_ERR_AGAIN;
 }
 
-/* Sends head and data; on success the endpoint's counters have moved on. */
+void xpi_tx_lone_kept(struct xport_ep *ep)
+{
+	xpi_list_push(&ep->txs, &ep->lone->link);
+	ep->lone = NULL;
+	xpi_tx_lone(ep);
+}
+
+/* Sends what is in the frame's buffer, `hlen` bytes, and data; on success the endpoint's counters have moved on. */
 static inline __attribute__((always_inline)) int emit(struct xport_ep *ep, struct xpi_tx *tx, size_t hlen,
-                                                      const void *data, size_t dlen)
+                                                      const void *data, size_t dlen, unsigned flags)
 {
 	struct xport *x = ep->x;
-	uint32_t acked = ack_value(ep);
-	bool ctrl = (tx->flags & XPI_FRAME_CTRL) != 0;
+	struct xpi_seen told, seen = {ack_value(ep), ep->seen.freed};
+	uint32_t seq = (flags & XPI_FRAME_CTRL) ? ep->tx_seq : ep->tx_seq + 1;
 	int r;
 
 	if (ep->broken)
 		return XPORT_ERR_AGAIN;
-	tx->wait.kind = XPI_WAIT_TX;
-	tx->ep = ep;
-	put_head(ep, tx, ctrl ? ep->tx_seq : ep->tx_seq + 1);
-	r = x->ops->am_send(x->be, xpi_ep_be(ep), tx->buf, hlen, data, dlen, &tx->wait.req);
-	if (__builtin_expect(r < 0, 0))
-		return tx_refused(ep, r);
-	if (!ctrl)
-		ep->tx_seq++;
-	ep->rx_acked = acked;
-	ep->rx_told = ep->rx_consumed;
-	ep->ack_now = false;
-	if (r == XPORT_OK)
-		tx_free(x, tx);
-	else
+	xpi_tx_head(tx)->seq = htole32(seq);
+	xpi_tx_head(tx)->flags = htole16((uint16_t)flags);
+	told = ep->told;
+	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->told, &seen);
+	r = dlen == 0 ? x->am_send(x->be, xpi_ep_be(ep), tx->buf, hlen, &tx->wait.req)
+	              : x->ops->am_send_two(x->be, xpi_ep_be(ep), tx->buf, hlen, data, dlen, &tx->wait.req);
+	if (__builtin_expect(r < 0, 0)) {
+		ep->told = told;
+		return xpi_tx_refused(ep, r);
+	}
+	ep->tx_seq = seq;
+	return r;
+}
+
+/* Sends a frame that was packed; it is no longer the caller's, unless that failed. */
+static int emit_packed(struct xport_ep *ep, struct xpi_tx *tx)
+{
+	int r = emit(ep, tx, tx->len, NULL, 0, tx->flags);
+
+	if (r == XPI_PENDING)
 		xpi_list_push(&ep->txs, &tx->link);
+	else if (r == XPORT_OK)
+		tx_free(ep->x, tx);
 	return r;
 }
 
 int xpi_tx_flush(struct xport_ep *ep)
 {
-	struct xpi_tx *tx = ep->open;
 	int r;
 
-	if (tx == NULL)
+	if (ep->open == NULL)
 		return XPORT_OK;
 	if (!has_credit(ep))
 		return XPORT_ERR_AGAIN;
-	r = emit(ep, tx, sizeof(struct xpi_frame_head), tx->buf + sizeof(struct xpi_frame_head),
-	         tx->len - sizeof(struct xpi_frame_head));
+	r = emit_packed(ep, ep->open);
 	if (r < 0)
 		return r;
 	ep->open = NULL;
 	return XPORT_OK;
 }
 
+static void copy(uint8_t *to, const void *from, size_t len)
+{
+	if (len <= XPI_COPY_MAX)
+		xpi_copy_few(to, from, len);
+	else
+		memcpy(to, from, len);
+}
+
 static void append(struct xpi_tx *tx, const struct xpi_rec *rec, size_t rlen, const void *data, size_t dlen,
                    unsigned flags)
 {
-	memcpy(tx->buf + tx->len, rec, rlen);
-	if (dlen > 0)
-		memcpy(tx->buf + tx->len + rlen, data, dlen);
+	xpi_copy_few(tx->buf + tx->len, rec, rlen);
+	copy(tx->buf + tx->len + rlen, data, dlen);
 	tx->len += (uint32_t)(rlen + dlen);
 	tx->flags |= flags;
 }
@@ -107,38 +139,60 @@ static struct xpi_tx *open_frame(struct xport_ep *ep)
 	if (tx == NULL)
 		return NULL;
 	tx->packed = true;
-	tx->op = NULL;
-	tx->flags = 0;
-	tx->len = sizeof(struct xpi_frame_head);
+	put_head(ep, tx);
 	ep->open = tx;
+	ep->quick = 0;
 	xpi_work(ep);
 	return tx;
+}
+
+bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
+{
+	const size_t head = sizeof(struct xpi_frame_head);
+	struct xpi_tx *tx = open_frame(ep);
+
+	if (tx == NULL)
+		return false;
+	memcpy(tx->buf + head, ep->lone->buf + head, rlen);
+	tx->len = (uint32_t)(head + rlen);
+	return true;
 }
 
 static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
                       unsigned flags)
 {
-	struct xport *x = ep->x;
-	struct xpi_tx *tx = xpi_pool_get(&x->head_pool);
+	const size_t head = sizeof(struct xpi_frame_head);
+	size_t dlen = rec->len;
+	struct xpi_tx *tx;
 	int r;
 
-	if (__builtin_expect(tx == NULL, 0)) {
+	if (__builtin_expect(!xpi_tx_lone(ep), 0)) {
 		xpi_work(ep);
 		return XPORT_ERR_AGAIN;
 	}
-	tx->packed = false;
-	tx->op = op;
-	tx->flags = flags;
-	memcpy(tx->buf + sizeof(struct xpi_frame_head), rec, rlen);
-	r = emit(ep, tx, sizeof(struct xpi_frame_head) + rlen, data, rec->len);
-	if (__builtin_expect(r < 0, 0)) {
-		tx_free(x, tx);
-		return r;
+	tx = ep->lone;
+	xpi_copy_few(tx->buf + head, rec, rlen);
+	if (dlen <= XPI_LONE_DATA) {
+		copy(tx->buf + head + rlen, data, dlen);
+		r = emit(ep, tx, head + rlen + dlen, NULL, 0, flags);
+		op = NULL;
+	} else {
+		r = emit(ep, tx, head + rlen, data, dlen, flags);
 	}
-	ep->epoch = x->epoch;
-	if (r == XPI_PENDING && op != NULL)
-		op->pending++;
-	return r;
+	if (r != XPI_PENDING)
+		xpi_tx_head(tx)->flags = 0;
+	if (r < 0)
+		return r;
+	ep->quick = 0;
+	ep->epoch = ep->x->epoch;
+	if (r == XPORT_OK)
+		return XPORT_OK;
+	tx->op = op;
+	xpi_tx_lone_kept(ep);
+	if (op == NULL)
+		return XPORT_OK;
+	op->pending++;
+	return XPI_PENDING;
 }
 
 int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
@@ -204,19 +258,18 @@ int xpi_tx_control(struct xport_ep *ep)
 		}
 		if (ep->nak_tx == NULL) {
 			tx->packed = true;
-			tx->op = NULL;
+			put_head(ep, tx);
 			tx->flags = XPI_FRAME_CTRL;
-			tx->len = sizeof(struct xpi_frame_head);
 		}
 		/* The frame that tells the last failure may acknowledge again. */
 		if (append_naks(ep, tx))
 			ep->nak_hold = false;
 		ep->nak_tx = tx;
-		r = emit(ep, tx, sizeof(struct xpi_frame_head), tx->buf + sizeof(struct xpi_frame_head),
-		         tx->len - sizeof(struct xpi_frame_head));
+		r = emit_packed(ep, tx);
 		if (r < 0) {
-			if (tx->len > sizeof(struct xpi_frame_head) && !ep->nak_hold) {
+			if (tx->len > sizeof(struct xpi_frame_head)) {
 				ep->nak_hold = true;
+				ep->quick = 0;
 			}
 			return r;
 		}
@@ -231,7 +284,7 @@ void xpi_tx_done(struct xport *x, struct xpi_tx *tx, int status)
 	struct xpi_op *op = tx->op;
 
 	if (status != XPORT_OK)
-		tx_refused(ep, status);
+		xpi_tx_refused(ep, status);
 	xpi_list_del(&tx->link);
 	tx_free(x, tx);
 	if (op != NULL)
@@ -244,7 +297,10 @@ void xpi_tx_drop(struct xport_ep *ep)
 		tx_free(ep->x, ep->open);
 	if (ep->nak_tx != NULL)
 		tx_free(ep->x, ep->nak_tx);
-	ep->open = ep->nak_tx = NULL;
+	if (ep->lone != NULL)
+		tx_free(ep->x, ep->lone);
+	ep->open = ep->nak_tx = ep->lone = NULL;
+	ep->quick = 0;
 	while (!xpi_list_empty(&ep->txs))
 		tx_free(ep->x, xpi_container(xpi_list_pop(&ep->txs), struct xpi_tx, link));
 }

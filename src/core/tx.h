@@ -2,8 +2,7 @@
 /*
  * tx.h - sending: records into frames, frames to the back end, within the credits that the peer gave.
  *
- * The first record after a poll leaves at once, gathered from where it lies.  What follows before the next poll is
- * small is packed into one frame, which leaves when it is full, at the next poll, or before anything that must follow.
+ * The first record after a poll leaves at once.  What follows before the next poll and is small is packed into one frame, which leaves when it is full, at the next poll, or before anything that must follow.
  *
  * ERRORS: XPORT_ERR_AGAIN means that nothing was taken: no credit, or the back end is full; the endpoint's work goes
  * on by itself.  Other errors of the back end mark the endpoint broken and read as AGAIN.
@@ -24,13 +23,25 @@ struct xpi_tx {
 	struct xpi_op *op;    /* whose data the back end holds beside the head; or NULL */
 	uint32_t len;         /* bytes in buf */
 	uint32_t flags;       /* XPI_FRAME_* */
-	uint8_t buf[];
+	_Alignas(8) uint8_t buf[]; /* the frame's head and records */
 };
 
-/* Longest record header, and what stands before it. */
-enum { XPI_HEAD_ROOM = sizeof(struct xpi_frame_head) + 56 };
+/* The frame of a record that leaves alone has room for the longest record header and this much data; more is gathered
+ * from where it lies. */
+enum { XPI_LONE_DATA = 192, XPI_LONE_ROOM = sizeof(struct xpi_frame_head) + 40 + XPI_LONE_DATA };
 /* Data above this is not copied into a packed frame. */
 enum { XPI_PACK_MAX = 1024 };
+
+static inline struct xpi_frame_head *xpi_tx_head(struct xpi_tx *tx)
+{
+	return (struct xpi_frame_head *)tx->buf;
+}
+
+/* Where its first record is. */
+static inline void *xpi_tx_first(struct xpi_tx *tx)
+{
+	return tx->buf + sizeof(struct xpi_frame_head);
+}
 
 /*
  * Hands over one record with its data.  XPORT_OK: the data is the caller's again.  XPI_PENDING: op->pending was
@@ -54,8 +65,10 @@ static inline size_t xpi_tx_room(const struct xport_ep *ep, size_t rlen)
 /* Takes the endpoint into the instance's list of those with work. */
 static inline void xpi_work(struct xport_ep *ep)
 {
-	if (!xpi_list_linked(&ep->work))
-		xpi_list_push(&ep->x->work, &ep->work);
+	if (xpi_list_linked(&ep->work))
+		return;
+	xpi_list_push(&ep->x->work, &ep->work);
+	ep->x->todo |= XPI_TODO_WORK;
 }
 
 /* Sends the frame being packed, if any. */
@@ -63,6 +76,16 @@ int xpi_tx_flush(struct xport_ep *ep);
 
 /* Tells the peer what it waits for: failures, then the acknowledgement. */
 int xpi_tx_control(struct xport_ep *ep);
+
+/* A call of am_send did not take the frame: work goes on later, or never.  Returns XPORT_ERR_AGAIN. */
+int xpi_tx_refused(struct xport_ep *ep, int status) __attribute__((cold));
+
+/* Sees to it that there is a lone frame.  False: out of memory. */
+bool xpi_tx_lone(struct xport_ep *ep);
+/* The record in the lone frame, `rlen` bytes with its data, leaves later in a packed one.  False: out of memory. */
+bool xpi_tx_repack(struct xport_ep *ep, size_t rlen);
+/* The back end goes on using the lone frame: another takes its place. */
+void xpi_tx_lone_kept(struct xport_ep *ep);
 
 /* The back end is done with a frame. */
 void xpi_tx_done(struct xport *x, struct xpi_tx *tx, int status);

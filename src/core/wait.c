@@ -90,13 +90,26 @@ static void drain_event(int fd)
 		;
 }
 
+/* Where there is a lock, every call goes the slow way already, and looks at the state once it has it. */
+static void set_state(struct xport *x, enum xpi_fd_state state)
+{
+	x->fd_state = state;
+	if (x->slow & XPI_SLOW_LOCK)
+		return;
+	x->slow = state == XPI_FD_ARMED ? XPI_SLOW_ARMED : 0;
+	if (x->slow != 0)
+		xpi_cq_close(&x->cq);
+	else
+		xpi_cq_open(&x->cq);
+}
+
 void xpi_signal(struct xport *x)
 {
 	x->space_freed = x->space_freed || x->want_space;
 	x->want_space = false;
 	if (x->fd_state != XPI_FD_ARMED)
 		return; /* unused, or readable already */
-	x->fd_state = XPI_FD_SIGNALLED;
+	set_state(x, XPI_FD_SIGNALLED);
 	write_event(x->wake);
 }
 
@@ -109,20 +122,20 @@ static bool arm(struct xport *x)
 	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) ||
 	    x->ops->arm(x->be) != XPORT_OK)
 		return false;
-	x->fd_state = XPI_FD_ARMED;
+	set_state(x, XPI_FD_ARMED);
 	return true;
 }
 
 static void stay_readable(struct xport *x)
 {
 	write_event(x->wake);
-	x->fd_state = XPI_FD_SIGNALLED;
+	set_state(x, XPI_FD_SIGNALLED);
 }
 
 /* With the progress thread the application's descriptor only says that something waits to be reaped. */
 static void user_fd_settle(struct xport *x)
 {
-	bool waiting = !xpi_list_empty(&x->cq) || x->space_freed;
+	bool waiting = !xpi_cq_empty(&x->cq) || x->space_freed;
 
 	if (waiting && !x->user_signalled)
 		write_event(x->user_fd);
@@ -139,7 +152,7 @@ void xpi_fd_settle(struct xport *x)
 	}
 	if (!x->fd_asked)
 		return;
-	if (!xpi_list_empty(&x->cq) || x->space_freed || x->reaped) {
+	if (!xpi_cq_empty(&x->cq) || x->space_freed || x->reaped) {
 		x->space_freed = false;
 		if (x->fd_state != XPI_FD_SIGNALLED)
 			stay_readable(x);
@@ -179,7 +192,7 @@ bool xpi_idle(struct xport *x, int timeout_ms)
 	if (x->fd_asked)
 		stay_readable(x);
 	else
-		x->fd_state = XPI_FD_UNUSED;
+		set_state(x, XPI_FD_UNUSED);
 	return n != -EINTR;
 }
 
@@ -189,7 +202,7 @@ enum { SPINS = 300 };
 static bool nothing(struct xport *x)
 {
 	if (!x->space_freed)
-		return xpi_list_empty(&x->cq);
+		return xpi_cq_empty(&x->cq);
 	x->space_freed = false;
 	return false;
 }
@@ -221,7 +234,7 @@ int xpi_wait(struct xport *x, int timeout_ms)
 			return r;
 		if (r > 0)
 			i = 0;
-		if ((i < SPINS && timeout_ms != 0) || !xpi_list_empty(&x->cq))
+		if ((i < SPINS && timeout_ms != 0) || !xpi_cq_empty(&x->cq))
 			continue;
 		left = deadline == INT64_MAX ? -1 : deadline - xpi_now_ms();
 		if (left <= 0 && deadline != INT64_MAX)
@@ -240,6 +253,7 @@ int xpi_fd_ask(struct xport *x)
 	}
 	if (!x->fd_asked) {
 		x->fd_asked = true;
+		x->todo |= XPI_TODO_SETTLE;
 		stay_readable(x); /* the first poll settles it */
 	}
 	return x->epfd;
@@ -271,7 +285,7 @@ static void *progress_thread(void *arg)
 		}
 		epoll_wait(x->epfd, &ev, 1, 1000);
 		pthread_mutex_lock(&x->lock);
-		x->fd_state = XPI_FD_UNUSED;
+		set_state(x, XPI_FD_UNUSED);
 		pthread_mutex_unlock(&x->lock);
 		quiet = 0;
 	}
@@ -289,6 +303,7 @@ int xpi_thread_start(struct xport *x)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	x->thread_running = true;
+	x->todo |= XPI_TODO_SETTLE;
 	e = pthread_create(&x->thread, NULL, progress_thread, x);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (e != 0) {

@@ -13,18 +13,24 @@
 
 #include <endian.h>
 #include <stdint.h>
+#include <string.h>
 
 enum {
 	XPI_FRAME_CTRL = 1,    /* not sequenced, costs no credit: acknowledgement and failures only */
 	XPI_FRAME_ACK_NOW = 2  /* acknowledge before sleeping */
 };
 
+/* What the sender of a frame has had from the other side. */
+struct xpi_seen {
+	uint32_t ack;   /* last frame received in order */
+	uint32_t freed; /* message bytes consumed, ever */
+};
+
 struct xpi_frame_head {
 	uint32_t dst;     /* endpoint id at the receiver */
 	uint32_t session; /* of that endpoint: what strays from an earlier life does not fit */
 	uint32_t seq;
-	uint32_t ack;     /* last frame received in order */
-	uint32_t freed;   /* message bytes consumed, ever */
+	struct xpi_seen seen;
 	uint16_t flags;   /* XPI_FRAME_* */
 	uint16_t zero;
 };
@@ -65,10 +71,27 @@ struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value
 struct xpi_rec_key { struct xpi_rec r; uint64_t region; }; /* CLAIM, GRANT, REVOKE, REVOKED */
 /* clang-format on */
 
+/* Writes it into a frame, and to where the sender notes what it told. */
+static inline void xpi_seen_tell(struct xpi_seen *frame, struct xpi_seen *told, const struct xpi_seen *seen)
+{
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+	uint64_t both;
+
+	memcpy(&both, seen, sizeof(both));
+	memcpy(frame, &both, sizeof(both));
+	memcpy(told, &both, sizeof(both));
+#else
+	*told = *seen;
+	frame->ack = htole32(seen->ack);
+	frame->freed = htole32(seen->freed);
+#endif
+}
+
 /* Window bytes that a message costs until it is consumed: what it takes in the receiver's memory, about. */
+enum { XPI_CHARGE_SMALL = 256 };
 static inline uint32_t xpi_charge(uint64_t len)
 {
-	return (uint32_t)(64 + ((len + 63) & ~(uint64_t)63));
+	return len <= 192 ? XPI_CHARGE_SMALL : (uint32_t)(64 + ((len + 63) & ~(uint64_t)63));
 }
 
 /* a is at or after b, both modulo 2^32. */

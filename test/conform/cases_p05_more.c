@@ -93,14 +93,14 @@ static void busy(struct h *h)
 	int64_t end;
 	volatile unsigned n = 0;
 
-	a.peer_timeout_ms = h_ms(300);
+	a.peer_timeout_ms = h_ms(600);
 	h_mesh(h, &a);
 	if (h->role == 0) {
-		for (end = h_now_us() + (int64_t)h_ms(1200) * 1000; h_now_us() < end;)
+		for (end = h_now_us() + (int64_t)h_ms(1800) * 1000; h_now_us() < end;)
 			n++;
 		h_progress(h);
 	} else {
-		h_run_for(h, h_ms(1200));
+		h_run_for(h, h_ms(1800));
 	}
 	H_CHECK(!h_event_now(h, XPORT_EVENT_LOST, &c), "lost");
 	h_sync(h);

@@ -168,16 +168,12 @@ static void loop_ep_destroy(struct xpi_be *be, void *ep_state)
 
 /* ---- move data ---- */
 
-static int loop_am_send(struct xpi_be *be, void *ep_state, const void *hdr, size_t hlen, const void *data, size_t dlen,
-                        struct xpi_req *req)
+int loop_deliver(struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
 {
-	struct loop_ep *ep = ep_state;
 	struct loop_item *it = malloc(sizeof(*it) + hlen + dlen);
 	struct xpi_be *peer;
 	uint64_t one = 1;
 
-	(void)be;
-	(void)req; /* never pending: the frame is copied */
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
 	it->kind = LOOP_FRAME;
@@ -198,6 +194,49 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *hdr, size
 		return XPORT_OK;
 	free(it);
 	return XPORT_ERR_PEER_LOST;
+}
+
+struct loop_manners loop_manners;
+
+/* The frame stays where it is until the next poll. */
+static int keep(struct xpi_be *be, struct loop_ep *ep, const void *buf, size_t len, struct xpi_req *req)
+{
+	struct loop_item *it = calloc(1, sizeof(*it));
+
+	if (it == NULL)
+		return XPORT_ERR_AGAIN;
+	loop_manners.keep -= loop_manners.keep > 0;
+	ep->kept++;
+	it->kind = LOOP_KEPT;
+	it->ep = ep;
+	it->req = req;
+	it->buf = (void *)(uintptr_t)buf;
+	it->len = len;
+	xpi_list_push(&be->own, &it->link);
+	return XPI_PENDING;
+}
+
+static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size_t len, struct xpi_req *req)
+{
+	struct loop_ep *ep = ep_state;
+
+	if (loop_manners.refuse > 0) {
+		loop_manners.refuse--;
+		return XPORT_ERR_AGAIN;
+	}
+	if (loop_manners.keep > 0 || ep->kept > 0)
+		return keep(be, ep, buf, len, req);
+	return loop_deliver(ep, buf, len, NULL, 0);
+}
+
+static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, size_t hlen, const void *data,
+                            size_t dlen, struct xpi_req *req)
+{
+	struct loop_ep *ep = ep_state;
+
+	(void)be;
+	(void)req; /* never pending: the frame is copied */
+	return ep->kept > 0 ? XPORT_ERR_AGAIN : loop_deliver(ep, hdr, hlen, data, dlen);
 }
 
 static struct loop_item *next_frame(struct xpi_be *be)
@@ -266,6 +305,7 @@ XPI_EXPORT_BACKEND(loop) = {
 	.ep_quiesce = loop_ep_quiesce,
 	.ep_destroy = loop_ep_destroy,
 	.am_send = loop_am_send,
+	.am_send_two = loop_am_send_two,
 	.put = loop_put,
 	.get = loop_get,
 	.drain = loop_drain,

@@ -11,10 +11,10 @@
 /* A frame on its way, or a put, get or drain that waits for its poll. */
 struct loop_item {
 	struct xpi_list link;
-	enum { LOOP_FRAME, LOOP_PUT, LOOP_GET, LOOP_DRAIN } kind;
+	enum { LOOP_FRAME, LOOP_KEPT, LOOP_PUT, LOOP_GET, LOOP_DRAIN } kind;
 	struct loop_ep *ep; /* of the sender; not for frames */
 	struct xpi_req *req;
-	void *buf;
+	void *buf; /* kept frames: where it still lies */
 	uint64_t peer, region, offset;
 	size_t len;
 	uint8_t data[]; /* frames: a copy */
@@ -34,7 +34,7 @@ struct loop_rkey {
 struct loop_ep {
 	struct xpi_core_ep *core_ep;
 	uint64_t peer; /* id of the other instance, 0: not connected */
-	uint32_t queued;
+	unsigned kept; /* frames that wait for the next poll: none may overtake them */
 };
 
 struct xpi_be {
@@ -48,11 +48,20 @@ struct xpi_be {
 	struct xpi_list inbox, own, regions;
 };
 
+/* For tests: how am_send behaves the next so many times. */
+extern struct loop_manners {
+	unsigned refuse; /* AGAIN */
+	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
+} loop_manners;
+
 /* Guards the table and everything another instance may touch: inbox, regions. */
 extern pthread_mutex_t loop_lock;
 
 /* The instance of that id, or NULL.  Caller holds loop_lock. */
 struct xpi_be *loop_find(uint64_t id);
+
+/* Hands a frame to the peer.  Status as of am_send. */
+int loop_deliver(struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen);
 
 /* loop_mr.c */
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

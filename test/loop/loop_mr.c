@@ -112,6 +112,10 @@ static int carry_out(const struct loop_item *it)
 
 	if (it->kind == LOOP_DRAIN)
 		return XPORT_OK;
+	if (it->kind == LOOP_KEPT) {
+		it->ep->kept--;
+		return loop_deliver(it->ep, it->buf, it->len, NULL, 0);
+	}
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
 	if (peer != NULL) {

@@ -59,8 +59,7 @@ static void test_death(struct side *s, const char *provider, bool a, enum death 
 	say("    %lu pending, ", s->core.pendings - s->core.done);
 	if (c->core_ep.failed > 0) {
 		say("reported after %.0f ms, ", t * 1e3);
-		CHECK(s->ops->am_send(s->be, c->ep, "12345678", 8, NULL, 0, &s->core.slots[0].req) ==
-		      XPORT_ERR_PEER_LOST);
+		CHECK(s->ops->am_send(s->be, c->ep, "12345678", 8, &s->core.slots[0].req) == XPORT_ERR_PEER_LOST);
 	}
 	t = conn_quiesce(s, c);
 	s->core.hands_off = true;

@@ -274,8 +274,12 @@ int frame_send(struct side *s, struct conn *c, uint64_t seq, size_t len, size_t 
 		return XPORT_ERR_AGAIN;
 	frame_fill(slot->bytes, len, seq);
 	slot->busy = true;
-	while ((rc = s->ops->am_send(s->be, c->ep, slot->bytes, hlen, hlen < len ? slot->bytes + hlen : NULL,
-	                             len - hlen, &slot->req)) == XPORT_ERR_AGAIN) {
+	for (;;) {
+		rc = hlen < len ? s->ops->am_send_two(s->be, c->ep, slot->bytes, hlen, slot->bytes + hlen, len - hlen,
+		                                      &slot->req)
+		                : s->ops->am_send(s->be, c->ep, slot->bytes, len, &slot->req);
+		if (rc != XPORT_ERR_AGAIN)
+			break;
 		s->core.agains++;
 		if (!wait)
 			break;

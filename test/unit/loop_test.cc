@@ -12,6 +12,9 @@
 #include <thread>
 #include <vector>
 
+extern "C" {
+#include "loop/loop.h"
+}
 #include "xport.h"
 
 namespace
@@ -331,6 +334,110 @@ TEST_P(Loop, ManyOperationsMixed)
 	done += (unsigned)a.done.size();
 	EXPECT_EQ(done, posted);
 	EXPECT_GT(arrived, 100u);
+}
+
+/* Small sends and puts, one a poll: the short way.  Now and then the back end refuses a frame, or keeps it. */
+void one_a_poll(Side &a, Side &b, xport_rkey *key, std::vector<uint64_t> &words, std::vector<uint64_t> &got)
+{
+	xport_opt o{};
+	o.size = sizeof(o);
+	for (unsigned i = 0; i < got.size(); i++) {
+		words[i] = i;
+		loop_manners.refuse += i % 7 == 3 ? 1 + i % 3 : 0;
+		loop_manners.keep += i % 5 == 2 ? 1 + i % 2 : 0;
+		o.context = (void *)(uintptr_t)(i + 1);
+		o.flags = i % 4 == 1 ? XPORT_LOCAL : XPORT_QUIET;
+		if (i % 2 == 1) {
+			ASSERT_EQ(xport_put(a.ep, &words[i], 8, key, 8 * i, &o), XPORT_OK);
+		} else {
+			ASSERT_EQ(xport_recv(b.x, &got[i], 8, 100 + i, UINT64_MAX, nullptr), XPORT_OK);
+			ASSERT_EQ(xport_send(a.ep, &words[i], 1 + i % 8, 100 + i, nullptr), XPORT_OK);
+		}
+		a.poll();
+		b.poll();
+	}
+}
+
+TEST_P(Loop, OneAPollWhileTheBackEndRefusesAndKeeps)
+{
+	const unsigned n = 1000;
+	std::vector<uint64_t> words(n), got(n);
+	Remote r;
+	share(r, 8 * n);
+	one_a_poll(a, b, r.key, words, got);
+	ASSERT_EQ(xport_flush(a.ep, nullptr), XPORT_OK);
+	ASSERT_EQ(wait(a, XPORT_OP_FLUSH).status, XPORT_OK);
+	loop_manners = {};
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t word;
+		if (i % 2 == 0) {
+			ASSERT_EQ(wait(b, XPORT_OP_RECV).tag, 100 + i);
+			ASSERT_EQ(wait(a, XPORT_OP_SEND).tag, 100 + i);
+			ASSERT_EQ(got[i], i % 8 == 7 ? i : i & ((UINT64_C(1) << 8 * (1 + i % 8)) - 1));
+			continue;
+		}
+		memcpy(&word, &r.bytes[8 * i], sizeof(word));
+		ASSERT_EQ(word, i);
+		if (i % 4 == 1) {
+			ASSERT_EQ(wait(a, XPORT_OP_PUT).context, (void *)(uintptr_t)(i + 1));
+		}
+	}
+	EXPECT_TRUE(a.done.empty());
+}
+
+/* What completes at once and what completes later is reaped in that order, and all of it counts against the depth. */
+TEST_P(Loop, CompletionsInOrderUpToTheDepth)
+{
+	uint64_t word = 0, sent = 0, got = 0;
+	xport_completion c[80];
+	for (int round = 0; round < 3; round++) {
+		sent = 0;
+		for (;;) {
+			int r = xport_send(a.ep, &word, 8, sent, nullptr);
+			if (r != XPORT_OK) {
+				ASSERT_EQ(r, XPORT_ERR_AGAIN);
+				break;
+			}
+			sent++;
+			xport_poll(a.x, nullptr, 0);
+		}
+		EXPECT_EQ(sent, 64u);
+		xport_ep_info info{};
+		info.size = sizeof(info);
+		ASSERT_EQ(xport_ep_query(a.ep, &info), XPORT_OK);
+		EXPECT_EQ(info.in_flight, 64u);
+		got = 0;
+		for (int max = 1; got < 64; max = max * 2 + 1) {
+			int n = xport_poll(a.x, c, max < 80 ? max : 80);
+			for (int i = 0; i < n; i++, got++) {
+				ASSERT_EQ(c[i].type, (uint32_t)XPORT_OP_SEND);
+				ASSERT_EQ(c[i].tag, got);
+			}
+			b.poll();
+		}
+		EXPECT_EQ(got, sent);
+	}
+}
+
+/* An endpoint that is destroyed lives on for the completions that name it. */
+TEST_P(Loop, DestroyedWithCompletionsNotReaped)
+{
+	uint64_t word = 1;
+	ASSERT_EQ(xport_send(a.ep, &word, 8, 1, nullptr), XPORT_OK);
+	both(4);
+	a.done.clear();
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(xport_send(a.ep, &word, 8, 1, nullptr), XPORT_OK);
+		xport_poll(a.x, nullptr, 0);
+	}
+	xport_ep_destroy(a.ep);
+	for (int i = 0; i < 10; i++)
+		xport_poll(a.x, nullptr, 0);
+	a.poll();
+	EXPECT_EQ(a.done.size(), 3u);
+	for (auto &c : a.done)
+		EXPECT_EQ(c.status, XPORT_OK);
+	both(10);
 }
 
 TEST_P(Loop, PeerThatClosesIsSeenAfterItsMessages)

@@ -46,7 +46,8 @@ struct xpi_backend minimal(const char *name)
 	b.ep_connect = [](struct xpi_be *, void *, enum xpi_role, const void *, size_t) { return 0; };
 	b.ep_quiesce = [](struct xpi_be *, void *) { return 0; };
 	b.ep_destroy = [](struct xpi_be *, void *) {};
-	b.am_send = [](struct xpi_be *, void *, const void *, size_t, const void *, size_t, struct xpi_req *) {
+	b.am_send = [](struct xpi_be *, void *, const void *, size_t, struct xpi_req *) { return 0; };
+	b.am_send_two = [](struct xpi_be *, void *, const void *, size_t, const void *, size_t, struct xpi_req *) {
 		return 0;
 	};
 	b.poll = [](struct xpi_be *) { return 0; };
@@ -216,6 +217,7 @@ TEST_F(Registry, NamesTheMissingSlot)
 	MISSING(ep_quiesce)
 	MISSING(ep_destroy)
 	MISSING(am_send)
+	MISSING(am_send_two)
 	MISSING(poll)
 }
 

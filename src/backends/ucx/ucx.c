@@ -437,6 +437,7 @@ XPI_EXPORT_BACKEND(ucx) = {
 	.ep_quiesce = ucx_ep_quiesce,
 	.ep_destroy = ucx_ep_destroy,
 	.am_send = ucx_am_send,
+	.am_send_two = ucx_am_send_two,
 	.put = ucx_put,
 	.get = ucx_get,
 	.drain = ucx_drain,

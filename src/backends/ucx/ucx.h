@@ -74,6 +74,7 @@ enum ucx_ep_state { UCX_EP_NEW, UCX_EP_CONNECTING, UCX_EP_UP, UCX_EP_CLOSING, UC
 struct ucx_ep {
 	ucp_ep_h ucp;
 	unsigned room; /* requests that may still be given to UCX; 0 as well when it must not be used: one test */
+	struct xpi_req *sending; /* of the frame being handed to UCX */
 	enum ucx_ep_state state;
 	struct xpi_be *be;
 	struct xpi_core_ep *core_ep;
@@ -127,8 +128,9 @@ void ucx_ep_destroy(struct xpi_be *be, void *ep);
 
 /* ucx_am.c */
 int ucx_am_open(struct xpi_be *be);
-int ucx_am_send(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
-                struct xpi_req *req);
+int ucx_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
+int ucx_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                    struct xpi_req *req);
 
 /* ucx_mr.c */
 int ucx_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

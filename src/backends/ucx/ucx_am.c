@@ -48,17 +48,33 @@ int ucx_am_open(struct xpi_be *be)
 	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handler of active messages");
 }
 
-/* What happens seldom: no room, a failed endpoint, or a first piece that this network does not take as a header. */
-static __attribute__((noinline, cold)) int am_send_slow(struct ucx_ep *ep, const void *hdr, size_t hlen,
-                                                        const void *data, size_t dlen, struct xpi_req *req)
+/* What happens seldom: no room, or a failed endpoint. */
+static __attribute__((cold)) int am_send_not(const struct ucx_ep *ep)
 {
-	char *copy;
+	return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
+}
 
-	if (ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING)
-		return XPORT_ERR_PEER_LOST;
-	if (ep->room == 0)
-		return XPORT_ERR_AGAIN;
-	copy = malloc(hlen + dlen);
+int ucx_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struct xpi_req *req)
+{
+	struct ucx_ep *ep = ep_;
+	ucs_status_ptr_t result;
+
+	(void)be;
+	if (ucx_unlikely(ep->room == 0))
+		return am_send_not(ep);
+	ep->sending = req; /* there rather than in a register that would have to be saved */
+	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, buf, len, &am_param);
+	if (ucx_likely(result == NULL))
+		return XPORT_OK;
+	return ucx_posted(ep, result, ep->sending, NULL, "sending a frame");
+}
+
+/* A first piece that this network does not take as a header. */
+static __attribute__((cold)) int am_send_copy(struct ucx_ep *ep, const void *hdr, size_t hlen, const void *data,
+                                              size_t dlen, struct xpi_req *req)
+{
+	char *copy = malloc(hlen + dlen);
+
 	if (copy == NULL)
 		return XPORT_ERR_AGAIN;
 	memcpy(copy, hdr, hlen);
@@ -67,22 +83,16 @@ static __attribute__((noinline, cold)) int am_send_slow(struct ucx_ep *ep, const
 	                  "sending a frame");
 }
 
-int ucx_am_send(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
-                struct xpi_req *req)
+int ucx_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                    struct xpi_req *req)
 {
 	struct ucx_ep *ep = ep_;
 	ucs_status_ptr_t result;
 
 	if (ucx_unlikely(ep->room == 0))
-		return am_send_slow(ep, hdr, hlen, data, dlen, req);
-	if (dlen == 0) {
-		result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, hdr, hlen, &am_param);
-	} else {
-		if (ucx_unlikely(hlen > be->hdr_max))
-			return am_send_slow(ep, hdr, hlen, data, dlen, req);
-		result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, hdr, hlen, data, dlen, &am_param);
-	}
-	if (ucx_likely(result == NULL))
-		return XPORT_OK;
-	return ucx_posted(ep, result, req, NULL, "sending a frame");
+		return am_send_not(ep);
+	if (ucx_unlikely(hlen > be->hdr_max))
+		return am_send_copy(ep, hdr, hlen, data, dlen, req);
+	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, hdr, hlen, data, dlen, &am_param);
+	return ucx_likely(result == NULL) ? XPORT_OK : ucx_posted(ep, result, req, NULL, "sending a frame");
 }

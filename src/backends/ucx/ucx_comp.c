@@ -80,22 +80,21 @@ static bool nap(struct xpi_be *be)
 	return be->napping;
 }
 
-static __attribute__((noinline, cold)) void nap_end(struct xpi_be *be)
+static __attribute__((noinline, cold)) int nap_end(struct xpi_be *be, int n)
 {
 	const struct itimerspec off = {0};
 
 	be->napping = false;
 	(void)timerfd_settime(be->timer, 0, &off, NULL); /* takes back an expiry that was not read, too */
+	return n;
 }
 
 int ucx_poll(struct xpi_be *be)
 {
-	unsigned n = ucp_worker_progress(be->worker);
+	int n = (int)ucp_worker_progress(be->worker);
 
 	be->quiet = n == 0 ? be->quiet + 1 : 0;
-	if (ucx_unlikely(be->napping))
-		nap_end(be);
-	return (int)n;
+	return ucx_unlikely(be->napping) ? nap_end(be, n) : n;
 }
 
 int ucx_fds(struct xpi_be *be, int *fds, int max)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/quick.h"
+
+#include "core/rma.h"
+
+/* Nothing stands before a new operation, and nothing forbids it. */
+static bool clear(struct xport_ep *ep)
+{
+	return ep->state == XPI_EP_OPEN && !ep->closed && !ep->broken && ep->open == NULL && !ep->nak_hold &&
+	       !ep->q_busy && xpi_list_empty(&ep->q_msg) && xpi_tx_lone(ep) &&
+	       (ep->x->caps.am_after_put || ep->native_drained == ep->native_handed);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+bool xpi_quick_renew(struct xport_ep *ep)
+{
+	struct xport *x = ep->x;
+	uint32_t credits = ep->credits - (ep->tx_seq - ep->tx_acked);
+	uint32_t window = (ep->window - (ep->win_used - ep->win_freed)) / XPI_CHARGE_SMALL;
+	uint32_t used = ep->refs + xpi_cq_now(&x->cq);
+	uint32_t depth = x->settings.queue_depth > used ? x->settings.queue_depth - used : 0;
+
+	if (x->slow == 0)
+		xpi_cq_open(&x->cq);
+	/* Receives that are matched meanwhile may make it a few more than the depth. */
+	ep->quick = clear(ep) ? least(least(credits, window), depth) : 0;
+	return ep->quick > 0;
+}
+
+int xpi_quick_unusual(struct xport_ep *ep, int status)
+{
+	const struct xpi_rec *rec;
+	size_t rlen;
+
+	if (status == XPI_PENDING) {
+		ep->tx_seq++;
+		ep->quick--;
+		xpi_tx_lone_kept(ep);
+		if (ep->lone == NULL)
+			ep->quick = 0;
+		return XPORT_OK;
+	}
+	xpi_tx_refused(ep, status);
+	rec = xpi_tx_first(ep->lone);
+	rlen = rec->type == XPI_REC_SEND ? sizeof(struct xpi_rec_send) : sizeof(struct xpi_rec_put);
+	if (xpi_tx_repack(ep, rlen + le32toh(rec->len)))
+		return XPORT_OK;
+	return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_put or xport_send", "no memory for another frame");
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * quick.h - the short way: small operations that are complete when the call returns.
+ *
+ * What a post has to look at - is the endpoint open and whole, does anything stand before this operation, are there
+ * credits, window and room to complete - changes seldom in a way that matters to the next post.  So it is looked at
+ * once for many: xpi_quick_renew says in ep->quick how many operations may go without looking, each takes one, and
+ * whatever changes the answer sets it to 0.  The short way is taken by the first operation of an endpoint after a poll:
+ * its record is written into the frame that lies ready, its completion to where it will be reaped.
+ *
+ * Each operation has two functions: whether it may go so, and the going, which returns what the public function does.
+ */
+#ifndef XPI_CORE_QUICK_H
+#define XPI_CORE_QUICK_H
+
+#include "base/copy.h"
+#include "core/rkey.h"
+#include "core/tx.h"
+
+#define xpi_rarely(c) __builtin_expect(!!(c), 0)
+
+/* Counts afresh how many operations may go the short way; false: none. */
+bool xpi_quick_renew(struct xport_ep *ep);
+
+/* An operation did not find the short way: whether it is worth to look for it again. */
+static inline bool xpi_quick_again(struct xport_ep *ep)
+{
+	const struct xport *x = ep->x;
+
+	return ep->epoch != x->epoch && x->slow == 0 &&
+	       ((ep->quick != 0 && x->cq.next != x->cq.end) || xpi_quick_renew(ep));
+}
+
+/* The back end goes on using the lone frame, or did not take it: then its record is packed and leaves later. */
+int xpi_quick_unusual(struct xport_ep *ep, int status) __attribute__((cold));
+
+/* Whether an operation may go the short way, as far as the endpoint and the buffer are concerned. */
+static inline bool xpi_quick_may(const struct xport_ep *ep, const void *buf, size_t len)
+{
+	const struct xport *x = ep->x;
+
+	return x->cq.next != x->cq.end && ep->quick != 0 && len <= XPI_COPY_MAX && buf != NULL;
+}
+
+/* Writes the completion; it counts once cq.next moves on. */
+static inline void xpi_quick_completion(struct xport_ep *ep, unsigned type, void *context, uint64_t tag, uint64_t len)
+{
+	struct xport_completion *c = ep->x->cq.next;
+
+	c->status = XPORT_OK;
+	c->type = type;
+	c->context = context;
+	c->ep = ep;
+	c->tag = tag;
+	c->length = len;
+}
+
+/* The lone frame, which has a record of `rlen` bytes already, leaves with a copy of the data. */
+static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep *ep, struct xpi_tx *tx, size_t rlen,
+                                                                 const void *buf, size_t len)
+{
+	const struct xport *x = ep->x;
+	int r;
+
+	atomic_thread_fence(memory_order_release); /* copies into the peer's memory come before the frame */
+	xpi_copy_few((uint8_t *)xpi_tx_first(tx) + rlen, buf, len);
+	xpi_tx_head(tx)->seq = htole32(ep->tx_seq + 1);
+	/* If not by this frame, it is told by the one that takes up its record. */
+	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->told, &ep->seen);
+	r = x->am_send(x->be, xpi_ep_be(ep), tx->buf, sizeof(struct xpi_frame_head) + rlen + len, &tx->wait.req);
+	if (xpi_rarely(r != XPORT_OK))
+		return xpi_quick_unusual(ep, r);
+	ep->tx_seq++;
+	ep->quick--;
+	return XPORT_OK;
+}
+
+static inline bool xpi_quick_send_may(const struct xport_ep *ep, const void *buf, size_t len,
+                                      const struct xport_opt *opt)
+{
+	return xpi_quick_may(ep, buf, len) && ep->epoch != ep->x->epoch &&
+	       (__builtin_expect(opt == NULL, 1) || (opt->size >= sizeof(*opt) && opt->flags == 0 && opt->mr == NULL));
+}
+
+static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag,
+                                 const struct xport_opt *opt)
+{
+	struct xpi_rec_send *rec = xpi_tx_first(ep->lone);
+	int r;
+
+	ep->epoch = ep->x->epoch;
+	xpi_quick_completion(ep, XPORT_OP_SEND, xpi_rarely(opt != NULL) ? opt->context : NULL, tag, len);
+	rec->r = (struct xpi_rec){.type = XPI_REC_SEND, .len = htole32((uint32_t)len)};
+	rec->tag = htole64(tag);
+	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len);
+	if (xpi_rarely(r != XPORT_OK))
+		return r;
+	ep->win_used += XPI_CHARGE_SMALL;
+	ep->x->cq.next++;
+	return XPORT_OK;
+}
+
+/* A put that is checked at the target and that nobody waits for. */
+static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xport_ep *ep, const void *buf, size_t len,
+                                                                       uint64_t region, uint64_t offset)
+{
+	struct xpi_rec_put *rec = xpi_tx_first(ep->lone);
+	int r;
+
+	ep->epoch = ep->x->epoch;
+	rec->r = (struct xpi_rec){.type = XPI_REC_PUT, .len = htole32((uint32_t)len)};
+	rec->region = htole64(region);
+	rec->offset = htole64(offset);
+	rec->op = rec->zero = 0;
+	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len);
+	if (xpi_rarely(r != XPORT_OK))
+		return r;
+	ep->rma_posted++;
+	ep->rma_sent++;
+	ep->touched++;
+	return XPORT_OK;
+}
+
+/* By a copy; or by a message, if nobody waits for it. */
+static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
+                                     uint64_t offset, const struct xport_opt *opt)
+{
+	if (!xpi_quick_may(ep, buf, len) || k == NULL || !xpi_rkey_fits(k, ep, offset, len, XPORT_REMOTE_WRITE) ||
+	    opt == NULL || opt->size < sizeof(*opt) || opt->mr != NULL ||
+	    (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
+		return false;
+	return k->put == XPI_BY_COPY ||
+	       (k->put == XPI_BY_MESSAGE && opt->flags != 0 && len != 0 && ep->epoch != ep->x->epoch);
+}
+
+static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
+                                uint64_t offset, const struct xport_opt *opt)
+{
+	bool quiet = (opt->flags & XPORT_QUIET) != 0;
+	int r;
+
+	if (k->put == XPI_BY_COPY) {
+		xpi_copy_few(k->direct + offset, buf, len);
+		ep->touched++;
+		if (quiet)
+			return XPORT_OK;
+		xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);
+		ep->x->cq.next++;
+		return XPORT_OK;
+	}
+	if (quiet)
+		return xpi_quick_put_message(ep, buf, len, k->region, offset);
+	xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);
+	r = xpi_quick_put_message(ep, buf, len, k->region, offset);
+	if (xpi_rarely(r != XPORT_OK))
+		return r;
+	ep->x->cq.next++;
+	return XPORT_OK;
+}
+
+#endif
