@@ -224,6 +224,20 @@ static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
 	return true;
 }
 
+/* The usual frame: one small message in one piece.  False: it is another. */
+static inline bool one_message(struct xport_ep *ep, const uint8_t *p, size_t left, bool *intact)
+{
+	struct xpi_rec_send rec;
+
+	if (left < sizeof(rec))
+		return false;
+	memcpy(&rec, p, sizeof(rec));
+	if (rec.r.type != XPI_REC_SEND || le32toh(rec.r.len) != left - sizeof(rec) || left > XPI_SMALL_MESSAGE)
+		return false;
+	*intact = xpi_msg_arrived(ep, le64toh(rec.tag), p + sizeof(rec), le32toh(rec.r.len));
+	return true;
+}
+
 /* Frees credits and completes what waited for it; false: acknowledges what was never sent. */
 static bool acknowledged(struct xport_ep *ep, uint32_t ack, uint32_t freed)
 {
@@ -264,6 +278,7 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 	struct xpi_frame_head h;
 	struct xport_ep *ep;
 	unsigned flags;
+	bool intact;
 
 	if (p == NULL) {
 		xpi_log(x->log, XPORT_LOG_INFO, "0011", "a frame of %zu bytes is none: dropped", hlen + rlen);
@@ -283,7 +298,9 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 		}
 		ep->seen.ack++;
 	}
-	if (!records(ep, &c, (flags & XPI_FRAME_CTRL) != 0)) {
+	if (flags != 0 || rlen != 0 || !one_message(ep, c.p, c.left, &intact))
+		intact = records(ep, &c, (flags & XPI_FRAME_CTRL) != 0);
+	if (!intact) {
 		broke_protocol(ep, "a damaged frame");
 		return;
 	}
