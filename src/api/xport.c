@@ -133,6 +133,7 @@ int xport_query(xport *x, struct xport_info *info)
 	info->notify = info->atomic = info->send = info->flush = XPORT_EMULATED;
 	info->target_bounds = xpi_choice_target_bounds(&x->settings, c);
 	info->passive_target = (c->passive_target && info->put && info->get) || x->thread_running;
+	info->stack_threads = (int)c->stack_threads;
 	info->thread_mode = x->settings.multiple ? XPORT_THREAD_MULTIPLE : XPORT_THREAD_SERIALIZED;
 	info->peer_timeout_ms = x->settings.peer_timeout_ms;
 	info->queue_depth = x->settings.queue_depth;

@@ -185,6 +185,7 @@ struct xport_info {
 	int put_reg, get_reg;      /* enum xport_path, for memory from xport_mr_reg */
 	int target_bounds;         /* 1: every remote access is checked at the target as well */
 	int passive_target;        /* 1: puts and gets need no calls of the target */
+	int stack_threads;         /* threads that the stack runs for this instance beside the helper thread */
 	int thread_mode;           /* enum xport_thread_mode in force */
 	int peer_timeout_ms;
 	uint32_t queue_depth;

@@ -73,6 +73,7 @@ struct xpi_be_open_args {
 struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
 	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
+	bool local_provider; /* the provider names a thing of this machine: the peer's need not be equal */
 	/* am */
 	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
 	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
@@ -87,6 +88,7 @@ struct xpi_be_caps {
 	bool passive_target; /* put and get proceed without calls at the target */
 	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits) */
 	/* waiting */
+	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
 	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
 };
 

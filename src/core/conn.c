@@ -18,6 +18,9 @@ enum { READY = 'R', FAILED = 'F', FAILED_HEAD = 7, FAILED_TEXT = 255 };
 /* ep_connect under way is asked again at every poll, without sleep, for so long; then so often. */
 enum { NATIVE_BUSY_MS = 20, NATIVE_MS = 10 };
 
+/* How long the control channel has to explain what the network reported. */
+enum { BROKEN_MS = 50 };
+
 struct xpi_conn *xpi_conn_new(struct xport *x)
 {
 	struct xpi_conn *conn = calloc(1, sizeof(*conn));
@@ -239,6 +242,7 @@ void xpi_conn_identity(struct xport *x, struct xpi_hello *h)
 	snprintf(h->library, sizeof(h->library), "%s", xport_version());
 	snprintf(h->backend, sizeof(h->backend), "%s", x->ops->name);
 	snprintf(h->provider, sizeof(h->provider), "%s", x->caps.provider);
+	h->any_provider = x->caps.local_provider;
 	snprintf(h->protocol, sizeof(h->protocol), "%s", x->caps.protocol);
 	snprintf(h->stack, sizeof(h->stack), "%s", x->caps.stack);
 	h->pointer_size = sizeof(void *);
@@ -430,6 +434,8 @@ static int establish(struct xpi_conn *conn)
 	}
 	conn->fd = -1;
 	conn->ep = NULL;
+	if (ep->broken)
+		xpi_bell_ring(x); /* nobody attended to it while it connected */
 	if (conn->wait != NULL)
 		conn->wait->established = true;
 	if (ready != NULL)
@@ -438,12 +444,29 @@ static int establish(struct xpi_conn *conn)
 	return 0;
 }
 
+static int native_broke(struct xpi_conn *conn)
+{
+	return xpi_fail(&conn->x->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the network did not connect: %s",
+	                conn->ep->native_why);
+}
+
+static bool may_have_closed(struct xpi_conn *conn)
+{
+	if (xpi_now_ms() - conn->ep->broken_ms > BROKEN_MS)
+		return false;
+	xpi_bell_ring(conn->x);
+	return true;
+}
+
+/* A peer may have been ready, said all it had to say and closed before we look: its READY is on the way then. */
 static int step_ready(struct xpi_conn *conn)
 {
 	int rc = read_ready(conn);
 
 	if (rc < 0)
 		return rc;
+	if (!conn->peer_ready && conn->ep->broken && !may_have_closed(conn))
+		return native_broke(conn);
 	if (!conn->peer_ready || conn->out_done < conn->out_len)
 		return 0;
 	return establish(conn);
@@ -456,9 +479,8 @@ static int take_step(struct xpi_conn *conn)
 
 	if (conn->step == XPI_CONN_TCP)
 		return xpi_conn_tcp(conn);
-	if (conn->ep != NULL && conn->ep->broken)
-		return xpi_fail(&conn->x->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the network did not connect: %s",
-		                conn->ep->native_why);
+	if (conn->ep != NULL && conn->ep->broken && conn->step != XPI_CONN_READY)
+		return native_broke(conn);
 	rc = flush_out(conn);
 	if (rc < 0)
 		return rc;

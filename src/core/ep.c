@@ -174,6 +174,12 @@ void xpi_ep_broken(struct xport_ep *ep)
 	xpi_bell_ring(ep->x);
 }
 
+/* Whether somebody closed, rather than that something went wrong. */
+static bool is_proper(const struct xport_ep *ep)
+{
+	return ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED;
+}
+
 void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 {
 	struct xport *x = ep->x;
@@ -187,6 +193,9 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	if (ep->why[0] == '\0')
 		snprintf(ep->why, sizeof(ep->why), "%s", xport_strerror(reason));
 	xpi_log(x->log, XPORT_LOG_INFO, "0002", "%s: %s: %s", ep->peer, xport_status_name(reason), ep->why);
+	/* Now, since the peer may notice the quiescing, and would take it for a failure if it knew nothing else. */
+	if (is_proper(ep) && ep->chan.fd >= 0)
+		xpi_chan_bye(x->live, &ep->chan, true);
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	xpi_list_push(&x->failing, &ep->work);
@@ -226,7 +235,6 @@ static void complete_operations(struct xport_ep *ep)
 bool xpi_ep_fail_step(struct xport_ep *ep)
 {
 	struct xport *x = ep->x;
-	bool proper = ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED;
 
 	if (ep->state == XPI_EP_DEAD)
 		return true;
@@ -240,7 +248,8 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	ep->prepared = false;
 	complete_operations(ep);
 	if (ep->chan.fd >= 0) {
-		xpi_chan_bye(x->live, &ep->chan, proper);
+		if (!is_proper(ep))
+			xpi_chan_bye(x->live, &ep->chan, false);
 		xpi_chan_stop(x->live, &ep->chan);
 	}
 	ep->state = XPI_EP_DEAD;
@@ -266,7 +275,7 @@ static void lost(struct xport_ep *ep, const char *why)
  * polls more. */
 static void peer_closes(struct xport_ep *ep)
 {
-	if (ep->state == XPI_EP_CLOSING && ep->bye_received)
+	if (ep->state == XPI_EP_CLOSING && (ep->bye_received || ep->bye_sent))
 		return; /* xpi_ep_close sees to it */
 	if (!ep->bye_received && !ep->broken && ep->bye_patience-- > 0) {
 		xpi_bell_ring(ep->x);

@@ -202,7 +202,8 @@ int xpi_hello_compatible(const struct xpi_hello *ours, const struct xpi_hello *t
 {
 	char us[192], them[192], more[144] = "";
 	bool same = ours->wire_version == theirs->wire_version && strcmp(ours->backend, theirs->backend) == 0 &&
-	            strcmp(ours->provider, theirs->provider) == 0 && same_minor(ours->library, theirs->library);
+	            (ours->any_provider || strcmp(ours->provider, theirs->provider) == 0) &&
+	            same_minor(ours->library, theirs->library);
 
 	/* Only of the same wire version more than the identity is known. */
 	if (ours->wire_version == theirs->wire_version) {

@@ -20,6 +20,7 @@ struct xpi_hello {
 	uint16_t wire_version;
 	char library[16];   /* "0.1.0" */
 	char backend[16], provider[48], protocol[48], stack[64];
+	bool any_provider; /* not sent: the provider is a name of this machine only, and the peer's may be another */
 	uint8_t pointer_size;
 	bool big_endian;
 	/* the process */

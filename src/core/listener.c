@@ -67,13 +67,13 @@ static struct xport_ep *take(struct xport_listener *l, struct xpi_ready *ready)
 	return ep;
 }
 
-/* Those that ended before anybody accepted them. */
+/* Those that were lost before anybody accepted them.  Not those that the peer closed: what it sent is to be received. */
 static void drop_ended(struct xport_listener *l)
 {
 	xpi_list_for_safe(pos, &l->ready) {
 		struct xpi_ready *ready = xpi_container(pos, struct xpi_ready, link);
 
-		if (ready->ep->state != XPI_EP_OPEN)
+		if (ready->ep->state != XPI_EP_OPEN && ready->ep->reason != XPORT_ERR_PEER_CLOSED)
 			xpi_ep_destroy(take(l, ready));
 	}
 }

@@ -180,6 +180,34 @@ static void again_and_again(struct h *h)
 	h_sync(h);
 }
 
+/* A peer that connects, sends and closes before anybody accepts it: nothing is lost. */
+static void closed_before_accept(struct h *h)
+{
+	struct xport_completion c;
+	char address[80];
+	xport_ep *ep;
+	uint64_t word = 42;
+
+	h_open(h, NULL);
+	if (h->role == 0) {
+		word = 0;
+		h_listen(h);
+		h_tell(h, 1, h->address, sizeof(h->address));
+		c = H_EVENT(XPORT_EVENT_CLOSED);
+		ep = h_accept(h);
+		H_TRUE(c.ep == ep);
+		H_DONE(h_recv(h, ep, &word, 8, 1, UINT64_MAX));
+		H_EQ(42, word);
+	} else {
+		h_hear(h, 0, address, sizeof(address));
+		ep = h_connect(h, address);
+		H_DONE(h_send(h, ep, &word, 8, 1));
+		H_OK(xport_ep_close(ep, h_ms(5000)));
+	}
+	xport_ep_destroy(ep);
+	h_sync(h);
+}
+
 /* An instance connected to itself. */
 static void to_itself(struct h *h)
 {
@@ -498,6 +526,7 @@ const struct h_scenario cases_connect[] = {
 	{.name = "P11_addresses_of_loopback", .role = {other_addresses, other_addresses}, .params = address_kinds},
 	{.name = "P10_connect_without_waiting", .role = {accept_one, connect_later}},
 	{.name = "P8_forty_endpoints", .role = {many, many}},
+	{.name = "P1_closed_before_accept", .role = {closed_before_accept, closed_before_accept}},
 	{.name = "P12_connect_again_and_again", .role = {again_and_again, again_and_again}, .timeout_s = 60},
 	{.name = "P2_connected_to_itself", .role = {to_itself}, .flags = H_TARGET},
 	{.name = "P7_malformed_addresses", .role = {bad_addresses}},

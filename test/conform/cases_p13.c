@@ -73,6 +73,7 @@ static void no_space(struct h *h)
 	h_mesh(h, NULL);
 	l = h_mem_local(h, 65536, 0);
 	r = h_import(h, 0);
+	o.context = op = h_op(h, XPORT_OP_PUT); /* the suite's own memory, too */
 	getrlimit(RLIMIT_AS, &old);
 	tight = old;
 	tight.rlim_cur = address_space() + (1 << 20);
@@ -83,7 +84,6 @@ static void no_space(struct h *h)
 		failed += s != XPORT_OK;
 	}
 	H_CHECK(failed > 0, "forty MiB fitted into one");
-	o.context = op = h_op(h, XPORT_OP_PUT);
 	o.mr = l.mr;
 	s = xport_put(h->ep[0], l.p, 65536, r.k, r.offset, &o);
 	H_CHECK(s == XPORT_OK || s == XPORT_ERR_NO_MEMORY, "%s", xport_status_name(s));
