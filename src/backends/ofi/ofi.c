@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi.c - the libfabric back end: opening and closing, and its list of providers.
+ *
+ * What is libfabric's own here, and what is not, and why:
+ *
+ *   frames        native: fi_inject, fi_send, into receives of one size that are always posted.
+ *   connections   native: connected endpoints (FI_EP_MSG), which tell of their end, give back what they hold when they
+ *                 are closed, and do not stop one another.  The addresses go through the core's control channel.
+ *   put, get      not used.  The tcp, net and sockets providers carry them as messages, as the core does.  One that the
+ *                 target refuses ends the connection after its success was reported (tcp, net), a restarted peer takes
+ *                 the keys of its predecessor, and a munmap at the target kills it.  The core's protocol checks first,
+ *                 answers, and packs what is small.
+ *   atomics, tags not used: as with ucx.
+ *   failures      a hint for the core, whose heartbeat decides: for one killed peer libfabric has eight answers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ofi.h"
+
+enum { MANUAL_SENDS = 32 };
+
+/* ---- opening ---- */
+
+/* Limits, from what fi_getinfo said. */
+static void measure(struct xpi_be *be)
+{
+	const struct fi_info *info = be->info;
+	bool held_back = info->domain_attr->resource_mgmt == FI_RM_ENABLED;
+	size_t rx = info->rx_attr->size, tx = info->tx_attr->size;
+
+	be->rdm = info->ep_attr->type == FI_EP_RDM;
+	be->frame_max = info->nic == NULL && !be->rdm ? OFI_BULK_MAX : OFI_FRAME_MAX;
+	if (be->quirk->inject_only && info->tx_attr->inject_size < be->frame_max)
+		be->frame_max = info->tx_attr->inject_size;
+	if (info->ep_attr->max_msg_size < be->frame_max)
+		be->frame_max = info->ep_attr->max_msg_size;
+	be->credits = OFI_CREDITS;
+	be->nrecv = OFI_RECEIVES;
+	if (!held_back) {
+		if (2 * be->credits + 8 > rx)
+			be->credits = rx > 8 ? (unsigned)(rx - 8) / 2 : 0;
+		be->nrecv = 2 * be->credits + 8;
+	}
+	be->nsend = tx < OFI_PENDING_MAX ? (unsigned)tx : OFI_PENDING_MAX;
+	be->inject = info->tx_attr->inject_size < OFI_INJECT_MAX ? info->tx_attr->inject_size : OFI_INJECT_MAX;
+	if (be->quirk->manual) /* see ofi_ep_quiesce */
+		be->nsend = MANUAL_SENDS;
+	be->local_mr = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
+	be->copies = be->local_mr || info->tx_attr->iov_limit < 2;
+	be->cq_counts = !held_back;
+}
+
+static int choose(struct xpi_be *be, const char *name)
+{
+	struct fi_info *offers = NULL, *chosen;
+	int rc = ofi_find(name, be->err, &offers);
+
+	if (rc != XPORT_OK)
+		return rc;
+	chosen = ofi_addr_collect(be, offers);
+	be->info = chosen != NULL ? fi_dupinfo(chosen) : NULL;
+	fi_freeinfo(offers);
+	if (chosen == NULL)
+		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL,
+		                "name an interface in FI_TCP_IFACE or its like, or give one an address",
+		                "no interface has an address that others could reach");
+	if (be->info == NULL)
+		return ofi_fail(be->err, -FI_ENOMEM, NULL, "choosing a provider");
+	measure(be);
+	if (be->frame_max >= 4096 && be->credits >= 4)
+		return XPORT_OK;
+	return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
+	                "it takes messages of %zu bytes and has room for %zu, which is too little", be->frame_max,
+	                be->info->rx_attr->size);
+}
+
+static int open_parts(struct xpi_be *be, const char *name)
+{
+	int rc = choose(be, name);
+
+	if (rc != XPORT_OK)
+		return rc;
+	rc = fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+	if (rc != 0) {
+		be->fabric = NULL;
+		return ofi_fail(be->err, rc, NULL, "opening libfabric");
+	}
+	rc = fi_domain(be->fabric, be->info, &be->domain, NULL);
+	if (rc != 0) {
+		be->domain = NULL;
+		return ofi_fail(be->err, rc, "raise `ulimit -n` and `ulimit -l`?", "opening a domain of libfabric");
+	}
+	rc = ofi_comp_open(be);
+	if (rc == XPORT_OK)
+		rc = be->rdm ? ofi_rdm_open(be) : ofi_cm_open(be);
+	return rc == XPORT_OK ? ofi_comp_fds(be) : rc;
+}
+
+static void ofi_close(struct xpi_be *be)
+{
+	ofi_cm_close(be);
+	ofi_comp_close(be);
+	if (be->domain != NULL)
+		fi_close(&be->domain->fid);
+	if (be->fabric != NULL)
+		fi_close(&be->fabric->fid);
+	fi_freeinfo(be->info);
+	free(be);
+}
+
+static int open_one(const struct xpi_be_open_args *args, const char *name, struct xpi_be **out)
+{
+	const struct ofi_quirk *quirk = ofi_quirk(name);
+	struct ofi_signals signals;
+	struct xpi_be *be = calloc(1, sizeof(*be));
+	int rc;
+
+	if (be == NULL)
+		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance of ofi");
+	be->core = args->core;
+	be->up = args->up;
+	be->log = args->log;
+	be->err = args->err;
+	be->quirk = quirk;
+	be->fd[0] = be->fd[1] = be->timer = -1;
+	xpi_list_init(&be->eps);
+	xpi_list_init(&be->hungry);
+	xpi_list_init(&be->zombies);
+	ofi_host(be->host);
+	ofi_signals_save(&signals);
+	rc = open_parts(be, name);
+	ofi_signals_restore(&signals, be->log);
+	if (rc != XPORT_OK) {
+		ofi_close(be);
+		return rc;
+	}
+	*out = be;
+	return XPORT_OK;
+}
+
+/* Without a name, the first that can be opened. */
+static int ofi_open(const struct xpi_be_open_args *args, struct xpi_be **out)
+{
+	char names[OFI_NAMES][OFI_NAME_LEN];
+	int n, rc = XPORT_ERR_NO_BACKEND;
+
+	if (args->provider != NULL)
+		return open_one(args, args->provider, out);
+	n = ofi_names(names);
+	for (int i = 0; i < n; i++) {
+		rc = open_one(args, names[i], out);
+		if (rc == XPORT_OK || rc == XPORT_ERR_NO_MEMORY)
+			return rc;
+	}
+	return xpi_fail(args->err, rc, 0, NULL, "XPORT_BACKEND=ofi:tcp tells why that one is not",
+	                "libfabric has no provider that can be used here");
+}
+
+/* ---- telling ---- */
+
+static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
+{
+	unsigned version = fi_version();
+
+	memset(caps, 0, sizeof(*caps));
+	snprintf(caps->provider, sizeof(caps->provider), "%s", be->info->fabric_attr->prov_name);
+	snprintf(caps->device, sizeof(caps->device), "%s", be->device);
+	snprintf(caps->stack, sizeof(caps->stack), "libfabric %u.%u", FI_MAJOR(version), FI_MINOR(version));
+	snprintf(caps->protocol, sizeof(caps->protocol), "ofi-%s 1 / %u.%u", be->rdm ? "rdm" : "msg", FI_MAJOR(version),
+	         FI_MINOR(version));
+	caps->am_max = be->frame_max;
+	caps->am_credits = be->credits;
+	caps->ep_size = sizeof(struct ofi_ep);
+	caps->stack_threads = be->quirk->threads;
+	caps->target_bounds = true; /* the core is the target */
+}
+
+static void probe_candidate(const char *name, const struct xpi_log *log, struct xport_candidate *c)
+{
+	struct xport_error err = {.size = sizeof(err)};
+	struct xpi_be_open_args args = {.provider = name, .log = log, .err = &err, .peer_timeout_ms = 5000};
+	struct xpi_be *be;
+	int rc = ofi_open(&args, &be);
+
+	if (rc != XPORT_OK) {
+		c->state = err.native_code == FI_ENODATA ? XPORT_ABSENT : XPORT_MISCONFIGURED;
+		snprintf(c->reason, sizeof(c->reason), "%.*s", (int)sizeof(c->reason) - 1, err.text);
+		snprintf(c->hint, sizeof(c->hint), "%.*s", (int)sizeof(c->hint) - 1, err.hint);
+		return;
+	}
+	c->state = XPORT_READY;
+	snprintf(c->reason, sizeof(c->reason), "%s endpoints over %s", be->rdm ? "unconnected" : "connected",
+	         be->device);
+	ofi_close(be);
+}
+
+static int ofi_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
+{
+	char names[OFI_NAMES][OFI_NAME_LEN];
+	int n = ofi_names(names);
+
+	for (int i = 0; i < n; i++) {
+		struct xport_candidate c = {.name = ""};
+
+		snprintf(c.name, sizeof(c.name), "ofi:%.40s", names[i]);
+		probe_candidate(names[i], log, &c);
+		emit(arg, &c);
+	}
+	return XPORT_OK;
+}
+
+XPI_EXPORT_BACKEND(ofi) = {
+	.abi = XPI_BACKEND_ABI,
+	.name = "ofi",
+	.list = ofi_list,
+	.open = ofi_open,
+	.close = ofi_close,
+	.query = ofi_query,
+	.address = ofi_address,
+	.ep_connect = ofi_ep_connect,
+	.ep_quiesce = ofi_ep_quiesce,
+	.ep_destroy = ofi_ep_destroy,
+	.am_send = ofi_am_send,
+	.am_send_two = ofi_am_send_two,
+	.poll = ofi_poll,
+	.fds = ofi_fds,
+	.arm = ofi_arm,
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_cm.c - connecting: one listening endpoint an instance, and the queue of connection events.
+ *
+ * The active side connects to what the passive side's address names and sends along the cookie that stood in it, 128
+ * random bits that only who reads the control channel knows.  A request without the cookie of an endpoint that waits
+ * for one is a stranger's and is rejected.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ofi.h"
+
+enum { REQUEST = 4 + OFI_COOKIE, EVENTS = 32, CM_DATA = 512 };
+
+static const uint8_t magic[4] = {'X', 'P', 'O', '1'};
+
+int ofi_cm_open(struct xpi_be *be)
+{
+	struct fi_eq_attr attr = {.wait_obj = !be->quirk->no_fd ? FI_WAIT_FD : FI_WAIT_NONE};
+	int rc = fi_eq_open(be->fabric, &attr, &be->eq, NULL);
+
+	if (rc != 0) {
+		be->eq = NULL;
+		return ofi_fail(be->err, rc, NULL, "opening an event queue of libfabric");
+	}
+	be->pep_info = fi_dupinfo(be->info);
+	if (be->pep_info == NULL)
+		return ofi_fail(be->err, -FI_ENOMEM, NULL, "listening");
+	ofi_addr_bind(be, be->pep_info);
+	rc = fi_passive_ep(be->fabric, be->pep_info, &be->pep, NULL);
+	if (rc != 0)
+		be->pep = NULL;
+	if (rc == 0)
+		rc = fi_pep_bind(be->pep, &be->eq->fid, 0);
+	if (rc == 0)
+		rc = fi_listen(be->pep);
+	if (rc != 0)
+		return ofi_fail(be->err, rc, "raise `ulimit -n`?", "listening by libfabric");
+	return ofi_addr_listening(be, &be->pep->fid);
+}
+
+void ofi_cm_close(struct xpi_be *be)
+{
+	if (be->pep != NULL)
+		fi_close(&be->pep->fid);
+	if (be->eq != NULL)
+		fi_close(&be->eq->fid);
+	fi_freeinfo(be->pep_info);
+}
+
+/* ---- active ---- */
+
+/* What fi_endpoint has to know of a connection to there. */
+static struct fi_info *info_to(const struct xpi_be *be, const struct ofi_addr *to)
+{
+	struct fi_info *info = fi_dupinfo(be->info);
+	struct ofi_addr from;
+	void *dest, *src;
+
+	if (info == NULL)
+		return NULL;
+	dest = malloc(to->len);
+	src = be->info->nic == NULL && ofi_addr_source(to, &from) ? malloc(from.len) : NULL;
+	if (dest != NULL) {
+		memcpy(dest, to->bytes, to->len);
+		free(info->dest_addr);
+		info->dest_addr = dest;
+		info->dest_addrlen = to->len;
+	}
+	if (src != NULL) {
+		memcpy(src, from.bytes, from.len);
+		free(info->src_addr);
+		info->src_addr = src;
+		info->src_addrlen = from.len;
+	}
+	if (dest != NULL && (src != NULL || be->info->nic != NULL))
+		return info;
+	fi_freeinfo(info);
+	return NULL;
+}
+
+/* Begins to connect to ep->peer[ep->tried]. */
+int ofi_cm_connect(struct ofi_ep *ep)
+{
+	const struct ofi_addr *to = &ep->peer[ep->tried];
+	struct fi_info *info = info_to(ep->be, to);
+	uint8_t request[REQUEST];
+	int rc;
+
+	if (info == NULL)
+		return -FI_EHOSTUNREACH;
+	memcpy(request, magic, sizeof(magic));
+	memcpy(request + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
+	rc = ofi_ep_open(ep, info);
+	return rc == 0 ? fi_connect(ep->fid, to->bytes, request, sizeof(request)) : rc;
+}
+
+/* ---- events ---- */
+
+/* The endpoint of ours that waits for this request, or NULL. */
+static struct ofi_ep *wanted(struct xpi_be *be, const void *data, size_t len)
+{
+	if (len < REQUEST || memcmp(data, magic, sizeof(magic)) != 0)
+		return NULL;
+	xpi_list_for(link, &be->eps) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+
+		if (ep->state == OFI_EP_NEW && ep->why == 0 &&
+		    memcmp(ep->cookie, (const uint8_t *)data + sizeof(magic), OFI_COOKIE) == 0)
+			return ep;
+	}
+	return NULL;
+}
+
+static void requested(struct xpi_be *be, struct fi_info *info, const void *data, size_t len)
+{
+	struct ofi_ep *ep = wanted(be, data, len);
+	fid_t handle = info->handle;
+	int rc;
+
+	if (ep == NULL) {
+		xpi_log(be->log, XPORT_LOG_INFO, "3010", "ofi: rejected a connection that no endpoint waits for");
+		(void)fi_reject(be->pep, handle, NULL, 0);
+		fi_freeinfo(info);
+		return;
+	}
+	rc = ofi_ep_open(ep, info);
+	if (rc != 0)
+		(void)fi_reject(be->pep, handle, NULL, 0);
+	else
+		rc = fi_accept(ep->fid, NULL, 0);
+	if (rc != 0)
+		ofi_ep_lost(ep, rc);
+}
+
+/* The endpoint that an event is about, unless it was closed meanwhile. */
+static struct ofi_ep *endpoint_of(struct xpi_be *be, const struct fid *fid)
+{
+	xpi_list_for(link, &be->eps) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+
+		if (ep->fid != NULL && &ep->fid->fid == fid)
+			return ep;
+	}
+	return NULL;
+}
+
+static void happened(struct xpi_be *be, uint32_t event, const struct fi_eq_cm_entry *entry, size_t len)
+{
+	struct ofi_ep *ep;
+
+	if (event == FI_CONNREQ) {
+		requested(be, entry->info, entry->data, len - sizeof(*entry));
+		return;
+	}
+	ep = endpoint_of(be, entry->fid);
+	if (ep == NULL)
+		return;
+	if (event == FI_CONNECTED)
+		ofi_ep_connected(ep);
+	else if (event == FI_SHUTDOWN)
+		ofi_ep_gone(ep, -FI_ESHUTDOWN);
+}
+
+static void failed(struct xpi_be *be)
+{
+	struct fi_eq_err_entry e = {0};
+	struct ofi_ep *ep;
+
+	if (fi_eq_readerr(be->eq, &e, 0) <= 0)
+		return;
+	ep = endpoint_of(be, e.fid);
+	if (ep != NULL)
+		ofi_ep_gone(ep, e.err > 0 ? -e.err : e.err < 0 ? e.err : -FI_ECONNABORTED);
+}
+
+/* Returns how much happened. */
+int ofi_cm_poll(struct xpi_be *be)
+{
+	union {
+		struct fi_eq_cm_entry entry;
+		uint8_t bytes[sizeof(struct fi_eq_cm_entry) + CM_DATA];
+	} buf;
+	int did = 0;
+
+	be->look = false;
+	be->quiet = 0;
+	while (did < EVENTS) {
+		uint32_t event;
+		ssize_t n = fi_eq_read(be->eq, &event, &buf, sizeof(buf), 0);
+
+		if (n == -FI_EAVAIL)
+			failed(be);
+		else if (n < (ssize_t)sizeof(buf.entry))
+			break;
+		else
+			happened(be, event, &buf.entry, (size_t)n);
+		did++;
+	}
+	return did;
+}

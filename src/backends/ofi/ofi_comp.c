@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_comp.c - progress, completions, and waiting.
+ *
+ * One completion queue and one event queue an instance.  Looking at the event queue costs a system call, and all it
+ * tells of a connection that is up is its end, which the completions of its receives tell as well: so it is looked at
+ * while something connects, after sleeping, and now and then.
+ *
+ * What the provider holds when an endpoint is closed is put aside (be->zombies): its completion may already be in the
+ * queue, and finds that out.  Once the queue was seen empty none can come any more.
+ */
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "ofi.h"
+
+enum { ROUNDS = 3, LOOK_AFTER = 64, ERRORS = 64, MANUAL_READS = 8, GONE_AFTER = 256 };
+
+/* The queue of unconnected endpoints outlives them, and rxm (1.17) goes on asking those that are closed. */
+static bool no_fd(const struct xpi_be *be)
+{
+	return be->rdm || be->quirk->no_fd;
+}
+
+static int wait_fd(struct fid *fid)
+{
+	int fd = -1;
+
+	return fi_control(fid, FI_GETWAIT, &fd) == 0 ? fd : -1;
+}
+
+int ofi_comp_queue(struct xpi_be *be, struct fid_cq **cq)
+{
+	struct fi_cq_attr attr = {
+		.size = OFI_CQ_SIZE,
+		.format = FI_CQ_FORMAT_MSG,
+		.wait_obj = !no_fd(be) ? FI_WAIT_FD : FI_WAIT_NONE,
+	};
+	int rc = fi_cq_open(be->domain, &attr, cq, NULL);
+
+	if (rc == -FI_ENOSYS && attr.wait_obj == FI_WAIT_FD) {
+		attr.wait_obj = FI_WAIT_NONE;
+		rc = fi_cq_open(be->domain, &attr, cq, NULL);
+	}
+	if (rc != 0)
+		*cq = NULL;
+	return rc;
+}
+
+int ofi_comp_open(struct xpi_be *be)
+{
+	int rc = ofi_comp_queue(be, &be->cq);
+
+	if (rc != 0)
+		return ofi_fail(be->err, rc, NULL, "opening a completion queue of libfabric");
+	xpi_pool_init(&be->recs, sizeof(struct ofi_rec), 64);
+	be->cq_left = OFI_CQ_SIZE;
+	return XPORT_OK;
+}
+
+/* After the event queue was opened.  What promises descriptors and then has none goes by the clock. */
+int ofi_comp_fds(struct xpi_be *be)
+{
+	if (!no_fd(be)) {
+		be->fd[0] = wait_fd(&be->cq->fid);
+		be->fd[1] = be->eq != NULL ? wait_fd(&be->eq->fid) : -1;
+	}
+	if (be->fd[0] >= 0 && (be->eq == NULL || be->fd[1] >= 0))
+		return XPORT_OK;
+	be->fd[0] = be->fd[1] = -1;
+	be->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (be->timer >= 0)
+		return XPORT_OK;
+	return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no timer descriptor");
+}
+
+void ofi_comp_close(struct xpi_be *be)
+{
+	if (be->cq != NULL)
+		fi_close(&be->cq->fid);
+	if (be->timer >= 0)
+		close(be->timer);
+	xpi_pool_fini(&be->recs);
+}
+
+/* ---- completions ---- */
+
+static void received(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err)
+{
+	struct xpi_be *be = ep->be;
+	int rc;
+
+	if (ofi_unlikely(be->rdm && !ep->greeted && err == 0))
+		ofi_rdm_greeted(ep, rec->buf, len);
+	else if (ofi_likely(err == 0))
+		be->up->am_recv(be->core, rec->buf, len, NULL, 0);
+	xpi_list_push(&ep->idle, &rec->link);
+	rc = err == 0 && ep->why == 0 ? ofi_am_feed(ep) : err;
+	if (ofi_unlikely(rc != 0))
+		ofi_ep_lost(ep, rc);
+}
+
+/* The provider lets go of it; err: 0, or negative. */
+static inline void ended(struct xpi_be *be, struct ofi_rec *rec, size_t len, int err)
+{
+	struct ofi_ep *ep = rec->ep;
+	struct xpi_req *req = rec->req;
+
+	xpi_list_del(&rec->link);
+	if (ofi_unlikely(ep == NULL)) {
+		xpi_pool_put(&be->recs, rec);
+		return;
+	}
+	if (rec->recv) {
+		received(ep, rec, len, err);
+		return;
+	}
+	if (be->copies)
+		xpi_list_push(&ep->bounces, &rec->link);
+	else
+		xpi_pool_put(&be->recs, rec);
+	if (ofi_likely(err == 0 && ep->why == 0))
+		ep->room++;
+	if (req != NULL)
+		be->up->done(be->core, req, ofi_status(err));
+	if (ofi_unlikely(err != 0))
+		ofi_ep_lost(ep, err);
+}
+
+static __attribute__((noinline, cold)) int errors(struct xpi_be *be, struct fid_cq *cq)
+{
+	int n = 0;
+
+	while (n < ERRORS) {
+		struct fi_cq_err_entry e = {0};
+
+		if (fi_cq_readerr(cq, &e, 0) <= 0)
+			break;
+		n++;
+		if (e.op_context != NULL)
+			ended(be, e.op_context, 0, e.err > 0 ? -e.err : e.err < 0 ? e.err : -FI_EIO);
+	}
+	return n;
+}
+
+static __attribute__((noinline, cold)) void bury(struct xpi_be *be)
+{
+	while (!xpi_list_empty(&be->zombies))
+		xpi_pool_put(&be->recs, xpi_container(xpi_list_pop(&be->zombies), struct ofi_rec, link));
+}
+
+static __attribute__((noinline, cold)) void feed_hungry(struct xpi_be *be)
+{
+	xpi_list_for_safe(link, &be->hungry) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, hungry);
+		int rc;
+
+		if (ep->ours != NULL && !ofi_guard_enter(ep->ours))
+			continue;
+		rc = ofi_am_feed(ep);
+		if (ep->ours != NULL)
+			ofi_guard_leave(ep->ours);
+		if (rc != 0) {
+			xpi_list_del(link);
+			ofi_ep_lost(ep, rc);
+		}
+	}
+}
+
+/* Returns how much happened, or a status. */
+static int read_queue(struct xpi_be *be, struct fid_cq *cq)
+{
+	struct fi_cq_msg_entry e[OFI_BATCH];
+	int did = 0, spare = be->quirk->manual ? MANUAL_READS : 0; /* such a one moves a step at a time */
+	ssize_t n = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		do
+			n = fi_cq_read(cq, e, OFI_BATCH);
+		while (n == -FI_EAGAIN && did == 0 && spare-- > 0);
+		if (n <= 0)
+			break;
+		for (ssize_t i = 0; i < n; i++)
+			ended(be, e[i].op_context, e[i].len, 0);
+		did += (int)n;
+	}
+	if (ofi_unlikely(n == -FI_EAVAIL))
+		return did > 0 ? did : errors(be, cq); /* what came before the end is told in a poll of its own */
+	if (ofi_unlikely(n < 0 && n != -FI_EAGAIN))
+		return ofi_fail(be->err, n, NULL, "reading completions of libfabric");
+	if (ofi_unlikely(n <= 0 && !xpi_list_empty(&be->zombies)))
+		bury(be);
+	return did;
+}
+
+static int read_guarded(struct xpi_be *be)
+{
+	int did = 0;
+
+	xpi_list_for_safe(link, &be->eps) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+		int n;
+
+		if (!ofi_guard_enter(ep->ours))
+			continue;
+		n = read_queue(be, ep->cq);
+		ofi_guard_leave(ep->ours);
+		if (n < 0)
+			ofi_ep_lost(ep, -FI_EIO);
+		else
+			did += n;
+	}
+	return did;
+}
+
+int ofi_poll(struct xpi_be *be)
+{
+	int did = ofi_unlikely(be->quirk->shm_prefix != NULL) ? read_guarded(be) : read_queue(be, be->cq);
+
+	if (ofi_unlikely(did < 0))
+		return did;
+	if (be->eq != NULL && ofi_unlikely(be->nconnecting > 0 || be->look || ++be->quiet >= LOOK_AFTER))
+		did += ofi_cm_poll(be);
+	if (ofi_unlikely(be->ngone > 0) && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
+		ofi_ep_tell_gone(be);
+	if (ofi_unlikely(!xpi_list_empty(&be->hungry)))
+		feed_hungry(be);
+	if (did > 0)
+		be->naps = 0;
+	return did;
+}
+
+/* ---- waiting ---- */
+
+int ofi_fds(struct xpi_be *be, int *fds, int max)
+{
+	const int all[] = {be->fd[0], be->fd[1], be->timer};
+	int n = 0;
+
+	for (int i = 0; i < 3; i++)
+		if (all[i] >= 0 && n < max)
+			fds[n++] = all[i];
+	return n;
+}
+
+/* Without a descriptor: sleeps by the clock, longer the longer nothing happens. */
+static int nap(struct xpi_be *be)
+{
+	struct itimerspec in = {{0, 0}, {0, 0}};
+
+	if (be->naps < 32)
+		in.it_value.tv_nsec = 200000;
+	else
+		in.it_value.tv_nsec = be->naps < 96 ? 1000000 : 8000000;
+	be->naps += be->naps < 96;
+	return timerfd_settime(be->timer, 0, &in, NULL) == 0 ? XPORT_OK : XPORT_ERR_AGAIN;
+}
+
+int ofi_arm(struct xpi_be *be)
+{
+	struct fid *fids[] = {&be->cq->fid, be->eq != NULL ? &be->eq->fid : NULL};
+	int rc;
+
+	be->look = true;
+	if (be->ngone > 0 || !xpi_list_empty(&be->hungry))
+		return XPORT_ERR_AGAIN;
+	if (be->timer >= 0)
+		return nap(be);
+	rc = fi_trywait(be->fabric, fids, be->eq != NULL ? 2 : 1);
+	if (rc == 0)
+		return XPORT_OK;
+	if (rc == -FI_EAGAIN)
+		return XPORT_ERR_AGAIN;
+	return ofi_fail(be->err, rc, NULL, "arming libfabric's descriptors");
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_ep.c - endpoints, from their address to their end.
+ *
+ * Closing libfabric's endpoint is the only way to get its buffers back; what is still in the completion queue by then
+ * is recognised and dropped (ofi_comp.c).
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/status.h"
+#include "ofi.h"
+
+enum { GIVE_UP_MS = 1500 }; /* an address that does not answer, where there are others */
+
+int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
+{
+	struct ofi_ep *ep = ep_;
+	int rc;
+
+	memset(ep, 0, sizeof(*ep));
+	ep->be = be;
+	ep->core_ep = core_ep;
+	ep->to = FI_ADDR_UNSPEC;
+	xpi_list_init(&ep->posted);
+	xpi_list_init(&ep->idle);
+	xpi_list_init(&ep->bounces);
+	if (getrandom(ep->cookie, sizeof(ep->cookie), 0) != sizeof(ep->cookie))
+		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "no random numbers");
+	rc = be->rdm ? ofi_rdm_prepare(ep) : XPORT_OK;
+	if (rc == XPORT_OK)
+		rc = ofi_addr_pack(be, ep, buf, len);
+	if (rc != XPORT_OK) {
+		ofi_ep_shut(ep);
+		return rc;
+	}
+	xpi_list_push(&be->eps, &ep->link);
+	be->nconnecting++;
+	return XPORT_OK;
+}
+
+int ofi_ep_open(struct ofi_ep *ep, struct fi_info *info)
+{
+	struct xpi_be *be = ep->be;
+	int rc = fi_endpoint(be->domain, info != NULL ? info : be->info, &ep->fid, ep);
+
+	ep->info = info;
+	if (rc != 0) {
+		ep->fid = NULL;
+		return rc;
+	}
+	if (!be->rdm)
+		ep->state = OFI_EP_CONNECTING;
+	rc = fi_ep_bind(ep->fid, be->rdm ? &ep->av->fid : &be->eq->fid, 0);
+	if (rc == 0)
+		rc = fi_ep_bind(ep->fid, ep->cq != NULL ? &ep->cq->fid : &be->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (rc == 0)
+		rc = ofi_am_open(ep);
+	if (rc == 0)
+		rc = fi_enable(ep->fid);
+	if (rc == 0)
+		rc = ofi_am_feed(ep);
+	return rc;
+}
+
+/* Undoes ofi_ep_open, whatever came of it. */
+void ofi_ep_shut(struct ofi_ep *ep)
+{
+	int rc;
+
+	ep->room = 0;
+	if (ep->fid != NULL) {
+		rc = fi_close(&ep->fid->fid);
+		if (rc != 0)
+			xpi_log(ep->be->log, XPORT_LOG_WARN, "3012", "ofi: an endpoint did not close: %s",
+			        fi_strerror(-rc));
+		ep->fid = NULL;
+	}
+	ofi_am_close(ep);
+	ofi_rdm_close(ep);
+	fi_freeinfo(ep->info);
+	ep->info = NULL;
+}
+
+void ofi_ep_connected(struct ofi_ep *ep)
+{
+	struct xpi_be *be = ep->be;
+
+	if (ep->state != OFI_EP_CONNECTING || ep->why != 0)
+		return;
+	ep->state = OFI_EP_UP;
+	ep->room = be->nsend;
+	be->nconnecting--;
+}
+
+void ofi_ep_lost(struct ofi_ep *ep, int why)
+{
+	ep->room = 0;
+	if (ep->why == 0)
+		ep->why = why;
+	if (ep->state != OFI_EP_UP || ep->told)
+		return; /* ep_connect returns it, or the core asked for it */
+	ep->told = true;
+	ep->be->up->ep_failed(ep->be->core, ep->core_ep, -why, fi_strerror(-why));
+}
+
+void ofi_ep_gone(struct ofi_ep *ep, int why)
+{
+	if (ep->state != OFI_EP_UP) {
+		ofi_ep_lost(ep, why);
+		return;
+	}
+	ep->room = 0;
+	if (ep->why == 0)
+		ep->why = why;
+	ep->be->ngone += !ep->gone;
+	ep->gone = true;
+}
+
+void ofi_ep_tell_gone(struct xpi_be *be)
+{
+	be->ngone = be->gone_polls = 0;
+	xpi_list_for(link, &be->eps) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+
+		if (ep->gone)
+			ofi_ep_lost(ep, ep->why);
+		ep->gone = false;
+	}
+}
+
+/* ---- connecting ---- */
+
+/* Whatever libfabric calls it, a peer that cannot be connected to is unreachable; having no descriptors is not. */
+static int connect_fail(struct ofi_ep *ep)
+{
+	struct xport_error *err = ep->be->err;
+	char to[64] = "this side", what[96];
+	int rc = ofi_status(ep->why);
+
+	if (ep->npeer > 0)
+		ofi_addr_text(&ep->peer[ep->tried < ep->npeer ? ep->tried : ep->npeer - 1], to, sizeof(to));
+	snprintf(what, sizeof(what), "connecting by libfabric to %s", to);
+	ofi_fail(err, ep->why,
+	         rc == XPORT_ERR_SYSTEM || rc == XPORT_ERR_NO_MEMORY
+	                 ? "raise `ulimit -n`?"
+	                 : "have both ends a network in common? a firewall?",
+	         what);
+	if (rc == XPORT_ERR_PEER_LOST || rc == XPORT_ERR_INVALID || rc == XPORT_ERR_AGAIN)
+		rc = XPORT_ERR_UNREACHABLE;
+	if (err != NULL)
+		err->status = rc;
+	return rc;
+}
+
+static void attempt(struct ofi_ep *ep)
+{
+	int rc;
+
+	ep->why = 0;
+	ep->state = OFI_EP_CONNECTING;
+	ep->give_up_ms = ofi_now_ms() + GIVE_UP_MS;
+	rc = ofi_cm_connect(ep);
+	if (rc != 0)
+		ep->why = rc;
+}
+
+/* One attempt after the other, until an address answers or none is left. */
+static int connect_active(struct ofi_ep *ep, const void *addr, size_t len)
+{
+	int rc;
+
+	if (ep->state == OFI_EP_NEW) {
+		rc = ofi_addr_unpack(ep, addr, len);
+		if (rc != XPORT_OK)
+			return rc;
+		attempt(ep);
+	}
+	while (ep->state == OFI_EP_CONNECTING) {
+		bool last = ep->tried + 1 >= ep->npeer;
+
+		if (ep->why == 0 && (last || ofi_now_ms() < ep->give_up_ms))
+			return XPORT_ERR_AGAIN;
+		if (last)
+			return connect_fail(ep);
+		ofi_ep_shut(ep);
+		ep->tried++;
+		attempt(ep);
+	}
+	return ep->why == 0 ? XPORT_OK : connect_fail(ep);
+}
+
+int ofi_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
+{
+	struct ofi_ep *ep = ep_;
+
+	if (be->rdm) {
+		int rc = ep->why == 0 ? ofi_rdm_connect(ep, addr, len) : XPORT_OK;
+
+		return ep->why != 0 ? connect_fail(ep) : rc;
+	}
+	if (role == XPI_ACTIVE)
+		return connect_active(ep, addr, len);
+	if (ep->why != 0)
+		return connect_fail(ep);
+	return ep->state == OFI_EP_UP ? XPORT_OK : XPORT_ERR_AGAIN;
+}
+
+/* ---- ending ---- */
+
+/*
+ * A provider that moves only when it is polled: what was accepted last has not even been begun with, and what the
+ * sockets provider (1.17) has begun and not ended when its endpoint is closed takes one of its 128 entries away for
+ * good.  So it gets some polls to end it; a peer that does not read ends that as well.
+ */
+static bool lingers(struct ofi_ep *ep)
+{
+	unsigned limit = ep->room < ep->be->nsend ? 2000 : 16;
+
+	return ep->state == OFI_EP_UP && ep->why == 0 && ep->lingered++ < limit;
+}
+
+int ofi_ep_quiesce(struct xpi_be *be, void *ep_)
+{
+	struct ofi_ep *ep = ep_;
+
+	if (ep->state == OFI_EP_CLOSED)
+		return XPORT_OK;
+	if (be->quirk->manual && lingers(ep))
+		return XPORT_ERR_AGAIN;
+	if (ep->state != OFI_EP_UP)
+		be->nconnecting--;
+	ep->state = OFI_EP_CLOSED;
+	ofi_ep_shut(ep);
+	xpi_list_del(&ep->link);
+	return XPORT_OK;
+}
+
+void ofi_ep_destroy(struct xpi_be *be, void *ep)
+{
+	(void)be;
+	(void)ep; /* nothing is left of it after quiesce */
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_prov.c - which providers there are, which can be used, and why not.
+ *
+ * A provider is taken for what fi_getinfo says it can do: messages by connected endpoints (FI_EP_MSG), else by
+ * unconnected ones (FI_EP_RDM).  Names are looked at for two things only: the order of preference, and the short table
+ * of what cannot be known otherwise.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "ofi.h"
+
+/* In order of preference: adapters first, then the fastest over sockets.  Those that libfabric has besides these are
+ * adapters of other makers, and come after verbs. */
+static const char *const known[] = {
+	"verbs", "", "tcp", "net", "sockets", "shm", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd", "verbs;ofi_rxm"};
+
+static const struct ofi_quirk quirks[] = {
+	/* 1.17: its descriptor stays readable for ever. */
+	{.name = "net", .no_fd = true},
+	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor. */
+	{.name = "sockets", .manual = true, .no_fd = true, .threads = 4},
+	/* What it does not copy at once it leaves to the peer, and waits for it behind all that the peer did not do. */
+	{.name = "shm", .no_fd = true, .inject_only = true, .shm_prefix = "fi_shm://"},
+	{.name = NULL},
+};
+
+const struct ofi_quirk *ofi_quirk(const char *name)
+{
+	const struct ofi_quirk *q = quirks;
+
+	while (q->name != NULL && strcmp(q->name, name) != 0)
+		q++;
+	return q;
+}
+
+/* ---- asking libfabric ---- */
+
+/* What we can live with.  libfabric answers with what it wants of it. */
+static struct fi_info *hints_new(enum fi_ep_type type, const char *name)
+{
+	struct fi_info *h = fi_allocinfo();
+
+	if (h == NULL)
+		return NULL;
+	h->caps = FI_MSG;
+	h->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+	h->ep_attr->type = type;
+	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+	h->domain_attr->threading = FI_THREAD_DOMAIN;
+	if (name != NULL)
+		h->fabric_attr->prov_name = strdup(name);
+	if (name != NULL && h->fabric_attr->prov_name == NULL) {
+		fi_freeinfo(h);
+		return NULL;
+	}
+	if (name != NULL && ofi_quirk(name)->manual)
+		h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	return h;
+}
+
+static int getinfo(enum fi_ep_type type, const char *name, struct fi_info **out)
+{
+	struct fi_info *hints = hints_new(type, name);
+	int rc;
+
+	*out = NULL;
+	if (hints == NULL)
+		return -FI_ENOMEM;
+	rc = fi_getinfo(OFI_API, NULL, NULL, 0, hints, out);
+	fi_freeinfo(hints);
+	return rc;
+}
+
+/* Takes out of the list what is not of exactly this name: "tcp" also brings "tcp;ofi_rxm". */
+static struct fi_info *exactly(struct fi_info *list, const char *name)
+{
+	struct fi_info **p = &list;
+
+	while (*p != NULL) {
+		struct fi_info *i = *p;
+
+		if (strcmp(i->fabric_attr->prov_name, name) == 0) {
+			p = &i->next;
+			continue;
+		}
+		*p = i->next;
+		i->next = NULL;
+		fi_freeinfo(i);
+	}
+	return list;
+}
+
+/* ---- names ---- */
+
+struct names {
+	char (*name)[OFI_NAME_LEN];
+	int n;
+};
+
+static void add_name(struct names *names, const char *name)
+{
+	for (int i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return;
+	if (names->n < OFI_NAMES && strlen(name) < OFI_NAME_LEN)
+		snprintf(names->name[names->n++], OFI_NAME_LEN, "%s", name);
+}
+
+static bool is_known(const char *name)
+{
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(known[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Those with endpoints of this type that are in no table of ours; hooks are not networks. */
+static void add_others(struct names *names, enum fi_ep_type type)
+{
+	struct fi_info *list;
+
+	if (getinfo(type, NULL, &list) != 0)
+		return;
+	for (struct fi_info *i = list; i != NULL; i = i->next)
+		if (!is_known(i->fabric_attr->prov_name) && strstr(i->fabric_attr->prov_name, "hook") == NULL)
+			add_name(names, i->fabric_attr->prov_name);
+	fi_freeinfo(list);
+}
+
+int ofi_names(char names[OFI_NAMES][OFI_NAME_LEN])
+{
+	struct names all = {.name = names};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (known[i][0] != '\0') {
+			add_name(&all, known[i]);
+			continue;
+		}
+		add_others(&all, FI_EP_MSG);
+		add_others(&all, FI_EP_RDM);
+	}
+	return all.n;
+}
+
+/* ---- one of them ---- */
+
+static int unknown(const char *name, struct xport_error *err)
+{
+	struct xpi_nearest nearest = xpi_nearest(name);
+	char names[OFI_NAMES][OFI_NAME_LEN], all[256] = "";
+	int n = ofi_names(names);
+	size_t at = 0;
+
+	for (int i = 0; i < n; i++) {
+		xpi_nearest_look(&nearest, names[i]);
+		if (at < sizeof(all))
+			at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i > 0 ? ", " : "", names[i]);
+	}
+	return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "ofi alone takes the best that can be used",
+	                "ofi has no provider '%.60s'; there are %s%s%s", name, all,
+	                nearest.name != NULL ? "; the nearest is ofi:" : "", nearest.name != NULL ? nearest.name : "");
+}
+
+/* One that has a name with us, but that libfabric does not offer. */
+static int absent(const char *name, int code, struct xport_error *err)
+{
+	const char *filter = secure_getenv("FI_PROVIDER");
+
+	if (filter != NULL && filter[0] != '\0')
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA", "unset FI_PROVIDER",
+		                "libfabric does not offer it under FI_PROVIDER=%.40s", filter);
+	if (strncmp(name, "verbs", 5) == 0)
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA",
+		                "ibv_devices lists the RDMA devices there are; their ports need addresses, and "
+		                "`ulimit -l` room",
+		                "libfabric finds no RDMA device with an address");
+	return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA", "`fi_info -l` lists what it has",
+	                "this libfabric does not offer it: %s", fi_strerror(-code));
+}
+
+int ofi_find(const char *name, struct xport_error *err, struct fi_info **out)
+{
+	static const enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_RDM};
+	char names[OFI_NAMES][OFI_NAME_LEN];
+	int n, rc = -FI_ENODATA;
+
+	if (ofi_quirk(name)->refused != NULL)
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp", "%s", ofi_quirk(name)->refused);
+	for (int i = 0; i < 2; i++) {
+		rc = getinfo(types[i], name, out);
+		if (rc == 0)
+			*out = exactly(*out, name);
+		if (*out != NULL)
+			return XPORT_OK;
+		if (rc == -FI_ENOMEM)
+			return ofi_fail(err, rc, NULL, "asking libfabric for its providers");
+	}
+	n = ofi_names(names);
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return absent(name, rc != 0 ? rc : -FI_ENODATA, err);
+	return unknown(name, err);
+}

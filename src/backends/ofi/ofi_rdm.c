@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_rdm.c - unconnected endpoints (FI_EP_RDM), where a provider has no connected ones.
+ *
+ * Such an endpoint talks to many, tells of nobody's end, and some of them keep what was posted for a peer that has
+ * died, or stand still behind it: closing the endpoint is the only way out.  So there is one for each peer, with an
+ * address vector of one.  It is there from `address` on, which tells its name.
+ *
+ * Connected is who was greeted: each side sends, as the first frame, the cookie that stood in the other's address, and
+ * whatever comes before that is dropped.  So both directions are known to work, and a stranger is not heard.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ofi.h"
+
+enum { GREETING = 4 + OFI_COOKIE, SWEEP_AFTER_S = 1 };
+
+static const uint8_t magic[4] = {'X', 'P', 'O', '2'};
+
+/* ---- what a kill leaves in /dev/shm ---- */
+
+/* libfabric's name for such a file: process:user:number. */
+static bool is_file_name(const char *name, pid_t *pid)
+{
+	int colons = 0;
+
+	for (const char *c = name; *c != '\0'; c++) {
+		if (!isdigit((unsigned char)*c) && (*c != ':' || c == name || c[1] == '\0'))
+			return false;
+		colons += *c == ':';
+	}
+	*pid = (pid_t)atoi(name);
+	return colons == 2 && *pid > 0;
+}
+
+/* Both sides have mapped each other: nobody needs our file's name any more, and a kill leaves nothing. */
+static void forget_name(const struct ofi_ep *ep)
+{
+	const char *prefix = ep->be->quirk->shm_prefix, *name = (const char *)ep->name.bytes;
+	pid_t pid;
+
+	if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 && is_file_name(name + strlen(prefix), &pid))
+		(void)shm_unlink(name + strlen(prefix));
+}
+
+/* Takes away what processes of this user left that were killed before they were connected. */
+static void sweep(const struct xpi_be *be)
+{
+	DIR *dir = opendir("/dev/shm");
+	struct dirent *e;
+	struct stat st;
+	pid_t pid;
+
+	while (dir != NULL && (e = readdir(dir)) != NULL) {
+		if (!is_file_name(e->d_name, &pid) || kill(pid, 0) == 0 || errno != ESRCH)
+			continue;
+		if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_uid != geteuid() ||
+		    time(NULL) - st.st_mtime < SWEEP_AFTER_S)
+			continue;
+		if (unlinkat(dirfd(dir), e->d_name, 0) == 0)
+			xpi_log(be->log, XPORT_LOG_INFO, "3013", "ofi: removed /dev/shm/%s of a killed process",
+			        e->d_name);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+/* ---- opening ---- */
+
+static int open_endpoint(struct ofi_ep *ep)
+{
+	struct xpi_be *be = ep->be;
+	struct fi_av_attr attr = {.type = FI_AV_TABLE, .count = 1};
+	int rc = fi_av_open(be->domain, &attr, &ep->av, NULL);
+
+	if (rc != 0) {
+		ep->av = NULL;
+		return rc;
+	}
+	if (be->quirk->shm_prefix != NULL) {
+		rc = ofi_guard_open(ep);
+		if (rc == 0)
+			rc = ofi_comp_queue(be, &ep->cq);
+	}
+	if (rc == 0)
+		rc = ofi_ep_open(ep, NULL);
+	if (rc != 0)
+		return rc;
+	ep->name.len = sizeof(ep->name.bytes);
+	return fi_getname(&ep->fid->fid, ep->name.bytes, &ep->name.len);
+}
+
+int ofi_rdm_prepare(struct ofi_ep *ep)
+{
+	sigset_t all, mask;
+	int rc;
+
+	sigfillset(&all); /* see ofi_status.c */
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	rc = open_endpoint(ep);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return rc == 0 ? XPORT_OK : ofi_fail(ep->be->err, rc, "raise `ulimit -n`?", "opening an endpoint of libfabric");
+}
+
+/* Tries it once: what fi_getinfo offers is not always what there is, and some leave signal handlers behind. */
+int ofi_rdm_open(struct xpi_be *be)
+{
+	struct ofi_ep ep = {.be = be};
+	int rc;
+
+	if (be->quirk->shm_prefix != NULL)
+		sweep(be);
+	xpi_list_init(&ep.posted);
+	xpi_list_init(&ep.idle);
+	xpi_list_init(&ep.bounces);
+	rc = ofi_rdm_prepare(&ep);
+	ofi_ep_shut(&ep);
+	return rc;
+}
+
+void ofi_rdm_close(struct ofi_ep *ep)
+{
+	if (ep->av != NULL)
+		fi_close(&ep->av->fid);
+	ep->av = NULL;
+	ofi_guard_close(ep);
+}
+
+/* ---- connecting ---- */
+
+static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
+{
+	int rc = ofi_addr_unpack(ep, addr, len);
+
+	if (rc != XPORT_OK)
+		return rc;
+	ep->state = OFI_EP_CONNECTING;
+	rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
+	if (rc != 1)
+		ep->why = rc < 0 ? rc : -FI_EADDRNOTAVAIL;
+	return XPORT_OK;
+}
+
+static void greet(struct ofi_ep *ep)
+{
+	uint8_t bytes[GREETING];
+	ssize_t rc;
+
+	memcpy(bytes, magic, sizeof(magic));
+	memcpy(bytes + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
+	if (ep->theirs != NULL && !ofi_guard_enter(ep->theirs))
+		return;
+	rc = fi_inject(ep->fid, bytes, sizeof(bytes), ep->to);
+	if (ep->theirs != NULL)
+		ofi_guard_leave(ep->theirs);
+	if (rc == 0)
+		ep->greeting = true;
+	else if (rc != -FI_EAGAIN)
+		ep->why = (int)rc;
+}
+
+void ofi_rdm_greeted(struct ofi_ep *ep, const void *buf, size_t len)
+{
+	if (len == GREETING && memcmp(buf, magic, sizeof(magic)) == 0 &&
+	    memcmp((const uint8_t *)buf + sizeof(magic), ep->cookie, OFI_COOKIE) == 0)
+		ep->greeted = true;
+	else
+		xpi_log(ep->be->log, XPORT_LOG_INFO, "3011", "ofi: dropped %zu bytes of a stranger", len);
+}
+
+int ofi_rdm_connect(struct ofi_ep *ep, const void *addr, size_t len)
+{
+	int rc = ep->state == OFI_EP_NEW ? resolve(ep, addr, len) : XPORT_OK;
+
+	if (rc != XPORT_OK)
+		return rc;
+	if (ep->why == 0 && !ep->greeting)
+		greet(ep);
+	if (ep->why != 0 || !ep->greeting || !ep->greeted)
+		return XPORT_ERR_AGAIN;
+	ofi_ep_connected(ep);
+	forget_name(ep);
+	return XPORT_OK;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_status.c - what libfabric's codes mean, and small things that several files need.
+ *
+ * For one killed peer the providers of libfabric have eight different answers, so none of them is passed on as it is:
+ * whatever ends a connection is PEER_LOST, and libfabric's own name stands in the text.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "ofi.h"
+
+struct code {
+	int err;
+	const char *name;
+	int status;
+};
+
+#define CODE(c, s) \
+	{ \
+		c, #c, s \
+	}
+static const struct code codes[] = {
+	CODE(FI_EAGAIN, XPORT_ERR_AGAIN),
+	CODE(FI_EBUSY, XPORT_ERR_AGAIN),
+	CODE(FI_ENOMEM, XPORT_ERR_NO_MEMORY),
+	CODE(FI_ENOSPC, XPORT_ERR_NO_MEMORY),
+	CODE(FI_EINVAL, XPORT_ERR_INVALID),
+	CODE(FI_ENODATA, XPORT_ERR_NO_BACKEND),
+	CODE(FI_ENODEV, XPORT_ERR_NO_BACKEND),
+	CODE(FI_ENOSYS, XPORT_ERR_NOT_SUPPORTED),
+	CODE(FI_EOPNOTSUPP, XPORT_ERR_NOT_SUPPORTED),
+	CODE(FI_EMFILE, XPORT_ERR_SYSTEM),
+	CODE(FI_EACCES, XPORT_ERR_PEER_LOST),
+	CODE(FI_ENOENT, XPORT_ERR_PEER_LOST),
+	CODE(FI_EIO, XPORT_ERR_PEER_LOST),
+	CODE(FI_ECANCELED, XPORT_ERR_PEER_LOST),
+	CODE(FI_ENOTCONN, XPORT_ERR_PEER_LOST),
+	CODE(FI_ECONNRESET, XPORT_ERR_PEER_LOST),
+	CODE(FI_ECONNABORTED, XPORT_ERR_PEER_LOST),
+	CODE(FI_ESHUTDOWN, XPORT_ERR_PEER_LOST),
+	CODE(FI_ETRUNC, XPORT_ERR_PEER_LOST),
+	CODE(FI_ECONNREFUSED, XPORT_ERR_UNREACHABLE),
+	CODE(FI_ETIMEDOUT, XPORT_ERR_UNREACHABLE),
+	CODE(FI_EHOSTUNREACH, XPORT_ERR_UNREACHABLE),
+	CODE(FI_ENETUNREACH, XPORT_ERR_UNREACHABLE),
+	CODE(FI_EADDRNOTAVAIL, XPORT_ERR_UNREACHABLE),
+};
+
+static const struct code *find(int64_t code)
+{
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (codes[i].err == -code)
+			return &codes[i];
+	return NULL;
+}
+
+int ofi_status(int64_t code)
+{
+	const struct code *c = find(code);
+
+	if (code >= 0)
+		return XPORT_OK;
+	return c != NULL ? c->status : XPORT_ERR_SYSTEM;
+}
+
+/* Describes that `what` failed. */
+int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what)
+{
+	const struct code *c = find(code);
+
+	return xpi_fail(err, ofi_status(code), -code, c != NULL ? c->name : NULL, hint, "%s failed: %s", what,
+	                fi_strerror((int)-code));
+}
+
+/* ---- signals ---- */
+
+/*
+ * The shm provider and the libraries of some adapters leave handlers of their own behind.  Threads of rxm, net and
+ * sockets would take the application's signals; those that are started with all of them blocked do not.
+ */
+void ofi_signals_save(struct ofi_signals *s)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &s->mask);
+	for (int i = 1; i < _NSIG; i++)
+		s->known[i] = sigaction(i, NULL, &s->action[i]) == 0;
+}
+
+static bool same_action(const struct sigaction *a, const struct sigaction *b)
+{
+	if (a->sa_flags != b->sa_flags)
+		return false;
+	return a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler;
+}
+
+/* Only what changed: another thread of the application may be setting up its own. */
+void ofi_signals_restore(const struct ofi_signals *s, const struct xpi_log *log)
+{
+	struct sigaction now;
+
+	pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
+	for (int i = 1; i < _NSIG; i++) {
+		if (!s->known[i] || sigaction(i, NULL, &now) != 0 || same_action(&s->action[i], &now))
+			continue;
+		sigaction(i, &s->action[i], NULL);
+		xpi_log(log, XPORT_LOG_DEBUG, "3004", "ofi: libfabric set a handler of signal %d: taken back", i);
+	}
+}
+
+int64_t ofi_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}

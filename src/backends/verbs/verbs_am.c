@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_am.c - frames.
+ *
+ * A frame is one SEND.  A short one lies in the request itself; others are copied into the endpoint's registered ring,
+ * which costs less than to register memory, so that no frame is ever the back end's after am_send returned.  Only now
+ * and then is one signalled: its completion frees all that was sent before.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "verbs.h"
+
+enum { ALIGN = 64 };
+
+uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len)
+{
+	uint32_t n = ((uint32_t)len + ALIGN - 1) & ~(uint32_t)(ALIGN - 1);
+	uint32_t at = ep->ring_head & (VRB_RING - 1), skip = at + n > VRB_RING ? VRB_RING - at : 0;
+
+	if (vrb_unlikely(ep->ring_head + skip + n - ep->ring_tail > VRB_RING))
+		return NULL;
+	ep->ring_head += skip + n;
+	return ep->ring + ((ep->ring_head - n) & (VRB_RING - 1));
+}
+
+/* The stack took nothing, or the connection is no more. */
+static __attribute__((noinline, cold)) int post_failed(struct vrb_ep *ep, int error)
+{
+	error = error < 0 ? -error : error;
+	if (error == ENOMEM && ep->sq_head != ep->sq_tail)
+		return XPORT_ERR_AGAIN;
+	ep->room = 0;
+	ep->broken = ep->told = true; /* by what is returned */
+	return vrb_fail(ep->be, XPORT_ERR_PEER_LOST, error, NULL, "posting a request");
+}
+
+int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req)
+{
+	struct vrb_sent *s = &ep->q->sent[ep->sq_tail & (VRB_SQ - 1)];
+	struct ibv_send_wr *bad;
+	int rc;
+
+	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
+	rc = ibv_post_send(ep->qp, wr, &bad);
+	if (vrb_unlikely(rc != 0))
+		return post_failed(ep, rc);
+	s->req = req;
+	s->done = false;
+	s->get = wr->opcode == IBV_WR_RDMA_READ;
+	s->signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+	s->ring_end = ep->ring_head;
+	if (s->signalled) {
+		ep->unsignalled = 0;
+		ep->ring_signalled = ep->ring_head;
+	} else {
+		ep->unsignalled++;
+	}
+	ep->sq_tail++;
+	ep->room--;
+	return XPORT_OK;
+}
+
+int vrb_greet(struct vrb_ep *ep)
+{
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+
+	return vrb_post(ep, &wr, NULL);
+}
+
+/* Sends what lies in at most two pieces from the ring. */
+static int send_copied(struct vrb_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
+{
+	uint32_t head = ep->ring_head;
+	uint8_t *p = vrb_ring_take(ep, hlen + dlen);
+	struct ibv_sge sge = {.addr = (uintptr_t)p, .length = (uint32_t)(hlen + dlen), .lkey = ep->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	int rc;
+
+	if (vrb_unlikely(p == NULL))
+		return XPORT_ERR_AGAIN;
+	memcpy(p, hdr, hlen);
+	if (dlen > 0)
+		memcpy(p + hlen, data, dlen);
+	if (vrb_signal_due(ep))
+		wr.send_flags = IBV_SEND_SIGNALED;
+	rc = vrb_post(ep, &wr, NULL);
+	if (vrb_unlikely(rc != XPORT_OK))
+		ep->ring_head = head;
+	return rc;
+}
+
+static __attribute__((cold)) int send_not(const struct vrb_ep *ep)
+{
+	return ep->broken || ep->state > VRB_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
+}
+
+static inline __attribute__((always_inline)) int send_inline(struct vrb_ep *ep, struct ibv_sge *sge, int nsge)
+{
+	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = nsge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+
+	if (vrb_signal_due(ep))
+		wr.send_flags |= IBV_SEND_SIGNALED;
+	return vrb_post(ep, &wr, NULL);
+}
+
+int vrb_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struct xpi_req *req)
+{
+	struct vrb_ep *ep = ep_;
+	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
+
+	(void)req; /* never pending */
+	if (vrb_unlikely(ep->room == 0))
+		return send_not(ep);
+	return len <= be->inline_max ? send_inline(ep, &sge, 1) : send_copied(ep, buf, len, NULL, 0);
+}
+
+int vrb_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                    struct xpi_req *req)
+{
+	struct vrb_ep *ep = ep_;
+	struct ibv_sge sge[2] = {{.addr = (uintptr_t)hdr, .length = (uint32_t)hlen},
+	                         {.addr = (uintptr_t)data, .length = (uint32_t)dlen}};
+
+	(void)req;
+	if (vrb_unlikely(ep->room == 0))
+		return send_not(ep);
+	return hlen + dlen <= be->inline_max ? send_inline(ep, sge, 2) : send_copied(ep, hdr, hlen, data, dlen);
+}

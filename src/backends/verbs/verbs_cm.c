@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_cm.c - rdma_cm: the listening id of an instance, and events.
+ *
+ * An event only leaves a note with its endpoint; what follows from it is done in ep_connect, which can say what went
+ * wrong.  Who calls must show the cookie that only the peer was told, through the core's control channel; all others
+ * are rejected.
+ *
+ *   private data of a call: u32 magic, the callee's cookie
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "verbs.h"
+
+enum { BACKLOG = 64, EVENTS_MAX = 32 };
+
+int vrb_cm_open(struct xpi_be *be)
+{
+	char what[96], ip[INET6_ADDRSTRLEN];
+	int flags;
+
+	be->cm = rdma_create_event_channel();
+	if (be->cm == NULL)
+		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno,
+		                "load rdma_ucm, and let the user read and write /dev/infiniband/rdma_cm",
+		                "opening /dev/infiniband/rdma_cm");
+	flags = fcntl(be->cm->fd, F_GETFL);
+	if (flags < 0 || fcntl(be->cm->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "setting the event channel up");
+	snprintf(what, sizeof(what), "listening at %s", vrb_ip_text(&be->ip, ip, sizeof(ip)));
+	if (rdma_create_id(be->cm, &be->listener, be, RDMA_PS_TCP) != 0) {
+		be->listener = NULL;
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, what);
+	}
+	if (rdma_bind_addr(be->listener, &be->ip.sa) != 0 || rdma_listen(be->listener, BACKLOG) != 0)
+		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, "is the address still that of the device?", what);
+	be->ip.in.sin_port = rdma_get_src_port(be->listener); /* at the same place in both families */
+	return XPORT_OK;
+}
+
+void vrb_cm_close(struct xpi_be *be)
+{
+	if (be->listener != NULL)
+		rdma_destroy_id(be->listener);
+	if (be->cm != NULL)
+		rdma_destroy_event_channel(be->cm);
+}
+
+/* ---- events ---- */
+
+static struct vrb_ep *expected(struct xpi_be *be, const uint8_t *data, size_t len)
+{
+	if (data == NULL || len < 4 + VRB_COOKIE || memcmp(data, VRB_MAGIC, 4) != 0)
+		return NULL;
+	xpi_list_for(l, &be->eps) {
+		struct vrb_ep *ep = xpi_container(l, struct vrb_ep, link);
+
+		if (ep->state == VRB_NEW && ep->id == NULL && memcmp(ep->cookie, data + 4, VRB_COOKIE) == 0)
+			return ep;
+	}
+	return NULL;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+	return b != 0 && b < a ? b : a;
+}
+
+static void called(struct xpi_be *be, struct rdma_cm_id *id, const struct rdma_conn_param *param, const uint8_t *data)
+{
+	struct vrb_ep *ep = expected(be, data, param->private_data_len);
+
+	if (ep == NULL) {
+		xpi_log(be->log, XPORT_LOG_INFO, "2001", "verbs: %s: rejected a connection that nobody waits for",
+		        be->name);
+		rdma_reject(id, NULL, 0);
+		rdma_destroy_id(id);
+		return;
+	}
+	id->context = ep;
+	ep->id = id;
+	ep->gets_max = smaller(be->reads_max, param->initiator_depth);
+	ep->event = RDMA_CM_EVENT_CONNECT_REQUEST;
+	ep->event_new = true;
+}
+
+static void device_gone(struct xpi_be *be)
+{
+	if (!be->gone)
+		xpi_log(be->log, XPORT_LOG_INFO, "2002", "verbs: %s was removed", be->name);
+	be->gone = true;
+	vrb_all_broke(be, 0, "the device was removed");
+}
+
+void vrb_cm_overtaken(struct vrb_ep *ep)
+{
+	if (ep->state == VRB_ACCEPTING && ep->be->kind != VRB_IWARP && ep->event != RDMA_CM_EVENT_ESTABLISHED)
+		(void)rdma_notify(ep->id, IBV_EVENT_COMM_EST);
+}
+
+static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_event *e)
+{
+	char why[sizeof(ep->failure)];
+
+	switch (e->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+	case RDMA_CM_EVENT_ESTABLISHED:
+		ep->event = e->event;
+		ep->event_new = true;
+		if (ep->active && e->event >= RDMA_CM_EVENT_CONNECT_RESPONSE)
+			ep->gets_max = smaller(be->reads_max, e->param.conn.initiator_depth);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		vrb_broke(ep, e->status, "the peer's connection was closed");
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		device_gone(be);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		snprintf(why, sizeof(why), "%s, %d", rdma_event_str(e->event), e->status);
+		vrb_broke(ep, e->status, why);
+		break;
+	default: /* the address moved, a time passed: nothing of ours */
+		break;
+	}
+}
+
+/* One event; false if there was none. */
+static bool take_event(struct xpi_be *be)
+{
+	struct rdma_cm_event *e, copy;
+	uint8_t data[4 + VRB_COOKIE];
+
+	if (rdma_get_cm_event(be->cm, &e) != 0)
+		return false;
+	copy = *e;
+	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST && copy.param.conn.private_data_len >= sizeof(data))
+		memcpy(data, copy.param.conn.private_data, sizeof(data));
+	else
+		memset(data, 0, sizeof(data));
+	rdma_ack_cm_event(e); /* at once: an id is not destroyed before all its events are */
+	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		called(be, copy.id, &copy.param.conn, data);
+	else if (copy.id == be->listener) {
+		if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			device_gone(be);
+	} else {
+		tell(be, copy.id->context, &copy);
+	}
+	return true;
+}
+
+int vrb_cm_poll(struct xpi_be *be)
+{
+	int n = 0;
+
+	while (n < EVENTS_MAX && take_event(be))
+		n++;
+	return n;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_comp.c - progress, completions, and waiting.
+ *
+ * Events of rdma_cm and of the device cost a system call to look for.  That is done at every poll while an endpoint is
+ * being connected, after sleeping, and else at one poll in LOOK_EVERY that found nothing; always behind the completions,
+ * since what the peer sent before it closed must not be lost.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "verbs.h"
+
+enum { LOOK_EVERY = 64 };
+
+/* ---- completions ---- */
+
+static __attribute__((noinline, cold)) void failed(struct vrb_ep *ep, const struct ibv_wc *wc)
+{
+	if (ep->state < VRB_CLOSING && !ep->broken)
+		vrb_broke(ep, wc->status, ibv_wc_status_str(wc->status));
+}
+
+static void received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
+{
+	uint32_t i = wc->wr_id & 0xffff;
+	struct ibv_recv_wr *wr = &ep->q->rx_wr[i];
+
+	ep->rx_posted--;
+	if (vrb_unlikely(wc->status != IBV_WC_SUCCESS)) {
+		failed(ep, wc);
+		return;
+	}
+	if (vrb_likely(wc->byte_len > 0))
+		be->up->am_recv(be->core, ep->rx + (size_t)i * VRB_FRAME_MAX, wc->byte_len, NULL, 0);
+	else
+		ep->greeted = true;
+	*ep->repost_end = wr;
+	ep->repost_end = &wr->next;
+	if (++ep->nrepost >= VRB_REPOST && vrb_repost(ep) != XPORT_OK)
+		vrb_broke(ep, 0, "receives cannot be posted");
+}
+
+/*
+ * What was posted before and is not signalled is done as well.  What is signalled is done by its own completion only:
+ * siw completes a SEND or WRITE before the READ in front of it.
+ */
+static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
+{
+	uint32_t at = ep->sq_head + (uint16_t)((uint16_t)wc->wr_id - (uint16_t)ep->sq_head);
+	struct vrb_sent *s = &ep->q->sent[at & (VRB_SQ - 1)];
+	struct xpi_req *req = s->req;
+
+	if (vrb_unlikely(wc->status != IBV_WC_SUCCESS)) {
+		failed(ep, wc);
+		return; /* whoever waits is told when the endpoint has been stopped */
+	}
+	for (; (int32_t)(at - ep->sq_swept) > 0; ep->sq_swept++)
+		if (!ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].signalled)
+			ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].done = true;
+	s->done = true;
+	ep->gets -= s->get;
+	while (ep->sq_head != ep->sq_tail && ep->q->sent[ep->sq_head & (VRB_SQ - 1)].done) {
+		ep->ring_tail = ep->q->sent[ep->sq_head & (VRB_SQ - 1)].ring_end;
+		ep->sq_head++;
+		if (vrb_likely(!ep->broken && ep->state <= VRB_UP))
+			ep->room++;
+	}
+	if ((int32_t)(ep->sq_head - ep->sq_swept) > 0)
+		ep->sq_swept = ep->sq_head;
+	if (req != NULL) {
+		s->req = NULL;
+		be->up->done(be->core, req, XPORT_OK);
+	}
+}
+
+static void completed(struct xpi_be *be, const struct ibv_wc *wc)
+{
+	uint32_t slot = (uint32_t)(wc->wr_id >> 48);
+	struct vrb_ep *ep = slot < be->table_size ? be->table[slot] : NULL;
+
+	if (vrb_unlikely(ep == NULL || (wc->wr_id ^ ep->key) >> 32 != 0))
+		return; /* of an endpoint that is gone */
+	if (wc->wr_id & VRB_ID_RX)
+		received(be, ep, wc);
+	else if (vrb_likely(!(wc->wr_id & VRB_ID_SENTINEL)))
+		sent(be, ep, wc);
+	else
+		ep->drained = true;
+}
+
+/* Takes what a completion queue has, up to a limit; a status if it cannot be read. */
+static int reap(struct xpi_be *be, struct ibv_cq *cq)
+{
+	struct ibv_wc wc[VRB_WC];
+	int n, total = 0;
+
+	do {
+		n = ibv_poll_cq(cq, VRB_WC, wc);
+		if (vrb_unlikely(n < 0))
+			return be->gone ? 0 : vrb_fail(be, XPORT_ERR_SYSTEM, EIO, NULL, "reading a completion queue");
+		for (int i = 0; i < n; i++)
+			completed(be, &wc[i]);
+		total += n;
+	} while (n == VRB_WC && total < VRB_EVENTS);
+	return total;
+}
+
+/* ---- the device's own events ---- */
+
+/*
+ * Reads one as the kernel gives it: ibv_get_async_event of siw's library would print it.  It must be acknowledged all
+ * the same, or destroying the object would wait for that.
+ */
+static bool async_event(struct xpi_be *be)
+{
+	struct {
+		uint64_t element;
+		uint32_t type, zero;
+	} raw;
+	struct ibv_async_event e;
+
+	if (read(be->ctx->async_fd, &raw, sizeof(raw)) != (ssize_t)sizeof(raw))
+		return false;
+	e.event_type = (enum ibv_event_type)raw.type;
+	e.element.qp = (struct ibv_qp *)(uintptr_t)raw.element;
+	switch (e.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		vrb_broke(e.element.qp->qp_context, e.event_type, ibv_event_type_str(e.event_type));
+		break;
+	case IBV_EVENT_COMM_EST:
+		vrb_cm_overtaken(e.element.qp->qp_context);
+		break;
+	case IBV_EVENT_PORT_ERR:
+		e.element.port_num = (int)raw.element;
+		if (raw.element == be->port)
+			vrb_all_broke(be, e.event_type, "the port went down");
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_CQ_ERR:
+		vrb_all_broke(be, e.event_type, ibv_event_type_str(e.event_type));
+		break;
+	default:
+		break;
+	}
+	ibv_ack_async_event(&e);
+	return true;
+}
+
+static int events(struct xpi_be *be)
+{
+	struct pollfd p[] = {{.fd = be->cm->fd, .events = POLLIN}, {.fd = be->ctx->async_fd, .events = POLLIN}};
+	int n = 0;
+
+	be->look = false;
+	be->quiet = 0;
+	if (poll(p, 2, 0) <= 0)
+		return 0;
+	while (p[1].revents != 0 && n < VRB_EVENTS && async_event(be))
+		n++;
+	if (p[0].revents != 0)
+		n += vrb_cm_poll(be);
+	return n;
+}
+
+/* ---- progress and waiting ---- */
+
+/* The channel stays readable as long as it has events. */
+static __attribute__((noinline, cold)) void woke(struct xpi_be *be)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	be->slept = false;
+	be->look = true;
+	while (ibv_get_cq_event(be->comp, &cq, &context) == 0)
+		ibv_ack_cq_events(cq, 1);
+}
+
+static int unstash(struct xpi_be *be)
+{
+	int n = be->nstash;
+
+	be->nstash = 0;
+	for (int i = 0; i < n; i++)
+		completed(be, &be->stash[i]);
+	return n;
+}
+
+int vrb_poll(struct xpi_be *be)
+{
+	int n = 0;
+
+	if (vrb_unlikely(be->slept))
+		woke(be);
+	if (vrb_unlikely(be->nstash > 0))
+		n = unstash(be);
+	xpi_list_for(l, &be->cqs) {
+		int more = reap(be, xpi_container(l, struct vrb_cq, link)->cq);
+
+		if (vrb_unlikely(more < 0))
+			return more;
+		n += more;
+	}
+	if (n > 0)
+		return n;
+	if (vrb_unlikely(be->look || be->attentive > 0 || ++be->quiet >= LOOK_EVERY))
+		n = events(be);
+	return n;
+}
+
+int vrb_fds(struct xpi_be *be, int *fds, int max)
+{
+	const int all[] = {be->comp->fd, be->cm->fd, be->ctx->async_fd};
+	int n = 0;
+
+	for (; n < 3 && n < max; n++)
+		fds[n] = all[n];
+	return n;
+}
+
+/* First the notice is asked for, then looked whether anything came before: in that order, or a wake-up is lost. */
+int vrb_arm(struct xpi_be *be)
+{
+	woke(be);
+	xpi_list_for(l, &be->cqs) {
+		int rc = ibv_req_notify_cq(xpi_container(l, struct vrb_cq, link)->cq, 0);
+
+		if (rc != 0)
+			return be->gone ? XPORT_OK
+			                : vrb_fail(be, XPORT_ERR_SYSTEM, rc, NULL, "arming a completion queue");
+	}
+	be->slept = true;
+	xpi_list_for(l, &be->cqs) {
+		be->nstash = ibv_poll_cq(xpi_container(l, struct vrb_cq, link)->cq, VRB_WC, be->stash);
+		if (be->nstash > 0)
+			return XPORT_ERR_AGAIN;
+		be->nstash = 0;
+	}
+	return XPORT_OK;
+}

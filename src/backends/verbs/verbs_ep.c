@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_ep.c - endpoints: one reliable connection, one queue pair a peer.
+ *
+ * The core's control channel brings each side the other's address.  The active side calls the passive one there.  Once
+ * connected it sends an empty frame, which the passive side answers by another, so that both know that the way works.
+ * It has to be the caller who speaks first: iWARP wants it so.  It repeats that until the answer comes: siw does not
+ * notice what arrives while it accepts, until more does.
+ *
+ *   address: u8 version, u8 transport, u8 family (4, 6), u16 port in network order, 16 bytes IP, 16 bytes cookie,
+ *            string device
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "base/bytes.h"
+#include "verbs.h"
+
+enum { ADDRESS_VERSION = 1, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RETRIES = 7 };
+
+struct address {
+	uint8_t kind;
+	union vrb_ip ip;
+	uint8_t cookie[VRB_COOKIE];
+	char device[64];
+};
+
+/* ---- the table, by which completions find their endpoint ---- */
+
+static int table_add(struct xpi_be *be, struct vrb_ep *ep)
+{
+	uint32_t slot = 0, size = be->table_size ? be->table_size * 2 : 16;
+	struct vrb_ep **bigger;
+
+	while (slot < be->table_size && be->table[slot] != NULL)
+		slot++;
+	if (slot == be->table_size) {
+		bigger = size <= TABLE_MAX ? realloc(be->table, size * sizeof(struct vrb_ep *)) : NULL;
+		if (bigger == NULL)
+			return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no room for another endpoint");
+		memset(bigger + slot, 0, (size - slot) * sizeof(struct vrb_ep *));
+		be->table = bigger;
+		be->table_size = size;
+	}
+	be->table[slot] = ep;
+	ep->key = (uint64_t)slot << 48 | (uint64_t)++be->generation << 32;
+	xpi_list_push(&be->eps, &ep->link);
+	ep->listed = true;
+	return XPORT_OK;
+}
+
+static void table_remove(struct xpi_be *be, struct vrb_ep *ep)
+{
+	if (!ep->listed)
+		return;
+	be->table[ep->key >> 48] = NULL;
+	xpi_list_del(&ep->link);
+	ep->listed = false;
+}
+
+void vrb_ep_waits(struct vrb_ep *ep, bool waits)
+{
+	if (waits && !ep->waits)
+		ep->be->attentive++;
+	if (!waits && ep->waits)
+		ep->be->attentive--;
+	ep->waits = waits;
+}
+
+/* ---- address ---- */
+
+/* The ring and the receives, registered in one piece. */
+static int buffer_new(struct vrb_ep *ep)
+{
+	struct xpi_be *be = ep->be;
+	void *p = mmap(NULL, VRB_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "no memory for a connection");
+	ep->buffer = p;
+	ep->ring = ep->buffer;
+	ep->rx = ep->buffer + VRB_RING;
+	ep->buffer_mr = ibv_reg_mr(be->pd, p, VRB_BUFFER, IBV_ACCESS_LOCAL_WRITE);
+	if (ep->buffer_mr == NULL)
+		return vrb_fail_locked(be, errno, VRB_BUFFER);
+	ep->lkey = ep->buffer_mr->lkey;
+	ep->q = calloc(1, sizeof(*ep->q));
+	if (ep->q == NULL)
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a connection");
+	return XPORT_OK;
+}
+
+static size_t address_write(const struct vrb_ep *ep, void *buf, size_t room)
+{
+	const struct xpi_be *be = ep->be;
+	const union vrb_ip *ip = &be->ip;
+	struct xpi_wr w = xpi_wr(buf, room);
+	uint8_t bytes[16] = {0};
+
+	if (ip->sa.sa_family == AF_INET)
+		memcpy(bytes, &ip->in.sin_addr, 4);
+	else
+		memcpy(bytes, &ip->in6.sin6_addr, 16);
+	xpi_wr_u8(&w, ADDRESS_VERSION);
+	xpi_wr_u8(&w, (uint8_t)be->kind);
+	xpi_wr_u8(&w, ip->sa.sa_family == AF_INET ? 4 : 6);
+	xpi_wr_u16(&w, ip->in.sin_port);
+	xpi_wr_bytes(&w, bytes, sizeof(bytes));
+	xpi_wr_bytes(&w, ep->cookie, VRB_COOKIE);
+	xpi_wr_str(&w, be->name);
+	return w.bad ? 0 : room - w.left;
+}
+
+static bool address_read(const void *buf, size_t len, struct address *a)
+{
+	struct xpi_rd r = xpi_rd(buf, len);
+	unsigned version = xpi_rd_u8(&r), family;
+	const uint8_t *ip, *cookie;
+	uint16_t port;
+
+	memset(a, 0, sizeof(*a));
+	a->kind = xpi_rd_u8(&r);
+	family = xpi_rd_u8(&r);
+	port = xpi_rd_u16(&r);
+	ip = xpi_rd_bytes(&r, 16);
+	cookie = xpi_rd_bytes(&r, VRB_COOKIE);
+	xpi_rd_str(&r, a->device, sizeof(a->device));
+	if (r.bad || r.left != 0 || version != ADDRESS_VERSION || a->kind > VRB_OTHER || (family != 4 && family != 6))
+		return false;
+	memcpy(a->cookie, cookie, VRB_COOKIE);
+	a->ip.in.sin_port = port;
+	if (family == 4) {
+		a->ip.sa.sa_family = AF_INET;
+		memcpy(&a->ip.in.sin_addr, ip, 4);
+	} else {
+		a->ip.sa.sa_family = AF_INET6;
+		memcpy(&a->ip.in6.sin6_addr, ip, 16);
+	}
+	return true;
+}
+
+static void release(struct vrb_ep *ep)
+{
+	if (ep->buffer_mr != NULL)
+		ibv_dereg_mr(ep->buffer_mr);
+	if (ep->buffer != NULL)
+		munmap(ep->buffer, VRB_BUFFER);
+	free(ep->q);
+	ep->buffer_mr = NULL;
+	ep->buffer = NULL;
+	ep->q = NULL;
+}
+
+int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
+{
+	struct vrb_ep *ep = ep_;
+	int rc;
+
+	memset(ep, 0, sizeof(*ep));
+	ep->be = be;
+	ep->core_ep = core_ep;
+	ep->repost_end = &ep->repost;
+	if (be->gone)
+		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "close the instance and open another",
+		                "%s was removed", be->name);
+	if (getrandom(ep->cookie, VRB_COOKIE, 0) != VRB_COOKIE)
+		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+	rc = buffer_new(ep);
+	if (rc == XPORT_OK)
+		rc = table_add(be, ep);
+	if (rc != XPORT_OK) {
+		release(ep);
+		return rc;
+	}
+	*len = address_write(ep, buf, *len);
+	vrb_ep_waits(ep, true);
+	return XPORT_OK;
+}
+
+/* ---- connecting ---- */
+
+static int connect_fail(struct vrb_ep *ep, const struct address *a)
+{
+	char ip[INET6_ADDRSTRLEN];
+
+	return xpi_fail(ep->be->err, XPORT_ERR_UNREACHABLE, 0, NULL,
+	                "do both devices reach each other? ping and rping between the two addresses tell",
+	                "%s at %s does not reach %s at %s: %s", ep->be->name,
+	                vrb_ip_text(&ep->be->ip, (char[INET6_ADDRSTRLEN]){0}, INET6_ADDRSTRLEN), a->device,
+	                vrb_ip_text(&a->ip, ip, sizeof(ip)), ep->failure);
+}
+
+static int cm_fail(struct vrb_ep *ep, const struct address *a, const char *what)
+{
+	snprintf(ep->failure, sizeof(ep->failure), "%s: %s", what, strerror(errno));
+	ep->broken = true;
+	return connect_fail(ep, a);
+}
+
+static int call_begin(struct vrb_ep *ep, const struct address *a)
+{
+	struct xpi_be *be = ep->be;
+	union vrb_ip from = be->ip, to = a->ip;
+
+	if (ep->id != NULL) { /* called by the one whom we are to call: not that way round */
+		rdma_reject(ep->id, NULL, 0);
+		rdma_destroy_id(ep->id);
+	}
+	ep->active = true;
+	ep->event_new = false;
+	ep->state = VRB_ADDRESS;
+	from.in.sin_port = 0;
+	if (rdma_create_id(be->cm, &ep->id, ep, RDMA_PS_TCP) != 0) {
+		ep->id = NULL;
+		return cm_fail(ep, a, "rdma_create_id");
+	}
+	if (rdma_resolve_addr(ep->id, &from.sa, &to.sa, RESOLVE_MS) != 0)
+		return cm_fail(ep, a, "resolving the address");
+	return XPORT_ERR_AGAIN;
+}
+
+static int call_route(struct vrb_ep *ep, const struct address *a)
+{
+	const char *name = ep->id->verbs != NULL ? ibv_get_device_name(ep->id->verbs->device) : "no device";
+
+	if (strcmp(name, ep->be->name) != 0) {
+		snprintf(ep->failure, sizeof(ep->failure), "that address is reached by %s", name);
+		return connect_fail(ep, a);
+	}
+	ep->state = VRB_ROUTE;
+	if (rdma_resolve_route(ep->id, RESOLVE_MS) != 0)
+		return cm_fail(ep, a, "resolving the route");
+	return XPORT_ERR_AGAIN;
+}
+
+static int call(struct vrb_ep *ep, const struct address *a)
+{
+	struct xpi_be *be = ep->be;
+	uint8_t data[4 + VRB_COOKIE];
+	struct rdma_conn_param param = {
+		.private_data = data,
+		.private_data_len = sizeof(data),
+		.responder_resources = (uint8_t)be->reads_max,
+		.initiator_depth = (uint8_t)be->reads_max,
+		.retry_count = RETRIES,
+		.rnr_retry_count = RETRIES,
+	};
+	int rc = vrb_qp_new(ep);
+
+	if (rc == XPORT_OK)
+		rc = vrb_qp_init(ep);
+	if (rc != XPORT_OK)
+		return rc;
+	memcpy(data, VRB_MAGIC, 4);
+	memcpy(data + 4, a->cookie, VRB_COOKIE);
+	param.qp_num = ep->qp->qp_num;
+	ep->state = VRB_CALLING;
+	ep->connected = true;
+	if (rdma_connect(ep->id, &param) != 0)
+		return cm_fail(ep, a, "rdma_connect");
+	return XPORT_ERR_AGAIN;
+}
+
+static int up(struct vrb_ep *ep)
+{
+	ep->state = VRB_UP;
+	vrb_ep_waits(ep, false);
+	return XPORT_OK;
+}
+
+static int greet(struct vrb_ep *ep, const struct address *a)
+{
+	if (vrb_greet(ep) != XPORT_OK)
+		return cm_fail(ep, a, "sending the first frame");
+	ep->due_ms = vrb_now_ms() + ((uint64_t)GREET_MS << ep->greetings);
+	ep->greetings++;
+	return XPORT_ERR_AGAIN;
+}
+
+static int greet_step(struct vrb_ep *ep, const struct address *a)
+{
+	if (ep->greeted)
+		return up(ep);
+	if (ep->greetings < VRB_GREETINGS && vrb_now_ms() >= ep->due_ms)
+		return greet(ep, a);
+	return XPORT_ERR_AGAIN;
+}
+
+/* The peer answered.  InfiniBand and RoCE leave the queue pair and the last word to us. */
+static int call_answered(struct vrb_ep *ep, const struct address *a)
+{
+	int rc;
+
+	if (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
+		rc = vrb_qp_connect(ep);
+		if (rc != XPORT_OK)
+			return rc;
+		if (rdma_establish(ep->id) != 0)
+			return cm_fail(ep, a, "rdma_establish");
+	}
+	ep->room = VRB_SQ;
+	ep->state = VRB_GREETING;
+	return greet(ep, a);
+}
+
+static int call_step(struct vrb_ep *ep, const struct address *a)
+{
+	if (ep->state == VRB_NEW)
+		return call_begin(ep, a);
+	if (ep->state == VRB_GREETING)
+		return greet_step(ep, a);
+	if (!ep->event_new)
+		return XPORT_ERR_AGAIN;
+	ep->event_new = false;
+	if (ep->state == VRB_ADDRESS && ep->event == RDMA_CM_EVENT_ADDR_RESOLVED)
+		return call_route(ep, a);
+	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_RESOLVED)
+		return call(ep, a);
+	if (ep->state == VRB_CALLING &&
+	    (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE || ep->event == RDMA_CM_EVENT_ESTABLISHED))
+		return call_answered(ep, a);
+	return XPORT_ERR_AGAIN;
+}
+
+static int take_call(struct vrb_ep *ep, const struct address *a)
+{
+	struct rdma_conn_param param = {
+		.responder_resources = (uint8_t)ep->gets_max, /* librdmacm swapped them: what both can */
+		.initiator_depth = (uint8_t)ep->gets_max,
+		.retry_count = RETRIES,
+		.rnr_retry_count = RETRIES,
+	};
+	int rc;
+
+	if (ep->id == NULL)
+		return XPORT_ERR_AGAIN;
+	rc = vrb_qp_new(ep);
+	if (rc == XPORT_OK)
+		rc = vrb_qp_init(ep);
+	if (rc == XPORT_OK && ep->be->kind != VRB_IWARP)
+		rc = vrb_qp_connect(ep);
+	if (rc != XPORT_OK)
+		return rc;
+	param.qp_num = ep->qp->qp_num;
+	ep->state = VRB_ACCEPTING;
+	ep->connected = true;
+	if (rdma_accept(ep->id, &param) != 0)
+		return cm_fail(ep, a, "rdma_accept");
+	return XPORT_ERR_AGAIN;
+}
+
+static int accept_step(struct vrb_ep *ep, const struct address *a)
+{
+	if (ep->state == VRB_NEW)
+		return take_call(ep, a);
+	if (!ep->greeted)
+		return XPORT_ERR_AGAIN;
+	vrb_cm_overtaken(ep);
+	ep->room = VRB_SQ;
+	if (vrb_greet(ep) != XPORT_OK)
+		return cm_fail(ep, a, "sending the first frame");
+	return up(ep);
+}
+
+int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
+{
+	struct vrb_ep *ep = ep_;
+	struct address a;
+
+	if (!address_read(addr, len, &a))
+		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
+		                "the peer's address of %zu bytes is malformed", len);
+	if (a.kind != (uint8_t)be->kind)
+		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
+		                "%s is %s, the peer's %s is %s: they cannot talk", be->name, vrb_kind_name(be->kind),
+		                a.device, vrb_kind_name(a.kind));
+	if (ep->broken)
+		return connect_fail(ep, &a);
+	if (ep->state == VRB_UP)
+		return XPORT_OK;
+	return role == XPI_ACTIVE ? call_step(ep, &a) : accept_step(ep, &a);
+}
+
+/* ---- ending ---- */
+
+static void close_begin(struct vrb_ep *ep)
+{
+	vrb_ep_waits(ep, false);
+	ep->room = 0;
+	ep->state = VRB_CLOSING;
+	ep->due_ms = vrb_now_ms() + DRAIN_MS;
+	if (ep->id != NULL && ep->connected)
+		(void)rdma_disconnect(ep->id);
+	if (ep->qp != NULL)
+		vrb_qp_stop(ep);
+}
+
+/* The queue pair has let go of every buffer once all its requests have come back.  If they do not, for instance since
+ * the device is gone, destroying it is what the stack offers; completions that come later are of nobody. */
+static bool drained(struct vrb_ep *ep)
+{
+	if (ep->qp == NULL || (ep->drained && ep->rx_posted == 0))
+		return true;
+	if (!ep->be->gone && vrb_now_ms() < ep->due_ms)
+		return false;
+	xpi_log(ep->be->log, XPORT_LOG_DEBUG, "2020", "verbs: %s: a queue pair did not drain: %u receives, %s",
+	        ep->be->name, ep->rx_posted, ep->drained ? "no sends" : "sends");
+	return true;
+}
+
+int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
+{
+	struct vrb_ep *ep = ep_;
+
+	if (ep->state == VRB_CLOSED)
+		return XPORT_OK;
+	if (ep->state < VRB_CLOSING)
+		close_begin(ep);
+	if (!drained(ep))
+		return XPORT_ERR_AGAIN;
+	vrb_qp_free(ep);
+	if (ep->id != NULL)
+		rdma_destroy_id(ep->id);
+	ep->id = NULL;
+	table_remove(be, ep);
+	ep->state = VRB_CLOSED;
+	return XPORT_OK;
+}
+
+void vrb_ep_destroy(struct xpi_be *be, void *ep_)
+{
+	(void)be;
+	release(ep_);
+}

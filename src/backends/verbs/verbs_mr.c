@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_mr.c - memory and keys.
+ *
+ *   key: u64 address, u32 rkey, u32 zero; none for a region that the device does not take in one piece
+ */
+#include <errno.h>
+
+#include "base/bytes.h"
+#include "verbs.h"
+
+static int access_of(uint32_t rights)
+{
+	int access = 0;
+
+	if (rights & XPORT_REMOTE_READ)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (rights & XPORT_REMOTE_WRITE)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	return access;
+}
+
+int vrb_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t rights)
+{
+	int access = access_of(rights);
+	struct vrb_mr *mr = mr_;
+
+	mr->base = base;
+	mr->mr = NULL;
+	if (length > be->attr.max_mr_size)
+		return XPORT_OK;
+	mr->mr = ibv_reg_mr(be->pd, base, length, access | IBV_ACCESS_LOCAL_WRITE);
+	mr->sink = mr->mr != NULL && (!be->sink_needs_write || (access & IBV_ACCESS_REMOTE_WRITE));
+	/* Memory that is mapped for reading only can still be a source. */
+	if (mr->mr == NULL && (errno == EFAULT || errno == EACCES) && !(access & IBV_ACCESS_REMOTE_WRITE))
+		mr->mr = ibv_reg_mr(be->pd, base, length, access);
+	if (mr->mr == NULL)
+		return vrb_fail_locked(be, errno, length);
+	return XPORT_OK;
+}
+
+void vrb_mr_dereg(struct xpi_be *be, void *mr_)
+{
+	struct vrb_mr *mr = mr_;
+
+	if (mr->mr != NULL && ibv_dereg_mr(mr->mr) != 0)
+		xpi_log(be->log, XPORT_LOG_WARN, "2030", "verbs: %s: memory at %p could not be given back: %m",
+		        be->name, mr->base);
+	mr->mr = NULL;
+}
+
+int vrb_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
+{
+	const struct vrb_mr *mr = mr_;
+	struct xpi_wr w = xpi_wr(buf, *len);
+
+	if (mr->mr == NULL) {
+		*len = 0;
+		return XPORT_OK;
+	}
+	xpi_wr_u64(&w, (uint64_t)(uintptr_t)mr->base);
+	xpi_wr_u32(&w, mr->mr->rkey);
+	xpi_wr_u32(&w, 0);
+	if (w.bad)
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "a key is longer than %zu bytes", *len);
+	*len -= w.left;
+	return XPORT_OK;
+}
+
+int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct)
+{
+	struct xpi_rd r = xpi_rd(buf, len);
+	struct vrb_rkey *key = rkey;
+
+	(void)ep;
+	*direct = NULL;
+	key->base = xpi_rd_u64(&r);
+	key->rkey = xpi_rd_u32(&r);
+	(void)xpi_rd_u32(&r);
+	if (r.bad || r.left != 0)
+		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
+		                len);
+	return XPORT_OK;
+}

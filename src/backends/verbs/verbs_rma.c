@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_rma.c - put and get: RDMA WRITE and READ.
+ *
+ * A frame that is sent after a WRITE on the same queue pair arrives after the WRITE's bytes are visible: InfiniBand,
+ * RoCE and iWARP all promise that, and it is all that is relied upon.  A WRITE's own completion is no proof: on iWARP
+ * it says "handed to TCP" and comes with success even where the peer refuses the access.
+ *
+ * Short puts lie in the request itself or are copied, so they need no registered source and no completion.
+ */
+#include <string.h>
+
+#include "verbs.h"
+
+/* XPORT_OK: go on. */
+static inline int rma_ready(const struct vrb_ep *ep)
+{
+	if (vrb_likely(ep->room > VRB_RESERVE))
+		return XPORT_OK;
+	return ep->broken || ep->state > VRB_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
+}
+
+static inline struct ibv_send_wr request(const struct vrb_rkey *key, uint64_t offset, struct ibv_sge *sge,
+                                         enum ibv_wr_opcode opcode)
+{
+	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = 1, .opcode = opcode};
+
+	wr.wr.rdma.remote_addr = key->base + offset;
+	wr.wr.rdma.rkey = key->rkey;
+	return wr;
+}
+
+/* Done with the source when it returns. */
+static int put_short(struct vrb_ep *ep, struct ibv_send_wr *wr)
+{
+	struct ibv_sge *sge = wr->sg_list;
+	uint32_t head = ep->ring_head;
+	uint8_t *p;
+	int rc;
+
+	if (sge->length <= ep->be->inline_max) {
+		wr->send_flags = IBV_SEND_INLINE;
+	} else {
+		p = vrb_ring_take(ep, sge->length);
+		if (p == NULL)
+			return XPORT_ERR_AGAIN;
+		memcpy(p, (const void *)(uintptr_t)sge->addr, sge->length);
+		sge->addr = (uintptr_t)p;
+		sge->lkey = ep->lkey;
+	}
+	if (vrb_signal_due(ep))
+		wr->send_flags |= IBV_SEND_SIGNALED;
+	rc = vrb_post(ep, wr, NULL);
+	if (vrb_unlikely(rc != XPORT_OK))
+		ep->ring_head = head;
+	return rc;
+}
+
+int vrb_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr_, void *rkey, uint64_t offset,
+            struct xpi_req *req)
+{
+	struct vrb_ep *ep = ep_;
+	const struct vrb_mr *mr = mr_;
+	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
+	struct ibv_send_wr wr = request(rkey, offset, &sge, IBV_WR_RDMA_WRITE);
+	int rc = rma_ready(ep);
+
+	(void)be;
+	if (vrb_unlikely(rc != XPORT_OK))
+		return rc;
+	if (len <= VRB_COPY_MAX)
+		return put_short(ep, &wr);
+	if (mr == NULL || mr->mr == NULL)
+		return XPORT_ERR_NOT_SUPPORTED;
+	sge.lkey = mr->mr->lkey;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	rc = vrb_post(ep, &wr, req);
+	return rc == XPORT_OK ? XPI_PENDING : rc;
+}
+
+int vrb_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr_, void *rkey, uint64_t offset,
+            struct xpi_req *req)
+{
+	struct vrb_ep *ep = ep_;
+	const struct vrb_mr *mr = mr_;
+	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
+	struct ibv_send_wr wr = request(rkey, offset, &sge, IBV_WR_RDMA_READ);
+	int rc = rma_ready(ep);
+
+	(void)be;
+	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink))
+		return XPORT_ERR_NOT_SUPPORTED;
+	if (vrb_unlikely(rc != XPORT_OK))
+		return rc;
+	/* More would wait in the send queue, and frames behind them. */
+	if (vrb_unlikely(ep->gets >= ep->gets_max))
+		return XPORT_ERR_AGAIN;
+	sge.lkey = mr->mr->lkey;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	rc = vrb_post(ep, &wr, req);
+	if (vrb_unlikely(rc != XPORT_OK))
+		return rc;
+	ep->gets++;
+	return XPI_PENDING;
+}
