@@ -38,4 +38,13 @@ static inline __attribute__((always_inline)) void xpi_copy_few(void *to, const v
 	}
 }
 
+/* Any number: few without a call. */
+static inline void xpi_copy(void *to, const void *from, size_t len)
+{
+	if (len <= XPI_COPY_MAX)
+		xpi_copy_few(to, from, len);
+	else
+		memcpy(to, from, len);
+}
+
 #endif

@@ -18,9 +18,6 @@ enum { READY = 'R', FAILED = 'F', FAILED_HEAD = 7, FAILED_TEXT = 255 };
 /* ep_connect under way is asked again at every poll, without sleep, for so long; then so often. */
 enum { NATIVE_BUSY_MS = 20, NATIVE_MS = 10 };
 
-/* How long the control channel has to explain what the network reported. */
-enum { BROKEN_MS = 50 };
-
 struct xpi_conn *xpi_conn_new(struct xport *x)
 {
 	struct xpi_conn *conn = calloc(1, sizeof(*conn));
@@ -452,7 +449,7 @@ static int native_broke(struct xpi_conn *conn)
 
 static bool may_have_closed(struct xpi_conn *conn)
 {
-	if (xpi_now_ms() - conn->ep->broken_ms > BROKEN_MS)
+	if (xpi_now_ms() - conn->ep->broken_ms > XPI_BROKEN_MS)
 		return false;
 	xpi_bell_ring(conn->x);
 	return true;

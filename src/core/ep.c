@@ -17,7 +17,6 @@
 
 enum {
 	PACKED_MAX = 8192, /* packed frames: what fits the small buffers of every stack */
-	BROKEN_MS = 50,    /* how long the control channel has to explain what the network reported */
 	INDEX_BITS = 16
 };
 
@@ -296,7 +295,7 @@ void xpi_ep_attend(struct xport_ep *ep)
 		peer_closes(ep);
 	else if (found & XPI_CHAN_LOST)
 		lost(ep, ep->chan.why);
-	else if (ep->broken && xpi_now_ms() - ep->broken_ms > BROKEN_MS)
+	else if (ep->broken && xpi_now_ms() - ep->broken_ms > XPI_BROKEN_MS)
 		lost(ep,
 		     ep->native_why[0] != '\0' ? ep->native_why : "the network reports that the connection is broken");
 	else if (ep->broken)

@@ -27,6 +27,9 @@ enum xpi_ep_state {
 	XPI_EP_DEAD     /* quiesced; every operation is complete */
 };
 
+/* How long the control channel has to explain what the network reported. */
+enum { XPI_BROKEN_MS = 50 };
+
 struct xport_ep {
 	/* the data path */
 	struct xport *x;

@@ -218,10 +218,7 @@ static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const 
 	uint64_t n = length < op->len ? length : op->len;
 
 	bind(ep->x, op, ep);
-	if (n <= XPI_COPY_MAX)
-		xpi_copy_few(op->buf, data, n);
-	else
-		memcpy(op->buf, data, n);
+	xpi_copy(op->buf, data, n);
 	op->tag = tag;
 	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
 	op->len = length;

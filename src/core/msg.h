@@ -21,8 +21,8 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
 /* Drops an unexpected message. */
 void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u);
 
-/* Unexpected messages up to these lengths take a small, a medium buffer; others one of a frame's size. */
-enum { XPI_SMALL_MESSAGE = 192, XPI_MEDIUM_MESSAGE = 4000 };
+/* Unexpected messages up to XPI_SMALL_MESSAGE take a small buffer, up to this a medium one, others one of a frame's size. */
+enum { XPI_MEDIUM_MESSAGE = 4000 };
 
 /* Longest data that travels with its notification, or as an eager send. */
 size_t xpi_msg_notify_max(const struct xport_ep *ep);

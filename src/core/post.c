@@ -114,15 +114,6 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 	return XPORT_OK;
 }
 
-/* An aligned word in one store. */
-static inline void copy(void *to, const void *from, size_t len)
-{
-	if (len <= XPI_COPY_MAX)
-		xpi_copy_few(to, from, len);
-	else
-		memcpy(to, from, len);
-}
-
 /* A copy whose completion stands behind others. */
 static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
                                                  uint64_t len, uint64_t offset, void *context)
@@ -135,7 +126,7 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 	op = xpi_op_get(ep->x, ep, kind);
 	if (op == NULL)
 		return no_memory(ep->x, operation);
-	copy(to, from, len);
+	xpi_copy(to, from, len);
 	op->context = context;
 	op->tag = 0;
 	op->len = len;
@@ -154,7 +145,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 
 	if (opt != NULL) {
 		if (opt->flags & XPORT_QUIET) {
-			copy(to, from, len);
+			xpi_copy(to, from, len);
 			return XPORT_OK;
 		}
 		context = opt->context;
@@ -165,7 +156,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 		if (q->next == q->end)
 			return copy_behind(ep, kind, to, from, len, offset, context);
 	}
-	copy(to, from, len);
+	xpi_copy(to, from, len);
 	xpi_quick_completion(ep, kind, context, 0, len);
 	q->next++;
 	return XPORT_OK;

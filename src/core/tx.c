@@ -115,19 +115,11 @@ int xpi_tx_flush(struct xport_ep *ep)
 	return XPORT_OK;
 }
 
-static void copy(uint8_t *to, const void *from, size_t len)
-{
-	if (len <= XPI_COPY_MAX)
-		xpi_copy_few(to, from, len);
-	else
-		memcpy(to, from, len);
-}
-
 static void append(struct xpi_tx *tx, const struct xpi_rec *rec, size_t rlen, const void *data, size_t dlen,
                    unsigned flags)
 {
 	xpi_copy_few(tx->buf + tx->len, rec, rlen);
-	copy(tx->buf + tx->len + rlen, data, dlen);
+	xpi_copy(tx->buf + tx->len + rlen, data, dlen);
 	tx->len += (uint32_t)(rlen + dlen);
 	tx->flags |= flags;
 }
@@ -173,7 +165,7 @@ static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_r
 	tx = ep->lone;
 	xpi_copy_few(tx->buf + head, rec, rlen);
 	if (dlen <= XPI_LONE_DATA) {
-		copy(tx->buf + head + rlen, data, dlen);
+		xpi_copy(tx->buf + head + rlen, data, dlen);
 		r = emit(ep, tx, head + rlen + dlen, NULL, 0, flags);
 		op = NULL;
 	} else {

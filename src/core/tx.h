@@ -2,7 +2,8 @@
 /*
  * tx.h - sending: records into frames, frames to the back end, within the credits that the peer gave.
  *
- * The first record after a poll leaves at once.  What follows before the next poll and is small is packed into one frame, which leaves when it is full, at the next poll, or before anything that must follow.
+ * The first record after a poll leaves at once.  What follows before the next poll and is small is packed into one
+ * frame, which leaves when it is full, at the next poll, or before anything that must follow.
  *
  * ERRORS: XPORT_ERR_AGAIN means that nothing was taken: no credit, or the back end is full; the endpoint's work goes
  * on by itself.  Other errors of the back end mark the endpoint broken and read as AGAIN.
@@ -28,7 +29,11 @@ struct xpi_tx {
 
 /* The frame of a record that leaves alone has room for the longest record header and this much data; more is gathered
  * from where it lies. */
-enum { XPI_LONE_DATA = 192, XPI_LONE_ROOM = sizeof(struct xpi_frame_head) + 40 + XPI_LONE_DATA };
+enum {
+	XPI_LONE_DATA = 192,
+	XPI_LONE_ROOM = sizeof(struct xpi_frame_head) + sizeof(struct xpi_rec_notify) + XPI_LONE_DATA
+};
+_Static_assert(sizeof(struct xpi_rec_atomic) <= sizeof(struct xpi_rec_notify), "the longest record header");
 /* Data above this is not copied into a packed frame. */
 enum { XPI_PACK_MAX = 1024 };
 

@@ -88,10 +88,10 @@ static inline void xpi_seen_tell(struct xpi_seen *frame, struct xpi_seen *told, 
 }
 
 /* Window bytes that a message costs until it is consumed: what it takes in the receiver's memory, about. */
-enum { XPI_CHARGE_SMALL = 256 };
+enum { XPI_SMALL_MESSAGE = 192, XPI_CHARGE_SMALL = 64 + XPI_SMALL_MESSAGE };
 static inline uint32_t xpi_charge(uint64_t len)
 {
-	return len <= 192 ? XPI_CHARGE_SMALL : (uint32_t)(64 + ((len + 63) & ~(uint64_t)63));
+	return len <= XPI_SMALL_MESSAGE ? XPI_CHARGE_SMALL : (uint32_t)(64 + ((len + 63) & ~(uint64_t)63));
 }
 
 /* a is at or after b, both modulo 2^32. */

@@ -385,6 +385,20 @@ TEST_P(Loop, OneAPollWhileTheBackEndRefusesAndKeeps)
 	EXPECT_TRUE(a.done.empty());
 }
 
+/* Each length that the frame of one record may hold, beside the longest record header, and some that it may not. */
+TEST_P(Loop, NotifiedPutsUpToWhatALoneFrameHolds)
+{
+	Remote r;
+	share(r, 256);
+	for (size_t len = 1; len <= 208; len++) {
+		std::vector<uint8_t> data = pattern(len, (unsigned)len);
+		ASSERT_EQ(xport_put_notify(a.ep, data.data(), len, r.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(wait(b, XPORT_EVENT_NOTIFY).length, len);
+		ASSERT_EQ(wait(a, XPORT_OP_PUT_NOTIFY).status, XPORT_OK);
+		ASSERT_EQ(memcmp(r.bytes.data(), data.data(), len), 0);
+	}
+}
+
 /* What completes at once and what completes later is reaped in that order, and all of it counts against the depth. */
 TEST_P(Loop, CompletionsInOrderUpToTheDepth)
 {
