@@ -36,10 +36,11 @@ static size_t slab_bytes(const struct xpi_pool *p)
 	return p->align + (p->stride << p->shift);
 }
 
+/* With what lies between it and the next one's head, which stays so. */
 static void poison(const struct xpi_pool *p, void *obj)
 {
 #ifdef XPI_POOL_POISON
-	ASAN_POISON_MEMORY_REGION(obj, p->size);
+	ASAN_POISON_MEMORY_REGION(obj, p->stride - HEAD);
 #else
 	(void)p, (void)obj;
 #endif
