@@ -259,7 +259,8 @@ static bool acknowledged(struct xport_ep *ep, uint32_t ack, uint32_t freed)
 		op->waits = 0;
 		xpi_op_settle(op);
 	}
-	if (ep->q_busy || ep->open != NULL || !xpi_list_empty(&ep->q_msg) || !xpi_list_empty(&ep->q_reply))
+	if (ep->q_busy || ep->open != NULL || !xpi_list_empty(&ep->q_msg) || !xpi_list_empty(&ep->q_reply) ||
+	    !xpi_list_empty(&ep->proving))
 		xpi_work(ep);
 	return true;
 }

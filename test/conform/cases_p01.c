@@ -381,6 +381,54 @@ static void unreaped_count(struct h *h)
 	h_sync(h);
 }
 
+/* The proof of a put waits for the last credit to come back: with nothing else that waits for one. */
+enum { CREDITS_TRIED = 40 };
+
+static void asleep_target(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	for (int n = 1; n <= CREDITS_TRIED; n++) {
+		h_sync(h);
+		h->idle = true;
+		h_hear_u64(h, 1);
+		h->idle = false;
+	}
+	h_sync(h);
+}
+
+static void proof_without_credit(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LEN, 0);
+	r = h_import(h, 0);
+	for (int i = 0; i < MANY; i++)
+		h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 0);
+	h_settle(h);
+	for (int n = 1; n <= CREDITS_TRIED; n++) {
+		struct h_op *op;
+
+		h_sync(h);
+		for (int i = 0; i < n; i++) {
+			h_send(h, h->ep[0], l.p, 8, 1);
+			h_progress(h); /* what follows goes into a frame of its own */
+		}
+		op = h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 0);
+		for (int i = 0; i < 10; i++)
+			h_progress(h);
+		h_tell_u64(h, 0, 1);
+		H_DONE(op);
+	}
+	h_settle(h);
+	h_sync(h);
+}
+
 static const struct h_param close_or_destroy[] = {{"close", 0}, {"destroy", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p01[] = {
@@ -396,5 +444,6 @@ const struct h_scenario cases_p01[] = {
 	{.name = "P1_in_flight_at_peers_close", .role = {closing_target, closed_by_peer}, .flags = H_TARGET},
 	{.name = "P1_in_flight_at_instance_close", .role = {idle_target, close_instance}, .flags = H_TARGET},
 	{.name = "P1_unreaped_count_as_in_flight", .role = {target, unreaped_count}},
+	{.name = "P1_proof_without_credit", .role = {asleep_target, proof_without_credit}},
 	{.name = NULL},
 };
