@@ -304,6 +304,19 @@ static struct xport *instance_new(struct xport_error *err)
 	return x;
 }
 
+/* Which ways the settings leave open: the short one only where there is no lock (quick.h). */
+static void choose_ways(struct xport *x)
+{
+	if (x->settings.progress_thread)
+		x->settings.multiple = true;
+	x->slow = x->settings.multiple ? XPI_SLOW_LOCK : 0;
+	if (!x->settings.liveness_thread || x->settings.op_timeout_ms > 0)
+		x->todo |= XPI_TODO_CLOCK;
+	x->cq.size = x->settings.queue_depth < XPI_CQ_NOW ? x->settings.queue_depth : XPI_CQ_NOW;
+	if (x->slow == 0)
+		xpi_cq_open(&x->cq);
+}
+
 int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xport **out)
 {
 	struct xport *x = instance_new(err);
@@ -313,8 +326,7 @@ int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xpor
 		return err->status;
 	r = xpi_settings_read(attr, &x->settings, err);
 	if (r == XPORT_OK) {
-		if (x->settings.progress_thread)
-			x->settings.multiple = true;
+		choose_ways(x); /* first of all: a progress thread looks at them as soon as it runs */
 		memcpy(x->err.operation, err->operation, sizeof(x->err.operation));
 		r = open_parts(x);
 		if (r != XPORT_OK)
@@ -324,12 +336,6 @@ int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xpor
 		close_parts(x);
 		return r;
 	}
-	x->slow = x->settings.multiple ? XPI_SLOW_LOCK : 0;
-	if (!x->settings.liveness_thread || x->settings.op_timeout_ms > 0)
-		x->todo |= XPI_TODO_CLOCK;
-	x->cq.size = x->settings.queue_depth < XPI_CQ_NOW ? x->settings.queue_depth : XPI_CQ_NOW;
-	if (x->slow == 0)
-		xpi_cq_open(&x->cq);
 	pthread_once(&all_once, watch_forks);
 	pthread_mutex_lock(&all_lock);
 	xpi_list_push(&all, &x->all);

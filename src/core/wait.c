@@ -299,7 +299,6 @@ int xpi_thread_start(struct xport *x)
 
 	if (!x->settings.progress_thread)
 		return XPORT_OK;
-	x->slow |= XPI_SLOW_LOCK;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	x->thread_running = true;
