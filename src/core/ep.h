@@ -76,6 +76,7 @@ struct xport_ep {
 	uint64_t native_handed, native_drained, drain_to;
 	uint64_t fence_rma;     /* what a send must follow */
 	uint32_t quiet_pending; /* quiet operations whose buffer is in use */
+	bool flush_waits;       /* a flush waits only for such */
 	uint32_t ntold;       /* notifications that wait behind their data */
 	bool nak_hold;        /* acknowledgements stay at nak_seq until q_nak is empty */
 	bool drain_running;
@@ -83,6 +84,7 @@ struct xport_ep {
 	uint32_t rx_charged;  /* message bytes of the peer's received, ever */
 	uint32_t nak_seq;
 	int32_t quiet_error;  /* first failure of a quiet or local operation, for the next flush */
+	uint32_t quiet_error_at; /* what `touched` was at the last one: all later flushes know of it */
 	struct xpi_wait drain;
 	struct xpi_list work; /* in x->work: has something to send or acknowledge */
 	/* life */

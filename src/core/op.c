@@ -28,13 +28,37 @@ struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
 	return op != NULL && op->alive && op->ep == ep ? op : NULL;
 }
 
-/* A flush that waited only for buffers of quiet operations. */
+void xpi_quiet_failed(struct xport_ep *ep, int status)
+{
+	if (ep->quiet_error == XPORT_OK)
+		ep->quiet_error = status;
+	ep->quiet_error_at = ep->touched;
+}
+
+/* Whether the buffer of a quiet operation before this flush is still in use: those after it are not waited for. */
+static bool quiet_before(const struct xport_ep *ep, const struct xpi_op *flush)
+{
+	xpi_list_for(l, &ep->native) {
+		const struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if ((op->flags & XPORT_QUIET) != 0 && (int32_t)((uint32_t)op->order - (uint32_t)flush->done) <= 0)
+			return true;
+	}
+	return false;
+}
+
+/* Flushes that wait only for buffers of quiet operations. */
 static __attribute__((cold)) void finish_flushes(struct xport_ep *ep)
 {
+	ep->flush_waits = false;
 	xpi_list_for_safe(l, &ep->native) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if (op->kind == XPORT_OP_FLUSH)
+		if (op->kind != XPORT_OP_FLUSH)
+			continue;
+		if (quiet_before(ep, op))
+			ep->flush_waits = true;
+		else
 			xpi_op_complete(op, op->status);
 	}
 }
@@ -43,23 +67,26 @@ static void quiet_end(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
 
-	if (status != XPORT_OK && ep->quiet_error == XPORT_OK)
-		ep->quiet_error = status;
+	if (status != XPORT_OK)
+		xpi_quiet_failed(ep, status);
 	ep->refs--;
 	xpi_op_free(ep, op);
-	if (--ep->quiet_pending == 0)
+	ep->quiet_pending--;
+	if (ep->flush_waits)
 		finish_flushes(ep);
 	if (ep->x->want_space)
 		xpi_signal(ep->x);
 }
 
+/* A failure is told by each flush that may be behind what failed: to be rid of it takes one posted later than that. */
 static void flush_end(struct xpi_op *op)
 {
 	struct xport_ep *ep = op->ep;
 
 	if (op->status == XPORT_OK && ep->quiet_error != XPORT_OK) {
 		op->status = ep->quiet_error;
-		ep->quiet_error = XPORT_OK;
+		if ((int32_t)((uint32_t)op->done - ep->quiet_error_at) >= 0)
+			ep->quiet_error = XPORT_OK;
 	} else if (op->status == XPORT_OK) {
 		ep->proven = (uint32_t)op->done;
 	}
@@ -97,9 +124,12 @@ void xpi_op_settle(struct xpi_op *op)
 {
 	struct xport_ep *ep = op->ep;
 
-	if (op->waits == 0 && op->pending == 0 && !(op->kind == XPORT_OP_FLUSH && ep->quiet_pending > 0)) {
-		xpi_op_complete(op, op->status);
-		return;
+	if (op->waits == 0 && op->pending == 0) {
+		if (op->kind != XPORT_OP_FLUSH || ep->quiet_pending == 0 || !quiet_before(ep, op)) {
+			xpi_op_complete(op, op->status);
+			return;
+		}
+		ep->flush_waits = true;
 	}
 	if (xpi_list_linked(&op->link))
 		xpi_list_del(&op->link);

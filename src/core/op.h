@@ -73,7 +73,7 @@ struct xpi_op {
 	uint32_t gen;         /* of this object; survives its reuse */
 	uint32_t seq;         /* frame to be acknowledged */
 	uint32_t stamp;       /* tick of posting, for XPORT_OP_TIMEOUT */
-	uint64_t order;       /* receives: posted as the so-manieth */
+	uint64_t order;       /* receives: posted as the so-manieth; quiet: ep->touched with it */
 };
 
 #endif

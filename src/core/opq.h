@@ -90,6 +90,9 @@ static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
 		xpi_cq_push(&x->cq, op);
 }
 
+/* An operation without a completion failed: the next flush tells. */
+void xpi_quiet_failed(struct xport_ep *ep, int status);
+
 /* Puts it where it waits, or completes it if it waits for nothing. */
 void xpi_op_settle(struct xpi_op *op);
 

@@ -62,8 +62,10 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 		op->mr = opt->mr;
 		if (op->mr != NULL)
 			op->mr->busy++;
-		if (op->flags & XPORT_QUIET)
+		if (op->flags & XPORT_QUIET) {
 			ep->quiet_pending++;
+			op->order = ep->touched + 1;
+		}
 	}
 	return op;
 }

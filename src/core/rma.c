@@ -195,8 +195,8 @@ void xpi_drained(struct xport_ep *ep, int status)
 {
 	ep->drain_running = false;
 	ep->native_drained = ep->drain_to;
-	if (status != XPORT_OK && ep->quiet_error == XPORT_OK)
-		ep->quiet_error = status;
+	if (status != XPORT_OK)
+		xpi_quiet_failed(ep, status);
 	xpi_work(ep);
 }
 

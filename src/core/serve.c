@@ -252,8 +252,7 @@ bool xpi_answer_failed(struct xport_ep *ep, uint32_t name, uint32_t negated)
 	if (name == XPI_OP_NOBODY)
 		return true;
 	if (name == 0) {
-		if (ep->quiet_error == XPORT_OK)
-			ep->quiet_error = status;
+		xpi_quiet_failed(ep, status);
 		return true;
 	}
 	op = xpi_op_named(ep, name);

@@ -203,6 +203,25 @@ static void flush_many(struct h *h)
 	end(h, &l, &r);
 }
 
+/* A flush waits for the quiet puts before it and not for those after it, which wait behind a fence, which waits for what
+ * is before it. */
+static void flush_between(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+
+	begin(h, &l, &r);
+	for (int i = 0; i < 20; i++) {
+		h_put(h, h->ep[0], H_AT(l, 0, 4096), &r, 0, XPORT_QUIET);
+		h_flush(h, h->ep[0]);
+		h_get(h, h->ep[0], H_AT(l, 4096, 64), &r, 4096);
+		H_OK(xport_fence(h->ep[0]));
+		h_put(h, h->ep[0], H_AT(l, 0, 4096), &r, 0, XPORT_QUIET);
+	}
+	h_settle(h);
+	end(h, &l, &r);
+}
+
 /* Sends that nobody receives do not hold up a flush. */
 static void flush_without_receive(struct h *h)
 {
@@ -373,6 +392,7 @@ const struct h_scenario cases_p02[] = {
 	{.name = "P2_neighbours_untouched", .role = {target, neighbours}, .flags = H_KINDS},
 	{.name = "P2_flush_when_nothing_to_flush", .role = {target, flush_idle}},
 	{.name = "P2_many_flushes_at_once", .role = {target, flush_many}, .flags = H_TARGET},
+	{.name = "P2_flush_between_quiets", .role = {target, flush_between}, .flags = H_TARGET},
 	{.name = "P2_flush_needs_no_receive", .role = {target, flush_without_receive}},
 	{.name = "P2_no_success_before_placed", .role = {idle_target, impatient}, .flags = H_KINDS},
 	{.name = "P2_send_buffer_reused_at_once",

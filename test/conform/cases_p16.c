@@ -86,6 +86,48 @@ static void deregistered(struct h *h)
 	h_sync(h);
 }
 
+/* A quiet put that fails is told by the flush behind it, though an earlier flush is told as well; then it is forgotten. */
+static void told_by_flush(struct h *h)
+{
+	struct h_rkey good, r;
+	struct h_mem l;
+	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
+	struct h_op *first, *second;
+	int s;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, 64, 0);
+	r = h_import(h, 0);
+	h_hear_u64(h, 0);
+	good = h_import(h, 0);
+	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
+	first = h_flush(h, h->ep[0]);
+	s = xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
+	second = h_flush(h, h->ep[0]);
+	H_ENDED(first);
+	H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, second);
+	if (s != XPORT_OK)
+		H_STATUS(XPORT_ERR_STALE_KEY, s);
+	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync(h);
+}
+
+static void told_target(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_run_for(h, 20);
+	h_mem_free(h, &m);
+	h_tell_u64(h, 1, 1);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+}
+
 static void deregister(struct h *h)
 {
 	struct h_mem m;
@@ -407,6 +449,7 @@ static const struct h_param ends[] = {{"dead", 0}, {"stopped", 1}, {NULL, 0}};
 
 const struct h_scenario cases_p16[] = {
 	{.name = "P16_stale_after_dereg", .role = {deregister, deregistered}, .flags = H_TARGET},
+	{.name = "P16_told_by_the_flush", .role = {told_target, told_by_flush}, .flags = H_TARGET},
 	{.name = "P16_stale_though_never_used", .role = {dereg_early, never_unpacked}, .flags = H_TARGET},
 	{.name = "P16_dereg_under_fire", .role = {under_fire, fire}},
 	{.name = "P16_key_of_a_former_life", .role = {restarted, old_key}, .flags = H_TARGET | H_KILLS},
