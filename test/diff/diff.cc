@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * diff.cc - differential runs: the same random program over several networks.
+ *
+ *     diff_check [--seeds N | --seed S] [--ops N] [--emulate] [GoogleTest's flags] BACKEND[:PROVIDER] ...
+ *
+ * Each test is one seed over one provider, which must end as the model says (model.h), and so as over every other
+ * provider: memories, completions, messages and notifications.  Default: 20 seeds of 10000 operations.  What failed runs
+ * again with --seed S.
+ */
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "diff/program.h"
+#include "diff/run.h"
+
+namespace
+{
+
+class Differential : public testing::Test
+{
+public:
+	explicit Differential(const h_config &config) : config_(config) {}
+
+	void TestBody() override
+	{
+		static h_result result;
+
+		h_run(&diff_scenario, &config_, &result);
+		if (result.outcome != H_PASSED)
+			FAIL() << result.text << "again: diff_check --seed " << config_.param << " --ops "
+			       << diff_phases * 2 * DIFF_STEPS << (config_.emulate ? " --emulate " : " ")
+			       << config_.backend;
+	}
+
+private:
+	h_config config_;
+};
+
+std::string suite_of(const std::string &backend, bool emulate)
+{
+	std::string suite = backend;
+
+	for (char &c : suite)
+		if (!isalnum(static_cast<unsigned char>(c)))
+			c = '_';
+	return suite + (emulate ? "/emulated" : "/native");
+}
+
+void add(const std::string *backend, bool emulate, uint64_t seed)
+{
+	h_config config = {};
+
+	config.backend = backend->c_str();
+	config.emulate = emulate;
+	config.threads = backend->compare(0, 4, "loop") == 0;
+	config.param = seed;
+	testing::RegisterTest(suite_of(*backend, emulate).c_str(), ("seed_" + std::to_string(seed)).c_str(), nullptr,
+	                      nullptr, __FILE__, __LINE__,
+	                      [=]() -> Differential * { return new Differential(config); });
+}
+
+/* A number behind option `name`, at least 1. */
+uint64_t number(const char *name, const char *text)
+{
+	char *end;
+	uint64_t n = text ? strtoull(text, &end, 0) : 0;
+
+	if (n == 0 || *end) {
+		fprintf(stderr, "diff_check: %s needs a number, at least 1\n", name);
+		exit(2);
+	}
+	return n;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	static std::vector<std::string> backends;
+	uint64_t first = 1, seeds = 20;
+	bool emulate = false;
+
+	testing::InitGoogleTest(&argc, argv);
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--seeds"))
+			seeds = number("--seeds", argv[++i]);
+		else if (!strcmp(argv[i], "--seed"))
+			first = number("--seed", argv[++i]), seeds = 1;
+		else if (!strcmp(argv[i], "--ops"))
+			diff_phases = static_cast<int>((number("--ops", argv[++i]) - 1) / (2 * DIFF_STEPS) + 1);
+		else if (!strcmp(argv[i], "--emulate"))
+			emulate = true;
+		else
+			backends.push_back(argv[i]);
+	}
+	if (backends.empty()) {
+		fprintf(stderr,
+		        "usage: diff_check [--seeds N | --seed S] [--ops N] [--emulate] BACKEND[:PROVIDER] ...\n");
+		return 2;
+	}
+	for (uint64_t seed = first; seed < first + seeds; seed++)
+		for (const std::string &b : backends)
+			add(&b, emulate, seed);
+	return RUN_ALL_TESTS();
+}
