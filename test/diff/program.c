@@ -132,16 +132,19 @@ static void make_atomic(struct diff_program *p, struct diff_step *s, const struc
 	check_access(p, s, r, XPORT_REMOTE_ATOMIC);
 }
 
-/* Odd classes of tags are received exactly, even ones by class: so every message finds a receive. */
+/* Of the classes of tags, odd ones are received exactly, even ones by class, so that every message finds a receive; the
+ * last has one tag and both kinds of receives, so that it is their order that decides. */
 static void make_send(struct diff_program *p, struct diff_step *s, struct diff_side *to)
 {
+	enum { CLASSES = 6, BOTH = CLASSES - 1 };
 	struct diff_receive *r = &to->receive[to->nreceives++];
-	uint64_t class = below(p, 6);
+	uint64_t class = below(p, CLASSES);
+	bool exact = class == BOTH ? chance(p, 50) : class % 2 == 1;
 
-	s->value = class << 32 | below(p, 3);
+	s->value = class << 32 | (class == BOTH ? 0 : below(p, 3));
 	s->len = size_of(p, chance(p, 90) ? 11 : 18);
-	r->mask = class & 1 ? UINT64_MAX : UINT64_MAX << 32;
-	r->tag = class & 1 ? s->value : class << 32 | below(p, 100);
+	r->mask = exact ? UINT64_MAX : UINT64_MAX << 32;
+	r->tag = exact ? s->value : class << 32 | below(p, 100);
 	r->len = chance(p, 85) ? s->len + below(p, 64) : below(p, s->len + 1);
 	r->any = chance(p, 50);
 }
