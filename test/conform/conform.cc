@@ -2,10 +2,11 @@
 /*
  * conform.cc - the conformance suite as a program:
  *
- *     xport_conform [--slow] [--threads] [GoogleTest's flags] [BACKEND[:PROVIDER] ...]
+ *     xport_conform [--slow] [--threads] [--report FILE] [GoogleTest's flags] [BACKEND[:PROVIDER] ...]
  *
  * Without names: XPORT_BACKEND, else every candidate that the library lists as ready.  Each scenario becomes a test
- * "ucx_tcp/native.P1_..." and, with XPORT_EMULATE=all, "ucx_tcp/emulated.P1_...".  H_TIMEOUT_SCALE stretches all time
+ * "ucx_tcp/native.P1_..." and, with XPORT_EMULATE=all, "ucx_tcp/emulated.P1_...".  --report writes the conformance
+ * matrix, promises and providers, as a table in Markdown.  H_TIMEOUT_SCALE stretches all time
  * limits (valgrind, sanitizers), H_LOG_LEVEL=4 shows debug lines of failing tests, H_STDERR_OK lets tools write there.
  */
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "report.h"
 #include "scenario.h"
 
 extern char **environ;
@@ -89,13 +91,16 @@ void add_scenario(const std::string &suite, const h_scenario *s, h_config config
 		}
 }
 
-void add_backend(const std::string *backend, bool slow, bool threads)
+void add_backend(const std::string *backend, bool slow, bool threads, Report *report)
 {
 	std::string suite = *backend;
 
 	for (char &c : suite)
 		if (!isalnum(static_cast<unsigned char>(c)))
 			c = '_';
+	for (int emulate = 0; report && emulate < 2; emulate++)
+		report->add_column(suite + (emulate ? "/emulated" : "/native"),
+		                   *backend + (emulate ? ", emulated" : ""));
 	for (int emulate = 0; emulate < 2; emulate++)
 		for (const h_scenario *table : tables)
 			for (const h_scenario *s = table; s->name; s++) {
@@ -175,6 +180,7 @@ int main(int argc, char **argv)
 	static std::vector<std::string> backends;
 	std::vector<std::string> names;
 	bool slow = false, threads = false;
+	Report *report = nullptr;
 	const char *env = getenv("XPORT_BACKEND");
 
 	testing::InitGoogleTest(&argc, argv);
@@ -183,9 +189,11 @@ int main(int argc, char **argv)
 			slow = true;
 		else if (!strcmp(argv[i], "--threads"))
 			threads = true;
+		else if (!strcmp(argv[i], "--report") && i + 1 < argc)
+			report = new Report(argv[++i]);
 		else if (argv[i][0] == '-') {
-			fprintf(stderr,
-			        "usage: xport_conform [--slow] [--threads] [--gtest_...] [BACKEND[:PROVIDER] ...]\n");
+			fprintf(stderr, "usage: xport_conform [--slow] [--threads] [--report FILE] [--gtest_...] "
+			                "[BACKEND[:PROVIDER] ...]\n");
 			return 2;
 		} else
 			split(argv[i], &names);
@@ -195,6 +203,8 @@ int main(int argc, char **argv)
 	clean_environment();
 	backends = choose(names);
 	for (const std::string &b : backends)
-		add_backend(&b, slow, threads);
+		add_backend(&b, slow, threads, report);
+	if (report)
+		testing::UnitTest::GetInstance()->listeners().Append(report); /* which owns it from here on */
 	return RUN_ALL_TESTS();
 }
