@@ -244,7 +244,13 @@ int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, 
 	return XPI_PENDING;
 }
 
-int ofi_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req)
+int ofi_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struct xpi_req *req)
 {
-	return ofi_am_send_two(be, ep, buf, len, NULL, 0, req);
+	struct ofi_ep *ep = ep_;
+	ssize_t rc;
+
+	if (ofi_unlikely(len > be->inject || ep->room == 0 || ep->theirs != NULL))
+		return ofi_am_send_two(be, ep, buf, len, NULL, 0, req);
+	rc = fi_inject(ep->fid, buf, len, ep->to);
+	return ofi_likely(rc == 0) ? XPORT_OK : refused(ep, rc);
 }

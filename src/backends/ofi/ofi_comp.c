@@ -214,21 +214,53 @@ static int read_guarded(struct xpi_be *be)
 	return did;
 }
 
-int ofi_poll(struct xpi_be *be)
+/* Nothing waits beside the queue, and it is not time yet to look for events. */
+static inline bool calm(struct xpi_be *be)
 {
-	int did = ofi_unlikely(be->quirk->shm_prefix != NULL) ? read_guarded(be) : read_queue(be, be->cq);
+	return ++be->quiet < LOOK_AFTER && (be->nconnecting | be->ngone | (unsigned)be->look) == 0 &&
+	       xpi_list_empty(&be->hungry) && xpi_list_empty(&be->zombies);
+}
 
-	if (ofi_unlikely(did < 0))
-		return did;
-	if (be->eq != NULL && ofi_unlikely(be->nconnecting > 0 || be->look || ++be->quiet >= LOOK_AFTER))
-		did += ofi_cm_poll(be);
-	if (ofi_unlikely(be->ngone > 0) && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
+/* The rest of a poll in which `did` completions came. */
+static int look_around(struct xpi_be *be, int did)
+{
+	if (be->nconnecting > 0 || be->look || be->quiet >= LOOK_AFTER) {
+		be->look = false;
+		be->quiet = 0;
+		if (be->eq != NULL)
+			did += ofi_cm_poll(be);
+	}
+	if (be->ngone > 0 && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
 		ofi_ep_tell_gone(be);
-	if (ofi_unlikely(!xpi_list_empty(&be->hungry)))
+	if (!xpi_list_empty(&be->hungry))
 		feed_hungry(be);
+	return did;
+}
+
+/* What the queue gave: n entries, or why there is none. */
+static __attribute__((noinline)) int took(struct xpi_be *be, const struct fi_cq_msg_entry *e, ssize_t n)
+{
+	int did;
+
+	for (ssize_t i = 0; i < n; i++)
+		ended(be, e[i].op_context, e[i].len, 0);
+	if (n > 0)
+		did = (int)n;
+	else
+		did = be->quirk->shm_prefix != NULL ? read_guarded(be) : read_queue(be, be->cq);
 	if (did > 0)
 		be->naps = 0;
-	return did;
+	return did >= 0 && !calm(be) ? look_around(be, did) : did;
+}
+
+int ofi_poll(struct xpi_be *be)
+{
+	struct fi_cq_msg_entry e[OFI_BATCH];
+	ssize_t n = 0;
+
+	if (ofi_likely(be->quirk->shm_prefix == NULL && !be->quirk->manual))
+		n = fi_cq_read(be->cq, e, OFI_BATCH);
+	return n == -FI_EAGAIN && ofi_likely(calm(be)) ? 0 : took(be, e, n);
 }
 
 /* ---- waiting ---- */
