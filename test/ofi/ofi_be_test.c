@@ -287,6 +287,85 @@ static void test_stranger(const char *provider)
 	await(&a, &b, 1);
 }
 
+/* The first address of a packed one, if it is one of IP. */
+static bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len)
+{
+	*len = e->addr[OFI_HOST + OFI_COOKIE + 1];
+	memcpy(sa, e->addr + OFI_HOST + OFI_COOKIE + 2, *len < sizeof(*sa) ? *len : 0);
+	return sa->ss_family == AF_INET || sa->ss_family == AF_INET6;
+}
+
+/* A connection, or a datagram, that does not speak libfabric: so many bytes of rubbish, and then silence. */
+static int rubbish(const struct end *to, size_t n, uint8_t first)
+{
+	struct sockaddr_storage sa;
+	uint8_t bytes[512];
+	socklen_t len;
+	int fd;
+
+	if (!where(to, &sa, &len))
+		return -1;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i == 0 ? first : byte_of(first, i);
+	fd = socket(sa.ss_family,
+	            (strstr(to->side->caps.provider, "udp") != NULL ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&sa, len) == 0, "%s", strerror(errno));
+	CHECK(n == 0 || send(fd, bytes, n, MSG_NOSIGNAL) >= 0, "%s", strerror(errno));
+	return fd;
+}
+
+static void find_caution(void *arg, const struct xport_candidate *cand)
+{
+	if (strcmp(strchr(cand->name, ':') + 1, arg) == 0)
+		CHECK(strstr(cand->reason, "stranger") != NULL, "%s", cand->reason);
+}
+
+static void take_line(void *arg, int level, const char *id, const char *text);
+static char line[512];
+
+/* With sockets (1.17) such a one ends the process.  That is told by the list and when it is opened. */
+static void test_rubbish_told(void)
+{
+	quiet.level = XPORT_LOG_INFO;
+	quiet.fn = take_line;
+	quiet.arg = "3015";
+	open_side(&A, "sockets");
+	CHECK(strstr(line, "sockets") != NULL && strstr(line, "stranger") != NULL, "%s", line);
+	CHECK(ops->list(&quiet, find_caution, "sockets") == XPORT_OK);
+}
+
+/* Who connects and sends rubbish, or a part of something and then nothing, does not stand in the way either. */
+static void test_rubbish(const char *provider)
+{
+	int fd[8];
+
+	if (strcmp(provider, "sockets") == 0) {
+		test_rubbish_told();
+		return;
+	}
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	for (unsigned k = 0; k < 8; k++) {
+		fd[k] = rubbish(&b, k < 4 ? k : 20 * k * k % 512, (uint8_t)k);
+		run_both(&A, &B, 5);
+	}
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	for (int k = 0; k < 8; k++)
+		if (fd[k] >= 0)
+			close(fd[k]);
+	run_both(&A, &B, 5);
+	must_send(&b, &a, 0, 100, 24);
+	await(&b, &a, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
 /* Damaged addresses: refused or unreachable, never taken, never a crash. */
 static void test_bad_address(const char *provider)
 {
@@ -439,6 +518,42 @@ static void test_signals(const char *provider)
 		CHECK(sigismember(&mask, i) == sigismember(&now, i), "signal %d", i);
 }
 
+static char chosen[64];
+
+static void take_chosen(void *arg, const struct xport_candidate *cand)
+{
+	(void)arg;
+	if (strstr(cand->reason, "what ofi alone takes") != NULL) {
+		CHECK(chosen[0] == '\0' && cand->state == XPORT_READY, "%s and %s", chosen, cand->name);
+		snprintf(chosen, sizeof(chosen), "%s", strchr(cand->name, ':') + 1);
+	}
+}
+
+static void take_line(void *arg, int level, const char *id, const char *text)
+{
+	(void)level;
+	if (strstr(id, arg) != NULL)
+		snprintf(line, sizeof(line), "%s", text);
+}
+
+/* Without a provider: the one that the list says, and the log tells which and why not those before it. */
+static void test_choice(const char *provider)
+{
+	char took[96];
+
+	(void)provider;
+	quiet.level = XPORT_LOG_INFO;
+	quiet.fn = take_line;
+	quiet.arg = "3014";
+	CHECK(ops->list(&quiet, take_chosen, NULL) == XPORT_OK && chosen[0] != '\0');
+	CHECK(try_open(&A, NULL) == XPORT_OK, "%s", err.text);
+	ops->query(A.be, &A.caps);
+	CHECK(strcmp(A.caps.provider, chosen) == 0, "%s, listed was %s", A.caps.provider, chosen);
+	snprintf(took, sizeof(took), "took %s,", chosen);
+	CHECK(strstr(line, took) != NULL, "%s", line);
+	CHECK(strcmp(chosen, "verbs") == 0 || strstr(line, "; not verbs: ") != NULL, "%s", line);
+}
+
 /* FI_PROVIDER of the environment that leaves it out is named. */
 static void test_filtered(const char *provider)
 {
@@ -458,6 +573,7 @@ static const struct {
 	{"quiesce", test_quiesce},     {"last_words", test_last_words},
 	{"signals", test_signals},     {"filtered", test_filtered},
 	{"leftovers", test_leftovers}, {"dead_inside", test_dead_inside},
+	{"choice", test_choice},       {"rubbish", test_rubbish},
 };
 
 static bool run(const char *module, const char *provider, int i)

@@ -141,25 +141,68 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 	return XPORT_OK;
 }
 
-/* Without a name, the first that can be opened. */
+/* ---- telling ---- */
+
+/* What it is like, and what a user who sleeps has to know. */
+static void describe(const struct xpi_be *be, char *text, size_t size)
+{
+	snprintf(text, size, "%s endpoints over %.60s, %s", be->rdm ? "unconnected" : "connected", be->device,
+	         be->timer < 0 ? "a descriptor wakes" : "wakes by the clock, up to 8 ms late");
+	if (be->quirk->caution != NULL)
+		snprintf(text + strlen(text), size - strlen(text), "; %s", be->quirk->caution);
+}
+
+/* ---- the choice ---- */
+
+struct choice {
+	char passed[256]; /* those before it, each with its reason */
+	size_t len;
+};
+
+static void pass(struct choice *c, const char *name, const char *reason)
+{
+	if (c->len < sizeof(c->passed))
+		c->len +=
+			(size_t)snprintf(c->passed + c->len, sizeof(c->passed) - c->len, "; not %s: %s", name, reason);
+}
+
+static int warn(const struct xpi_be *be)
+{
+	if (be->quirk->caution != NULL)
+		xpi_log(be->log, ofi_addr_local(be) ? XPORT_LOG_INFO : XPORT_LOG_WARN, "3015",
+		        "ofi: with %s, %s: let no stranger reach it, or use ofi:tcp", be->quirk->name,
+		        be->quirk->caution);
+	return XPORT_OK;
+}
+
+/* Without a name, the first that can be opened; the log has which, and why none of those before it. */
 static int ofi_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 {
-	char names[OFI_NAMES][OFI_NAME_LEN];
+	char names[OFI_NAMES][OFI_NAME_LEN], what[128];
+	struct choice choice = {.passed = ""};
 	int n, rc = XPORT_ERR_NO_BACKEND;
 
-	if (args->provider != NULL)
-		return open_one(args, args->provider, out);
+	if (args->provider != NULL) {
+		rc = open_one(args, args->provider, out);
+		return rc == XPORT_OK ? warn(*out) : rc;
+	}
 	n = ofi_names(names);
 	for (int i = 0; i < n; i++) {
 		rc = open_one(args, names[i], out);
-		if (rc == XPORT_OK || rc == XPORT_ERR_NO_MEMORY)
+		if (rc == XPORT_OK) {
+			describe(*out, what, sizeof(what));
+			xpi_log(args->log, XPORT_LOG_INFO, "3014",
+			        "ofi: took %s, the first by preference that can be used (%s)%s", names[i], what,
+			        choice.passed);
+			return warn(*out);
+		}
+		if (rc == XPORT_ERR_NO_MEMORY)
 			return rc;
+		pass(&choice, names[i], args->err != NULL ? args->err->text : "");
 	}
 	return xpi_fail(args->err, rc, 0, NULL, "XPORT_BACKEND=ofi:tcp tells why that one is not",
 	                "libfabric has no provider that can be used here");
 }
-
-/* ---- telling ---- */
 
 static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 {
@@ -183,7 +226,7 @@ static void probe_candidate(const char *name, const struct xpi_log *log, struct 
 	struct xport_error err = {.size = sizeof(err)};
 	struct xpi_be_open_args args = {.provider = name, .log = log, .err = &err, .peer_timeout_ms = 5000};
 	struct xpi_be *be;
-	int rc = ofi_open(&args, &be);
+	int rc = open_one(&args, name, &be);
 
 	if (rc != XPORT_OK) {
 		c->state = err.native_code == FI_ENODATA ? XPORT_ABSENT : XPORT_MISCONFIGURED;
@@ -192,8 +235,7 @@ static void probe_candidate(const char *name, const struct xpi_log *log, struct 
 		return;
 	}
 	c->state = XPORT_READY;
-	snprintf(c->reason, sizeof(c->reason), "%s endpoints over %s", be->rdm ? "unconnected" : "connected",
-	         be->device);
+	describe(be, c->reason, sizeof(c->reason));
 	ofi_close(be);
 }
 
@@ -201,12 +243,18 @@ static int ofi_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 {
 	char names[OFI_NAMES][OFI_NAME_LEN];
 	int n = ofi_names(names);
+	bool chosen = false;
 
 	for (int i = 0; i < n; i++) {
 		struct xport_candidate c = {.name = ""};
+		size_t len;
 
 		snprintf(c.name, sizeof(c.name), "ofi:%.40s", names[i]);
 		probe_candidate(names[i], log, &c);
+		len = strlen(c.reason);
+		if (c.state == XPORT_READY && !chosen)
+			snprintf(c.reason + len, sizeof(c.reason) - len, "; what ofi alone takes");
+		chosen = chosen || c.state == XPORT_READY;
 		emit(arg, &c);
 	}
 	return XPORT_OK;

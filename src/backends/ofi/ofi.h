@@ -51,6 +51,8 @@ struct ofi_quirk {
 	bool inject_only; /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;
+	bool walled; /* what a stranger sends it must not see, see ofi_wall.c */
+	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */
 };
 
@@ -129,6 +131,7 @@ struct ofi_ep {
 	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */
 	struct fid_av *av;
 	struct ofi_addr name;
+	int socket; /* libfabric's, behind ofi_wall.c */
 	/* where a peer shares memory with us, see ofi_guard.c; else NULL, and the instance's queue is used */
 	struct fid_cq *cq;
 	struct ofi_page *ours, *theirs;
@@ -177,6 +180,8 @@ int ofi_addr_pack(const struct xpi_be *be, const struct ofi_ep *ep, void *buf, s
 int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len);
 /* The source address of the route to there; false: there is no route. */
 bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from);
+/* Whether nobody but this host reaches us. */
+bool ofi_addr_local(const struct xpi_be *be);
 void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
 
 /* ofi_cm.c */
@@ -201,6 +206,10 @@ void ofi_guard_leave(struct ofi_page *page);
 int ofi_guard_open(struct ofi_ep *ep);
 int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key);
 void ofi_guard_close(struct ofi_ep *ep);
+
+/* ofi_wall.c */
+int ofi_wall_build(struct ofi_ep *ep);
+int ofi_wall_open(struct ofi_ep *ep);
 
 /* ofi_ep.c */
 int ofi_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);

@@ -337,6 +337,14 @@ bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from)
 	return ok;
 }
 
+bool ofi_addr_local(const struct xpi_be *be)
+{
+	for (int i = 0; i < be->naddrs; i++)
+		if (!is_loopback(&be->addr[i].sa))
+			return false;
+	return true;
+}
+
 void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size)
 {
 	char ip[INET6_ADDRSTRLEN] = "?";

@@ -98,7 +98,8 @@ static int open_endpoint(struct ofi_ep *ep)
 	if (rc != 0)
 		return rc;
 	ep->name.len = sizeof(ep->name.bytes);
-	return fi_getname(&ep->fid->fid, ep->name.bytes, &ep->name.len);
+	rc = fi_getname(&ep->fid->fid, ep->name.bytes, &ep->name.len);
+	return rc == 0 && be->quirk->walled ? ofi_wall_build(ep) : rc;
 }
 
 int ofi_rdm_prepare(struct ofi_ep *ep)
@@ -146,6 +147,10 @@ static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 	if (rc != XPORT_OK)
 		return rc;
 	ep->state = OFI_EP_CONNECTING;
+	if (ep->be->quirk->walled && (rc = ofi_wall_open(ep)) != 0) {
+		ep->why = rc;
+		return XPORT_OK;
+	}
 	rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
 	if (rc != 1)
 		ep->why = rc < 0 ? rc : -FI_EADDRNOTAVAIL;

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_wall.c - keeping strangers away from a provider that takes any datagram for a peer's.
+ *
+ * rxd (1.17) uses what stands in a datagram as indices before it knows whose it is: one of a stranger ends the process.
+ * libfabric does not give its socket away, but it is one of ours, known by the address that it is bound to.  A filter of
+ * the kernel lets nothing in until the peer is known, and then only what has the peer's address for its source.
+ *
+ * ASSUMPTIONS  An endpoint talks to one peer only; nobody knows our address before `address` returned it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ofi.h"
+
+enum { V4_SOURCE = 12, V6_SOURCE = 8 }; /* in the header of IP */
+
+static bool bound_to(int fd, const struct ofi_addr *name)
+{
+	struct ofi_addr at = {.len = sizeof(at.storage)};
+	socklen_t len = sizeof(at.storage);
+	int type = 0;
+	socklen_t type_len = sizeof(type);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != SOCK_DGRAM ||
+	    getsockname(fd, &at.sa, &len) != 0 || at.sa.sa_family != name->sa.sa_family)
+		return false;
+	if (at.sa.sa_family == AF_INET) {
+		const struct sockaddr_in *a = (const struct sockaddr_in *)&at.sa,
+					 *b = (const struct sockaddr_in *)&name->sa;
+
+		return a->sin_port == b->sin_port && a->sin_addr.s_addr == b->sin_addr.s_addr;
+	}
+	const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)&at.sa, *b = (const struct sockaddr_in6 *)&name->sa;
+
+	return at.sa.sa_family == AF_INET6 && a->sin6_port == b->sin6_port &&
+	       memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr)) == 0;
+}
+
+/* The socket of this process that has this address, or -1. */
+static int find_socket(const struct ofi_addr *name)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	int found = -1;
+
+	while (dir != NULL && found < 0 && (e = readdir(dir)) != NULL)
+		if (e->d_name[0] != '.' && bound_to(atoi(e->d_name), name))
+			found = atoi(e->d_name);
+	if (dir != NULL)
+		closedir(dir);
+	return found;
+}
+
+static int attach(int fd, struct sock_filter *code, size_t n)
+{
+	struct sock_fprog prog = {.len = (unsigned short)n, .filter = code};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) == 0 ? 0 : -errno;
+}
+
+/* Once the endpoint has its name: nobody. */
+int ofi_wall_build(struct ofi_ep *ep)
+{
+	struct sock_filter nobody[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	uint8_t byte;
+	int rc;
+
+	ep->socket = find_socket(&ep->name);
+	if (ep->socket < 0)
+		return -FI_EOPNOTSUPP;
+	rc = attach(ep->socket, nobody, 1);
+	while (rc == 0 && recv(ep->socket, &byte, 1, MSG_DONTWAIT) >= 0)
+		; /* what came before the filter is no peer's */
+	return rc;
+}
+
+/* The next word must be this one, else it is dropped. */
+static void must_be(struct sock_filter *code, size_t *n, uint16_t size, uint32_t at, uint32_t value)
+{
+	code[(*n)++] = (struct sock_filter)BPF_STMT(BPF_LD | size | BPF_ABS, at);
+	code[(*n)++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+	code[(*n)++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+}
+
+/* Once the peer is known: nobody else.  A filter sees the header of UDP, which begins with the source's port. */
+int ofi_wall_open(struct ofi_ep *ep)
+{
+	const struct sockaddr *sa = &ep->peer[0].sa;
+	struct sock_filter code[16];
+	size_t n = 0;
+
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+
+		must_be(code, &n, BPF_H, 0, ntohs(in->sin_port));
+		must_be(code, &n, BPF_W, (uint32_t)SKF_NET_OFF + V4_SOURCE, ntohl(in->sin_addr.s_addr));
+	} else {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+		must_be(code, &n, BPF_H, 0, ntohs(in6->sin6_port));
+		for (uint32_t i = 0; i < 4; i++) {
+			uint32_t word;
+
+			memcpy(&word, in6->sin6_addr.s6_addr + 4 * i, sizeof(word));
+			must_be(code, &n, BPF_W, (uint32_t)SKF_NET_OFF + V6_SOURCE + 4 * i, ntohl(word));
+		}
+	}
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
+	return attach(ep->socket, code, n);
+}
