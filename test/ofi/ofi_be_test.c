@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -518,6 +519,67 @@ static void test_signals(const char *provider)
 		CHECK(sigismember(&mask, i) == sigismember(&now, i), "signal %d", i);
 }
 
+/* A listener that answers nobody any more: its queue is full. */
+static void deaf(struct sockaddr_storage *sa, socklen_t *len)
+{
+	int l = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (sa->ss_family == AF_INET)
+		((struct sockaddr_in *)sa)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)sa)->sin6_port = 0;
+	CHECK(l >= 0 && bind(l, (struct sockaddr *)sa, *len) == 0 && listen(l, 0) == 0 &&
+	              getsockname(l, (struct sockaddr *)sa, len) == 0,
+	      "%s", strerror(errno));
+	for (int i = 0; i < 8; i++) {
+		int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		CHECK(fd >= 0 && (connect(fd, (struct sockaddr *)sa, *len) == 0 || errno == EINPROGRESS));
+		usleep(2000);
+	}
+}
+
+/* An address of the peer that does not answer: no call waits for it, and the next one is taken. */
+static void test_deaf(const char *provider)
+{
+	const size_t at = OFI_HOST + OFI_COOKIE;
+	struct sockaddr_storage sa;
+	int64_t end, longest = 0;
+	int rc = XPORT_ERR_AGAIN;
+	uint8_t both[2048];
+	socklen_t len;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL)
+		return; /* not one that listens */
+	deaf(&sa, &len);
+	memcpy(both, b.addr, at);
+	both[at] = 2;
+	both[at + 1] = (uint8_t)len;
+	memcpy(both + at + 2, &sa, len);
+	memcpy(both + at + 2 + len, b.addr + at + 1, 1 + len);
+	for (end = now_ms() + 20000; rc == XPORT_ERR_AGAIN && now_ms() < end;) {
+		int64_t t = now_ms();
+
+		rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, both, at + 3 + 2 * len);
+		t = now_ms() - t;
+		longest = t > longest ? t : longest;
+		CHECK(ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len) != XPORT_ERR_UNREACHABLE);
+		run_both(&A, &B, 1);
+	}
+	CHECK(rc == XPORT_OK, "%d %s", rc, err.text);
+	CHECK(longest < 500, "a call took %d ms", (int)longest);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
 static char chosen[64];
 
 static void take_chosen(void *arg, const struct xport_candidate *cand)
@@ -574,6 +636,7 @@ static const struct {
 	{"signals", test_signals},     {"filtered", test_filtered},
 	{"leftovers", test_leftovers}, {"dead_inside", test_dead_inside},
 	{"choice", test_choice},       {"rubbish", test_rubbish},
+	{"deaf", test_deaf},
 };
 
 static bool run(const char *module, const char *provider, int i)

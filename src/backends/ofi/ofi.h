@@ -51,6 +51,7 @@ struct ofi_quirk {
 	bool inject_only; /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;
+	bool blocks; /* its fi_connect waits for an answer */
 	bool walled; /* what a stranger sends it must not see, see ofi_wall.c */
 	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */
@@ -148,6 +149,8 @@ struct ofi_ep {
 	uint8_t peer_cookie[OFI_COOKIE];
 	int npeer, tried;
 	int64_t give_up_ms; /* this attempt, where others are left */
+	bool probing;       /* by `probe`, whether the address answers at all, before fi_connect is called */
+	int probe;
 };
 
 /* What the provider holds of us: a send or a receive. */
@@ -180,6 +183,7 @@ int ofi_addr_pack(const struct xpi_be *be, const struct ofi_ep *ep, void *buf, s
 int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len);
 /* The source address of the route to there; false: there is no route. */
 bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from);
+bool ofi_addr_loopback(const struct ofi_addr *a);
 /* Whether nobody but this host reaches us. */
 bool ofi_addr_local(const struct xpi_be *be);
 void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
@@ -188,6 +192,9 @@ void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
 int ofi_cm_open(struct xpi_be *be);
 void ofi_cm_close(struct xpi_be *be);
 int ofi_cm_connect(struct ofi_ep *ep);
+/* The next step of one that is being probed. */
+void ofi_cm_probe(struct ofi_ep *ep);
+void ofi_cm_probe_end(struct ofi_ep *ep);
 int ofi_cm_poll(struct xpi_be *be);
 
 /* ofi_rdm.c */

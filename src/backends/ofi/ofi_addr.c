@@ -337,6 +337,11 @@ bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from)
 	return ok;
 }
 
+bool ofi_addr_loopback(const struct ofi_addr *a)
+{
+	return is_loopback(&a->sa);
+}
+
 bool ofi_addr_local(const struct xpi_be *be)
 {
 	for (int i = 0; i < be->naddrs; i++)

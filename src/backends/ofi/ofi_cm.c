@@ -6,8 +6,11 @@
  * random bits that only who reads the control channel knows.  A request without the cookie of an endpoint that waits
  * for one is a stranger's and is rejected.
  */
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ofi.h"
 
@@ -80,8 +83,7 @@ static struct fi_info *info_to(const struct xpi_be *be, const struct ofi_addr *t
 	return NULL;
 }
 
-/* Begins to connect to ep->peer[ep->tried]. */
-int ofi_cm_connect(struct ofi_ep *ep)
+static int call(struct ofi_ep *ep)
 {
 	const struct ofi_addr *to = &ep->peer[ep->tried];
 	struct fi_info *info = info_to(ep->be, to);
@@ -94,6 +96,56 @@ int ofi_cm_connect(struct ofi_ep *ep)
 	memcpy(request + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
 	rc = ofi_ep_open(ep, info);
 	return rc == 0 ? fi_connect(ep->fid, to->bytes, request, sizeof(request)) : rc;
+}
+
+/*
+ * sockets (1.17) calls connect() in fi_connect, and everything stands still while nobody answers: minutes.  So a
+ * connection of ours has to be made first, which does not block; who answered it will answer the next one soon.  It
+ * costs the peer some 600 bytes that its sockets provider never gives back, so not where this host alone is asked.
+ */
+static bool to_be_probed(const struct ofi_ep *ep)
+{
+	return ep->be->quirk->blocks && (ep->npeer > 1 || !ofi_addr_loopback(&ep->peer[0]));
+}
+
+static int begin_probe(struct ofi_ep *ep)
+{
+	const struct ofi_addr *to = &ep->peer[ep->tried];
+
+	ep->probe = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (ep->probe < 0)
+		return -errno;
+	ep->probing = true;
+	if (connect(ep->probe, &to->sa, (socklen_t)to->len) == 0 || errno == EINPROGRESS)
+		return 0;
+	return -errno;
+}
+
+void ofi_cm_probe_end(struct ofi_ep *ep)
+{
+	if (ep->probing)
+		close(ep->probe);
+	ep->probing = false;
+}
+
+void ofi_cm_probe(struct ofi_ep *ep)
+{
+	struct pollfd p = {.fd = ep->probe, .events = POLLOUT};
+	socklen_t len = sizeof(int);
+	int code = 0;
+
+	if (!ep->probing || ep->why != 0 || poll(&p, 1, 0) == 0)
+		return;
+	if (getsockopt(ep->probe, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
+		code = errno;
+	ofi_cm_probe_end(ep);
+	ep->why = code != 0 ? -code : call(ep);
+}
+
+/* Begins to connect to ep->peer[ep->tried]. */
+int ofi_cm_connect(struct ofi_ep *ep)
+{
+	return to_be_probed(ep) ? begin_probe(ep) : call(ep);
 }
 
 /* ---- events ---- */

@@ -70,6 +70,7 @@ void ofi_ep_shut(struct ofi_ep *ep)
 	int rc;
 
 	ep->room = 0;
+	ofi_cm_probe_end(ep);
 	if (ep->fid != NULL) {
 		rc = fi_close(&ep->fid->fid);
 		if (rc != 0)
@@ -180,6 +181,7 @@ static int connect_active(struct ofi_ep *ep, const void *addr, size_t len)
 	while (ep->state == OFI_EP_CONNECTING) {
 		bool last = ep->tried + 1 >= ep->npeer;
 
+		ofi_cm_probe(ep);
 		if (ep->why == 0 && (last || ofi_now_ms() < ep->give_up_ms))
 			return XPORT_ERR_AGAIN;
 		if (last)

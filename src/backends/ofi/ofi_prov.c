@@ -18,16 +18,14 @@
 static const char *const known[] = {
 	"verbs", "", "tcp", "net", "sockets", "shm", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd", "verbs;ofi_rxm"};
 
+/* 1.17: sock_ep_cm_handle_rx believes them. */
+static const char stray_bytes[] = "some bytes of a stranger at its port end the process";
+
 static const struct ofi_quirk quirks[] = {
 	/* 1.17: its descriptor stays readable for ever. */
 	{.name = "net", .no_fd = true},
 	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor. */
-	{.name = "sockets",
-         .manual = true,
-         .no_fd = true,
-         .threads = 4,
-         .caution =
-                 "some bytes of a stranger at its port end the process"}, /* 1.17: sock_ep_cm_handle_rx believes them */
+	{.name = "sockets", .manual = true, .no_fd = true, .threads = 4, .blocks = true, .caution = stray_bytes},
 	/* What it does not copy at once it leaves to the peer, and waits for it behind all that the peer did not do. */
 	{.name = "shm", .no_fd = true, .inject_only = true, .shm_prefix = "fi_shm://"},
 	/* Any datagram is a peer's to it. */
