@@ -147,7 +147,7 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 static void describe(const struct xpi_be *be, char *text, size_t size)
 {
 	snprintf(text, size, "%s endpoints over %.60s, %s", be->rdm ? "unconnected" : "connected", be->device,
-	         be->timer < 0 ? "a descriptor wakes" : "wakes by the clock, up to 8 ms late");
+	         be->timer < 0 ? "a descriptor wakes" : "wakes by the clock, up to 16 ms late");
 	if (be->quirk->caution != NULL)
 		snprintf(text + strlen(text), size - strlen(text), "; %s", be->quirk->caution);
 }

@@ -105,7 +105,7 @@ struct xpi_be {
 	struct xpi_list zombies; /* struct ofi_rec of closed endpoints */
 	unsigned ngone;          /* endpoints whose end is to be told */
 	unsigned gone_polls;     /* since then, without anything from them */
-	unsigned quiet;          /* polls since the event queue was last looked at */
+	unsigned calm;           /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
 	bool look;               /* at it, at the next poll */
 };
 

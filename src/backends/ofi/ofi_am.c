@@ -105,6 +105,7 @@ void ofi_am_close(struct ofi_ep *ep)
 
 		rec->ep = NULL;
 		xpi_list_push(&be->zombies, &rec->link);
+		be->calm = 0;
 	}
 	put_all(be, &ep->idle);
 	put_all(be, &ep->bounces);
@@ -131,6 +132,7 @@ int ofi_am_feed(struct ofi_ep *ep)
 		if (rc == -FI_EAGAIN) {
 			if (!xpi_list_linked(&ep->hungry))
 				xpi_list_push(&be->hungry, &ep->hungry);
+			be->calm = 0;
 			return 0;
 		}
 		if (rc != 0)

@@ -237,7 +237,6 @@ int ofi_cm_poll(struct xpi_be *be)
 	int did = 0;
 
 	be->look = false;
-	be->quiet = 0;
 	while (did < EVENTS) {
 		uint32_t event;
 		ssize_t n = fi_eq_read(be->eq, &event, &buf, sizeof(buf), 0);

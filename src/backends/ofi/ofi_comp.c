@@ -9,6 +9,7 @@
  * What the provider holds when an endpoint is closed is put aside (be->zombies): its completion may already be in the
  * queue, and finds that out.  Once the queue was seen empty none can come any more.
  */
+#include <limits.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -214,26 +215,18 @@ static int read_guarded(struct xpi_be *be)
 	return did;
 }
 
-/* Nothing waits beside the queue, and it is not time yet to look for events. */
-static inline bool calm(struct xpi_be *be)
-{
-	return ++be->quiet < LOOK_AFTER && (be->nconnecting | be->ngone | (unsigned)be->look) == 0 &&
-	       xpi_list_empty(&be->hungry) && xpi_list_empty(&be->zombies);
-}
-
-/* The rest of a poll in which `did` completions came. */
+/* What a poll has to look at beside the queue; `did` completions came. */
 static int look_around(struct xpi_be *be, int did)
 {
-	if (be->nconnecting > 0 || be->look || be->quiet >= LOOK_AFTER) {
-		be->look = false;
-		be->quiet = 0;
-		if (be->eq != NULL)
-			did += ofi_cm_poll(be);
-	}
+	be->look = false;
+	if (be->eq != NULL)
+		did += ofi_cm_poll(be);
 	if (be->ngone > 0 && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
 		ofi_ep_tell_gone(be);
 	if (!xpi_list_empty(&be->hungry))
 		feed_hungry(be);
+	if (be->nconnecting == 0 && be->ngone == 0 && xpi_list_empty(&be->hungry) && xpi_list_empty(&be->zombies))
+		be->calm = LOOK_AFTER;
 	return did;
 }
 
@@ -250,7 +243,9 @@ static __attribute__((noinline)) int took(struct xpi_be *be, const struct fi_cq_
 		did = be->quirk->shm_prefix != NULL ? read_guarded(be) : read_queue(be, be->cq);
 	if (did > 0)
 		be->naps = 0;
-	return did >= 0 && !calm(be) ? look_around(be, did) : did;
+	if (did >= 0 && (be->calm == 0 || --be->calm == 0))
+		return look_around(be, did);
+	return did;
 }
 
 int ofi_poll(struct xpi_be *be)
@@ -260,7 +255,10 @@ int ofi_poll(struct xpi_be *be)
 
 	if (ofi_likely(be->quirk->shm_prefix == NULL && !be->quirk->manual))
 		n = fi_cq_read(be->cq, e, OFI_BATCH);
-	return n == -FI_EAGAIN && ofi_likely(calm(be)) ? 0 : took(be, e, n);
+	if (n != -FI_EAGAIN || ofi_unlikely(be->calm == 0))
+		return took(be, e, n);
+	be->calm--;
+	return 0;
 }
 
 /* ---- waiting ---- */
@@ -279,13 +277,17 @@ int ofi_fds(struct xpi_be *be, int *fds, int max)
 /* Without a descriptor: sleeps by the clock, longer the longer nothing happens. */
 static int nap(struct xpi_be *be)
 {
+	static const struct {
+		unsigned until; /* so many naps */
+		long ns;
+	} steps[] = {{32, 200000}, {96, 1000000}, {196, 8000000}, {UINT_MAX, 16000000}};
 	struct itimerspec in = {{0, 0}, {0, 0}};
+	int i = 0;
 
-	if (be->naps < 32)
-		in.it_value.tv_nsec = 200000;
-	else
-		in.it_value.tv_nsec = be->naps < 96 ? 1000000 : 8000000;
-	be->naps += be->naps < 96;
+	while (be->naps >= steps[i].until)
+		i++;
+	in.it_value.tv_nsec = steps[i].ns;
+	be->naps += be->naps < UINT_MAX - 1;
 	return timerfd_settime(be->timer, 0, &in, NULL) == 0 ? XPORT_OK : XPORT_ERR_AGAIN;
 }
 
@@ -295,6 +297,7 @@ int ofi_arm(struct xpi_be *be)
 	int rc;
 
 	be->look = true;
+	be->calm = 0;
 	if (be->ngone > 0 || !xpi_list_empty(&be->hungry))
 		return XPORT_ERR_AGAIN;
 	if (be->timer >= 0)

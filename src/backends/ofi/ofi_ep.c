@@ -37,6 +37,7 @@ int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	}
 	xpi_list_push(&be->eps, &ep->link);
 	be->nconnecting++;
+	be->calm = 0;
 	return XPORT_OK;
 }
 
@@ -116,6 +117,7 @@ void ofi_ep_gone(struct ofi_ep *ep, int why)
 	if (ep->why == 0)
 		ep->why = why;
 	ep->be->ngone += !ep->gone;
+	ep->be->calm = 0;
 	ep->gone = true;
 }
 
