@@ -272,7 +272,7 @@ static void list(struct h *h)
 	struct xport_attr a = h_attr(h);
 	struct xport_error e;
 	size_t own = strlen(h->config->backend);
-	int n = xport_list(&a, c, sizeof(*c), 64), found = 0;
+	int n = xport_list(&a, c, sizeof(*c), 64), found = 0, s;
 
 	H_CHECK(n > 0 && n <= 64, "%d", n);
 	for (int i = 0; i < n; i++) {
@@ -284,7 +284,8 @@ static void list(struct h *h)
 		if (c[i].state == XPORT_READY)
 			continue;
 		H_CHECK(c[i].hint[0], "%s has no hint", c[i].name);
-		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, c[i].name, &e));
+		s = open_as(h, c[i].name, &e); /* NO_MEMORY: what may be locked is too little */
+		H_CHECK(s == XPORT_ERR_NO_BACKEND || s == XPORT_ERR_NO_MEMORY, "%s: %d", c[i].name, s);
 		H_CHECK(strstr(e.text, c[i].reason) || strstr(e.text, c[i].name), "%s: %s", c[i].name, e.text);
 	}
 	H_CHECK(found >= 1, "neither %s nor a provider of it is there", h->config->backend);

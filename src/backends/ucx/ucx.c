@@ -20,12 +20,9 @@
  *
  * Force-closing is UCX's: it drops what UCX itself still queues, so the core must know that the peer has the frames.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/statvfs.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,9 +30,7 @@
 #include "base/nearest.h"
 #include "ucx.h"
 
-enum { SHM_MIN = 16 << 20 }; /* bytes free in /dev/shm: UCX's own queues take about 5 MB an instance */
-
-enum { DESCRIPTORS = 24, SELF_POLLS = 50000 };
+enum { SELF_POLLS = 200, SELF_MS = 1000 };
 
 /* In order of preference; the first is UCX's own choice. */
 static const struct ucx_provider providers[] = {
@@ -46,6 +41,9 @@ static const struct ucx_provider providers[] = {
 };
 
 enum { NPROVIDERS = sizeof(providers) / sizeof(providers[0]) };
+
+#define LOCK_HINT "ulimit -l unlimited; LimitMEMLOCK=infinity of a service; --ulimit memlock=-1 of a container"
+#define LOG_HINT "XPORT_LOG=debug and UCX_LOG_LEVEL=info have UCX say more"
 
 /* ---- choosing ---- */
 
@@ -66,46 +64,38 @@ static const struct ucx_provider *find_provider(const char *name, struct xport_e
 	return NULL;
 }
 
-static const char *shm_dir(void)
-{
-	const char *dir = secure_getenv("UCX_POSIX_DIR");
-
-	return dir != NULL && dir[0] != '\0' ? dir : "/dev/shm";
-}
-
-/* Whether shared memory can be used; UCX 1.13 itself would take it and die by SIGBUS. */
-static bool shm_usable(char *why, size_t size)
-{
-	struct statvfs fs;
-	uint64_t room;
-
-	if (statvfs(shm_dir(), &fs) != 0 || access(shm_dir(), W_OK | X_OK) != 0) {
-		snprintf(why, size, "%s cannot be written: %m", shm_dir());
-		return false;
-	}
-	room = (uint64_t)fs.f_bavail * fs.f_bsize;
-	if (room < SHM_MIN) {
-		snprintf(why, size, "%s has %llu KiB free, UCX needs %d", shm_dir(), (unsigned long long)room / 1024,
-		         SHM_MIN / 1024);
-		return false;
-	}
-	return true;
-}
-
 /* ---- opening ---- */
 
-int ucx_descriptors(struct xport_error *err, const char *what)
-{
-	int fds[DESCRIPTORS], n = 0;
+/* What UCX is to use. */
+struct ways {
+	const char *tls; /* UCX_TLS; NULL: as it is */
+	bool shm;
+};
 
-	while (n < DESCRIPTORS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
-		n++;
-	for (int i = 0; i < n; i++)
-		close(fds[i]);
-	if (n == DESCRIPTORS)
-		return XPORT_OK;
-	return xpi_fail(err, XPORT_ERR_SYSTEM, EMFILE, "EMFILE", "raise `ulimit -n`",
-	                "%s of UCX takes up to %d descriptors, %d are left", what, DESCRIPTORS, n);
+/* A provider asked for by name must have what it is named for; UCX's own choice goes without. */
+static int choose_ways(const struct xpi_be_open_args *args, const struct ucx_provider *p, struct ways *ways)
+{
+	static const char *const without[2][2] = {{NULL, "^ib"}, {"^posix", "^posix,ib"}};
+	char no_shm[160] = "", no_rdma[160] = "";
+
+	if (p->shm && !ucx_shm_usable(no_shm, sizeof(no_shm))) {
+		if (p->tls != NULL)
+			return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,
+			                "mount -o remount,size=1G /dev/shm; in a container: --shm-size=1g", "%s",
+			                no_shm);
+		xpi_log(args->log, XPORT_LOG_INFO, "1002", "ucx: goes without shared memory: %s", no_shm);
+	}
+	if (p->rdma && !ucx_rdma_usable(no_rdma, sizeof(no_rdma))) {
+		if (p->tls != NULL)
+			return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, LOCK_HINT, "%s", no_rdma);
+		xpi_log(args->log, XPORT_LOG_INFO, "1014", "ucx: goes without adapters: %s", no_rdma);
+	}
+	/* One asked for by name replaces what the environment says; the default leaves that alone. */
+	ways->tls = p->tls;
+	if (p->tls == NULL && secure_getenv("UCX_TLS") == NULL)
+		ways->tls = without[no_shm[0] != '\0'][no_rdma[0] != '\0'];
+	ways->shm = p->shm && no_shm[0] == '\0';
+	return XPORT_OK;
 }
 
 struct setting {
@@ -117,23 +107,18 @@ struct setting {
  * UCX's log (which we let through): each is set only where it means something.  Names of a transport's settings are
  * without its prefix here, CONN_NB for UCX_TCP_CONN_NB, while those of a family keep it, MM_.
  */
-static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
+static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t *config)
 {
 	const struct ucx_provider *p = be->provider;
-	const char *tls = p->tls;
 	ucs_status_t status = UCS_OK;
-
-	/* One asked for by name replaces what the environment says; the default leaves that alone. */
-	if (tls == NULL && !shm && secure_getenv("UCX_TLS") == NULL)
-		tls = "^posix";
 	const struct setting settings[] = {
-		{"TLS", tls},
+		{"TLS", ways.tls},
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
 		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
 		{"RESOLVE_REMOTE_EP_ID", "y"}, /* see ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
-		{"MM_ERROR_HANDLING", p->shm && shm ? "y" : NULL},
+		{"MM_ERROR_HANDLING", ways.shm ? "y" : NULL},
 		/* connect() of an address that does not answer must not block. */
 		{"CONN_NB", p->sockets ? "y" : NULL},
 		/* Bulk frames in one fragment: 6 times the rate of 8 KiB ones, and no cost to small frames (measured). */
@@ -146,21 +131,21 @@ static ucs_status_t configure(struct xpi_be *be, bool shm, ucp_config_t *config)
 	return status;
 }
 
-static int open_context(struct xpi_be *be, bool shm)
+static int open_context(struct xpi_be *be, struct ways ways)
 {
 	ucp_params_t params = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE,
 		.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
 		.request_size = sizeof(struct ucx_rec),
 	};
-	const char *hint = NULL;
+	const char *hint = LOG_HINT;
 	ucp_config_t *config;
 	ucs_status_t status = ucp_config_read(NULL, NULL, &config);
 
 	if (status != UCS_OK)
 		return ucx_fail(be, status, "check the UCX_ variables of the environment",
 		                "reading UCX's configuration");
-	status = configure(be, shm, config);
+	status = configure(be, ways, config);
 	if (status == UCS_OK)
 		status = ucp_init(&params, config, &be->context);
 	ucp_config_release(config);
@@ -211,19 +196,31 @@ static void read_resources(struct xpi_be *be)
 	free(text);
 }
 
-/* Until the endpoint to ourselves is really connected: UCX's own thread would go on with it behind our back. */
+uint64_t ucx_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/*
+ * Until the endpoint to ourselves is really connected: UCX's own thread would go on with it behind our back.  A way that
+ * loses everything is given up after a second, but not before many looks, for this process may get no time itself.
+ */
 static ucs_status_t settle_self(struct xpi_be *be)
 {
 	const ucp_request_param_t none = {0};
 	ucs_status_ptr_t flush = ucp_ep_flush_nbx(be->self, &none);
 	ucs_status_t status = UCS_OK;
 	struct timespec pause = {0, 20000};
+	uint64_t give_up = ucx_now_ms() + SELF_MS;
 
 	if (UCS_PTR_IS_ERR(flush))
 		return UCS_PTR_STATUS(flush);
 	if (flush == NULL)
 		return UCS_OK;
-	for (int i = 0; i < SELF_POLLS; i++) {
+	for (int i = 0; i < SELF_POLLS || ucx_now_ms() < give_up; i++) {
 		while (ucp_worker_progress(be->worker) != 0)
 			;
 		status = ucp_request_check_status(flush);
@@ -235,6 +232,30 @@ static ucs_status_t settle_self(struct xpi_be *be)
 	return status == UCS_INPROGRESS ? UCS_ERR_TIMED_OUT : status;
 }
 
+/* Without a handler UCX's ud aborts the process when its own time for an answer is over. */
+static void self_lost(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	(void)arg;
+	(void)ep;
+	(void)status;
+}
+
+/* What may help if UCX cannot reach this process itself. */
+static const char *self_hint(struct xpi_be *be)
+{
+	char said[UCX_SAID];
+
+	ucx_sink_said(&be->sink, said);
+	if (be->provider->rdma && strstr(said, "allocate memory") != NULL)
+		return LOCK_HINT;
+	/* The devices of RoCE whose packets UCX takes for somebody else's, as those of rdma_rxe: ud loses every one. */
+	if (be->provider->rdma)
+		return "on RoCE UCX_UD_VERBS_ETH_DGID_CHECK=n may help; else leave the device out by UCX_NET_DEVICES";
+	if (be->provider->sockets)
+		return "UCX_NET_DEVICES=lo or another device whose address this host reaches itself";
+	return LOG_HINT;
+}
+
 /*
  * An endpoint to ourselves, with the error mode that the real ones have: the only way to know that UCX has transports
  * that can be used so.  It stays, because UCX puts a transport without endpoints to sleep, and its shared memory then
@@ -243,9 +264,11 @@ static ucs_status_t settle_self(struct xpi_be *be)
 static int open_self(struct xpi_be *be)
 {
 	ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+	                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
 		.address = be->address,
 		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler.cb = self_lost,
 	};
 	ucs_status_t status = ucp_ep_create(be->worker, &params, &be->self);
 
@@ -255,7 +278,7 @@ static int open_self(struct xpi_be *be)
 		be->self = NULL;
 	if (status == UCS_OK)
 		return XPORT_OK;
-	return ucx_fail(be, status, NULL, "connecting to itself for a test");
+	return ucx_fail(be, status, self_hint(be), "connecting to itself for a test");
 }
 
 static int open_worker(struct xpi_be *be, bool threads)
@@ -270,19 +293,19 @@ static int open_worker(struct xpi_be *be, bool threads)
 
 	if (status != UCS_OK) {
 		be->worker = NULL;
-		return ucx_fail(be, status, NULL, "creating a UCX worker");
+		return ucx_fail(be, status, LOG_HINT, "creating a UCX worker");
 	}
 	status = ucp_worker_query(be->worker, &attr);
 	if (status != UCS_OK)
-		return ucx_fail(be, status, NULL, "asking the UCX worker");
+		return ucx_fail(be, status, LOG_HINT, "asking the UCX worker");
 	be->hdr_max = attr.max_am_header;
 	status = ucp_worker_get_efd(be->worker, &be->fd);
 	if (status != UCS_OK)
-		return ucx_fail(be, status, NULL, "getting UCX's event descriptor");
+		return ucx_fail(be, status, LOG_HINT, "getting UCX's event descriptor");
 	status = ucp_worker_get_address(be->worker, &be->address, &be->address_len);
 	if (status != UCS_OK) {
 		be->address = NULL;
-		return ucx_fail(be, status, NULL, "getting the UCX worker's address");
+		return ucx_fail(be, status, LOG_HINT, "getting the UCX worker's address");
 	}
 	if (be->address_len > UCX_ADDRESS_MAX)
 		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "name fewer devices in UCX_NET_DEVICES",
@@ -315,22 +338,17 @@ static void ucx_close(struct xpi_be *be)
 static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 {
 	const struct ucx_provider *provider = find_provider(args->provider, args->err);
-	char why[160] = "";
-	bool shm = shm_usable(why, sizeof(why));
+	struct ways ways;
 	struct xpi_be *be;
 	int rc;
 
 	if (provider == NULL)
 		return XPORT_ERR_NO_BACKEND;
 	rc = ucx_descriptors(args->err, "an instance");
+	if (rc == XPORT_OK)
+		rc = choose_ways(args, provider, &ways);
 	if (rc != XPORT_OK)
 		return rc;
-	if (provider->shm && !shm) {
-		if (provider->tls != NULL)
-			return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,
-			                "mount -o remount,size=1G /dev/shm; in a container: --shm-size=1g", "%s", why);
-		xpi_log(args->log, XPORT_LOG_INFO, "1002", "ucx: goes without shared memory: %s", why);
-	}
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
@@ -342,7 +360,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	be->provider = provider;
 	ucx_sink_add(&be->sink, args->log);
 	ucx_sink_probe(&be->sink, true);
-	rc = open_context(be, shm);
+	rc = open_context(be, ways);
 	if (rc == XPORT_OK)
 		rc = open_worker(be, args->threads);
 	if (rc == XPORT_OK)

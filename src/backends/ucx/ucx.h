@@ -25,6 +25,7 @@ enum {
 	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
 	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
 	UCX_KEY_MAX = 512,     /* packed native key */
+	UCX_SAID = 160,        /* what is kept of UCX's log */
 	UCX_ADDRESS_MAX = 2040 /* UCX worker address, so that it fits in what the contract gives */
 };
 
@@ -42,7 +43,7 @@ struct ucx_sink {
 	const struct xpi_log *log;
 	bool probing; /* lines of `thread` are the reason of what fails now: kept, logged for debugging only */
 	pthread_t thread;
-	char last[160]; /* the first error seen while probing */
+	char last[UCX_SAID]; /* the newest error seen while probing, or else the first warning */
 };
 
 /* An opened instance. */
@@ -109,8 +110,14 @@ struct ucx_rkey {
 };
 
 /* ucx.c */
+uint64_t ucx_now_ms(void); /* CLOCK_MONOTONIC */
+
+/* ucx_room.c */
 /* Whether descriptors are left for `what`: UCX 1.13 aborts if it gets some but not all it wants. */
 int ucx_descriptors(struct xport_error *err, const char *what);
+/* Whether shared memory, adapters can be used; if not, `why` says it. */
+bool ucx_shm_usable(char *why, size_t size);
+bool ucx_rdma_usable(char *why, size_t size);
 
 /* ucx_status.c */
 int ucx_status(ucs_status_t status);
@@ -118,6 +125,7 @@ const char *ucx_status_name(ucs_status_t status);
 int ucx_fail(struct xpi_be *be, ucs_status_t status, const char *hint, const char *what);
 void ucx_sink_add(struct ucx_sink *sink, const struct xpi_log *log);
 void ucx_sink_probe(struct ucx_sink *sink, bool probing);
+void ucx_sink_said(struct ucx_sink *sink, char said[UCX_SAID]);
 void ucx_sink_del(struct ucx_sink *sink);
 
 /* ucx_ep.c */

@@ -128,11 +128,8 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
  */
 static bool give_up_time(struct ucx_ep *ep)
 {
-	struct timespec t;
-	uint64_t ms;
+	uint64_t ms = ucx_now_ms();
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 	if (ep->give_up_ms == 0)
 		ep->give_up_ms = ms + GIVE_UP_MS;
 	return ms >= ep->give_up_ms;

@@ -72,8 +72,9 @@ const char *ucx_status_name(ucs_status_t status)
 /* Describes that `what` failed; adds what UCX logged meanwhile, if this instance was listening. */
 int ucx_fail(struct xpi_be *be, ucs_status_t status, const char *hint, const char *what)
 {
-	const char *said = be->sink.probing ? be->sink.last : "";
+	char said[UCX_SAID];
 
+	ucx_sink_said(&be->sink, said);
 	return xpi_fail(be->err, ucx_status(status), status, ucx_status_name(status), hint, "%s failed: %s%s%s", what,
 	                ucs_status_string(status), said[0] != '\0' ? ": UCX says: " : "", said);
 }
@@ -97,10 +98,13 @@ static bool about_peer(const char *line)
 	return false;
 }
 
-/* The sink of a line from this thread: the open that it is probing for, else the newest instance.  Lock held. */
+/*
+ * The sink of a line from this thread: the open that it is probing for, else the newest instance; if there is none, any
+ * open, as a thread of UCX's own speaks for it.  Lock held.
+ */
 static struct ucx_sink *sink_of_thread(void)
 {
-	struct ucx_sink *newest = NULL;
+	struct ucx_sink *newest = NULL, *opening = NULL;
 
 	xpi_list_for(link, &sinks) {
 		struct ucx_sink *sink = xpi_container(link, struct ucx_sink, link);
@@ -109,8 +113,10 @@ static struct ucx_sink *sink_of_thread(void)
 			newest = sink;
 		else if (pthread_equal(sink->thread, pthread_self()))
 			return sink;
+		else
+			opening = sink;
 	}
-	return newest;
+	return newest != NULL ? newest : opening;
 }
 
 static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *function, ucs_log_level_t level,
@@ -131,7 +137,7 @@ static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *fu
 	if (sink != NULL) {
 		if (sink->probing && level <= UCS_LOG_LEVEL_WARN) {
 			if (level <= UCS_LOG_LEVEL_ERROR || sink->last[0] == '\0')
-				snprintf(sink->last, sizeof(sink->last), "%.159s", text);
+				snprintf(sink->last, sizeof(sink->last), "%.*s", UCX_SAID - 1, text);
 			if (strncmp(text, "invalid configuration", 21) != 0) /* a setting of ours that had no effect */
 				mine = XPORT_LOG_DEBUG;
 		}
@@ -173,6 +179,13 @@ void ucx_sink_probe(struct ucx_sink *sink, bool probing)
 	sink->probing = probing;
 	sink->thread = pthread_self();
 	sink->last[0] = '\0';
+	pthread_mutex_unlock(&sinks_lock);
+}
+
+void ucx_sink_said(struct ucx_sink *sink, char said[UCX_SAID])
+{
+	pthread_mutex_lock(&sinks_lock);
+	snprintf(said, UCX_SAID, "%s", sink->probing ? sink->last : "");
 	pthread_mutex_unlock(&sinks_lock);
 }
 

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_room.c - whether this process and its machine have room for what UCX takes.  UCX 1.13 does not look before: it dies
+ * by SIGBUS, aborts, or does not return.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "ucx.h"
+
+enum {
+	DESCRIPTORS = 24,
+	SHM_MIN = 16 << 20, /* bytes free in /dev/shm: UCX's own queues take about 5 MB an instance */
+	LOCK_MIN = 8 << 10  /* KiB that may still be locked: with 2048 UCX's ud did not return, with 4096 it did */
+};
+
+static const char *shm_dir(void)
+{
+	const char *dir = secure_getenv("UCX_POSIX_DIR");
+
+	return dir != NULL && dir[0] != '\0' ? dir : "/dev/shm";
+}
+
+/* UCX itself would take it and die by SIGBUS. */
+bool ucx_shm_usable(char *why, size_t size)
+{
+	struct statvfs fs;
+	uint64_t room;
+
+	if (statvfs(shm_dir(), &fs) != 0 || access(shm_dir(), W_OK | X_OK) != 0) {
+		snprintf(why, size, "%s cannot be written: %m", shm_dir());
+		return false;
+	}
+	room = (uint64_t)fs.f_bavail * fs.f_bsize;
+	if (room < SHM_MIN) {
+		snprintf(why, size, "%s has %llu KiB free, UCX needs %d", shm_dir(), (unsigned long long)room / 1024,
+		         SHM_MIN / 1024);
+		return false;
+	}
+	return true;
+}
+
+static bool have_rdma(void)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	struct dirent *entry;
+	bool found = false;
+
+	if (dir == NULL)
+		return false;
+	while (!found && (entry = readdir(dir)) != NULL)
+		found = entry->d_name[0] != '.';
+	closedir(dir);
+	return found;
+}
+
+/* What this process has locked for adapters, in KiB, and whether the limit is none to it. */
+static void read_locked(unsigned long long *kib, bool *may)
+{
+	unsigned long long caps = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[128];
+
+	*kib = 0;
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "VmPin: %llu", kib) != 1)
+			(void)sscanf(line, "CapEff: %llx", &caps);
+	if (f != NULL)
+		fclose(f);
+	*may = (caps >> CAP_IPC_LOCK & 1) != 0;
+}
+
+/* Where UCX's ud cannot register buffers of its own, ucp_worker_progress does not return any more. */
+bool ucx_rdma_usable(char *why, size_t size)
+{
+	unsigned long long kib, max;
+	struct rlimit lim;
+	bool may;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY || !have_rdma())
+		return true;
+	read_locked(&kib, &may);
+	max = lim.rlim_cur / 1024;
+	if (may || max >= kib + LOCK_MIN)
+		return true;
+	snprintf(why, size, "the limit of locked memory is %llu KiB, of which %llu are used, and UCX needs %d", max,
+	         kib, LOCK_MIN);
+	return false;
+}
+
+int ucx_descriptors(struct xport_error *err, const char *what)
+{
+	int fds[DESCRIPTORS], n = 0;
+
+	while (n < DESCRIPTORS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	if (n == DESCRIPTORS)
+		return XPORT_OK;
+	return xpi_fail(err, XPORT_ERR_SYSTEM, EMFILE, "EMFILE", "raise `ulimit -n`",
+	                "%s of UCX takes up to %d descriptors, %d are left", what, DESCRIPTORS, n);
+}
