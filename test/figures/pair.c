@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static const uint32_t all_rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC;
-static struct pair *this_pair; /* for UCX's callback of requests, and for last words */
+static struct pair *this_pair; /* for last words */
 
 void pair_die(const char *file, int line, const char *what)
 {
@@ -56,118 +56,10 @@ void pair_barrier(struct pair *p)
 	while (atomic_load(&p->sh->at[!p->id]) < mine) {
 		if (p->x != NULL)
 			CHECK(xport_poll(p->x, NULL, 0) >= 0);
-		if (p->worker != NULL)
-			ucp_worker_progress(p->worker);
+		if (p->direct != NULL)
+			direct_progress(p);
 		sched_yield();
 	}
-}
-
-/* ---- direct ---- */
-
-void direct_sent(void *request, ucs_status_t status, void *arg)
-{
-	(void)arg;
-	CHECK(status == UCS_OK);
-	this_pair->pending--;
-	ucp_request_free(request);
-}
-
-ucp_request_param_t direct_am = {
-	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-	.flags = UCP_AM_SEND_FLAG_EAGER,
-	.cb.send = direct_sent,
-	.memory_type = UCS_MEMORY_TYPE_HOST,
-};
-ucp_request_param_t direct_rma = {
-	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-	.cb.send = direct_sent,
-	.memory_type = UCS_MEMORY_TYPE_HOST,
-};
-
-static ucs_status_t direct_arrived(void *arg, const void *header, size_t header_length, void *data, size_t length,
-                                   const ucp_am_recv_param_t *param)
-{
-	struct pair *p = arg;
-
-	(void)header, (void)header_length, (void)param;
-	CHECK(length == sizeof(p->last));
-	memcpy(&p->last, data, sizeof(p->last));
-	p->arrived++;
-	return UCS_OK;
-}
-
-/* As src/backends/ucx/ucx.c does it. */
-static void direct_open(struct pair *p)
-{
-	bool shm = strcmp(p->provider, "ucx:shm") == 0;
-	const char *settings[][2] = {
-		{"TLS", shm ? "posix" : "tcp"},
-		{"RNDV_THRESH", "inf"},
-		{"MAX_RNDV_RAILS", "1"},
-		{"KEEPALIVE_INTERVAL", "inf"},
-		{"RESOLVE_REMOTE_EP_ID", "y"},
-		{shm ? "MM_ERROR_HANDLING" : "CONN_NB", "y"},
-		{shm ? NULL : "TX_SEG_SIZE", "64k"},
-	};
-	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-	                       .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP};
-	ucp_worker_params_t wparams = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-	                               .thread_mode = UCS_THREAD_MODE_SINGLE};
-	ucp_am_handler_param_t am = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-	                                           UCP_AM_HANDLER_PARAM_FIELD_ARG,
-	                             .id = 0,
-	                             .cb = direct_arrived,
-	                             .arg = p};
-	ucp_config_t *config;
-
-	CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-		if (settings[i][0] != NULL)
-			CHECK(ucp_config_modify(config, settings[i][0], settings[i][1]) == UCS_OK);
-	CHECK(ucp_init(&params, config, &p->context) == UCS_OK);
-	ucp_config_release(config);
-	CHECK(ucp_worker_create(p->context, &wparams, &p->worker) == UCS_OK);
-	CHECK(ucp_worker_set_am_recv_handler(p->worker, &am) == UCS_OK);
-}
-
-static void direct_publish(struct pair *p)
-{
-	struct pair_shared *sh = p->sh;
-	ucp_mem_map_params_t map = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-	                            .length = MEM,
-	                            .flags = UCP_MEM_MAP_ALLOCATE};
-	ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
-	ucp_address_t *address;
-	void *packed;
-
-	CHECK(ucp_mem_map(p->context, &map, &p->direct_mr) == UCS_OK);
-	CHECK(ucp_mem_query(p->direct_mr, &attr) == UCS_OK);
-	p->direct_mem = attr.address;
-	memset(p->direct_mem, 0, MEM);
-	sh->direct_at[p->id] = (uint64_t)(uintptr_t)attr.address;
-	CHECK(ucp_rkey_pack(p->context, p->direct_mr, &packed, &sh->rkey_len[p->id]) == UCS_OK);
-	CHECK(sh->rkey_len[p->id] <= sizeof(sh->rkey[0]));
-	memcpy(sh->rkey[p->id], packed, sh->rkey_len[p->id]);
-	ucp_rkey_buffer_release(packed);
-	CHECK(ucp_worker_get_address(p->worker, &address, &sh->worker_len[p->id]) == UCS_OK);
-	CHECK(sh->worker_len[p->id] <= sizeof(sh->worker[0]));
-	memcpy(sh->worker[p->id], address, sh->worker_len[p->id]);
-	ucp_worker_release_address(p->worker, address);
-}
-
-static void direct_connect(struct pair *p)
-{
-	struct pair_shared *sh = p->sh;
-	ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-		.address = (ucp_address_t *)sh->worker[!p->id],
-		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
-	};
-
-	CHECK(ucp_ep_create(p->worker, &params, &p->direct) == UCS_OK);
-	direct_flush(p);
-	CHECK(ucp_ep_rkey_unpack(p->direct, sh->rkey[!p->id], &p->direct_rkey) == UCS_OK);
-	p->direct_at = sh->direct_at[!p->id];
 }
 
 /* ---- through libxport ---- */
@@ -227,9 +119,6 @@ static void await_native(struct pair *p)
 
 static void pair_close(struct pair *p)
 {
-	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-	ucs_status_ptr_t r;
-
 	xport_ep_close(p->ep, 5000);
 	for (int i = 0; i < 2; i++)
 		xport_rkey_destroy(p->rkey[i]);
@@ -239,15 +128,7 @@ static void pair_close(struct pair *p)
 	xport_close(p->x);
 	p->x = NULL;
 	free(p->mem[1]);
-	ucp_rkey_destroy(p->direct_rkey);
-	pair_barrier(p);
-	r = ucp_ep_close_nbx(p->direct, &force);
-	if (UCS_PTR_IS_PTR(r))
-		ucp_request_free(r);
-	ucp_mem_unmap(p->context, p->direct_mr);
-	ucp_worker_destroy(p->worker);
-	p->worker = NULL;
-	ucp_cleanup(p->context);
+	direct_close(p);
 }
 
 static void side(struct pair *p, void (*work)(struct pair *p))
@@ -255,7 +136,6 @@ static void side(struct pair *p, void (*work)(struct pair *p))
 	this_pair = p;
 	xport_side_open(p);
 	direct_open(p);
-	direct_publish(p);
 	pair_barrier(p);
 	direct_connect(p);
 	xport_side_connect(p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX that are configured
- * as the back end configures them.  So the figures compare the same work at the same time on the same two cores.
+ * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX or libfabric that are
+ * configured as the back end configures them: DIRECT_H says which.  So the figures compare the same work at the same time on the same two cores.
  *
  * ERRORS: none are handled; what goes wrong is printed and ends the process.
  */
@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucp/api/ucp.h>
 #include <xport.h>
 
 enum { MEM = 65536, WINDOW = 64, DEPTH = 512 /* operations in flight */ };
@@ -30,9 +29,9 @@ struct pair_shared {
 	atomic_bool done;     /* the initiator has had enough of this phase */
 	atomic_ullong result[16];
 	char address[64];
-	size_t key_len[2][2], worker_len[2], rkey_len[2];
-	uint64_t direct_at[2];
-	char key[2][2][2048], worker[2][4096], rkey[2][2048];
+	size_t key_len[2][2];
+	char key[2][2][2048];
+	_Alignas(16) char direct[2][8192];
 };
 
 struct pair {
@@ -46,16 +45,10 @@ struct pair {
 	uint8_t *mem[2];
 	xport_rkey *rkey[2]; /* of the other's */
 	/* direct */
-	ucp_context_h context;
-	ucp_worker_h worker;
-	ucp_ep_h direct;
-	ucp_mem_h direct_mr;
-	uint8_t *direct_mem; /* allocated by UCX */
-	ucp_rkey_h direct_rkey;
-	uint64_t direct_at;  /* the other's direct_mem there */
-	uint64_t arrived;    /* active messages */
-	uint64_t pending;    /* requests that UCX holds */
-	uint64_t last;
+	struct direct *direct;
+	uint8_t *direct_mem; /* MEM bytes that the other puts into */
+	uint64_t arrived;    /* messages */
+	uint64_t pending;    /* operations that the stack holds */
 };
 
 /* Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse. */
@@ -68,38 +61,17 @@ void pair_barrier(struct pair *p);
 void pair_pin(const struct pair *p);
 uint64_t pair_ns(void);
 
-/* The direct calls. */
-static inline void direct_wait(struct pair *p)
-{
-	while (p->pending > 0)
-		ucp_worker_progress(p->worker);
-}
+/* ---- direct: the same for each stack ---- */
 
-void direct_sent(void *request, ucs_status_t status, void *arg);
-extern ucp_request_param_t direct_am, direct_rma;
+/* Each process opens, writes into sh->direct[id] what the other needs, and connects once both have. */
+void direct_open(struct pair *p);
+void direct_connect(struct pair *p);
+void direct_close(struct pair *p);
 
-static inline void direct_track(struct pair *p, ucs_status_ptr_t r)
-{
-	if (r == NULL)
-		return;
-	CHECK(UCS_PTR_IS_PTR(r));
-	p->pending++;
-}
-
-static inline void direct_send(struct pair *p, const void *buf, size_t len)
-{
-	direct_track(p, ucp_am_send_nbx(p->direct, 0, NULL, 0, buf, len, &direct_am));
-}
-
-static inline void direct_put(struct pair *p, const void *buf, size_t len, uint64_t offset)
-{
-	direct_track(p, ucp_put_nbx(p->direct, buf, len, p->direct_at + offset, p->direct_rkey, &direct_rma));
-}
-
-static inline void direct_flush(struct pair *p)
-{
-	direct_track(p, ucp_ep_flush_nbx(p->direct, &direct_rma));
-	direct_wait(p);
-}
+/*
+ * Inline: direct_progress(p), direct_send(p, buf, len) counted in the other's p->arrived, direct_put(p, buf, len, offset)
+ * into the other's p->direct_mem, direct_wait(p) for what the stack still holds, direct_flush(p) until all is placed.
+ */
+#include DIRECT_H
 
 #endif

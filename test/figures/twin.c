@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * twin - the same work by direct calls of UCX and through libxport, between the same two processes.
+ * twin - the same work by direct calls of UCX or libfabric and through libxport, between the same two processes.
  *
  *   twin time PROVIDER [PAIRS]     batches of 1 to 2 ms in turn, direct and ours; prints medians, and of the ratios of
  *                                  neighbouring batches the median and the quartiles
@@ -208,7 +208,7 @@ static void direct_pingpong(struct pair *p, long n)
 		if (p->id == 0)
 			direct_send(p, &word, sizeof(word));
 		while (p->arrived < want)
-			ucp_worker_progress(p->worker);
+			direct_progress(p);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
 	}
@@ -244,7 +244,7 @@ static void direct_rate(struct pair *p, long n)
 		for (int k = 0; p->id == 0 && k < WINDOW; k++)
 			direct_send(p, &word, sizeof(word));
 		while (p->arrived < want)
-			ucp_worker_progress(p->worker);
+			direct_progress(p);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
 	}
@@ -282,7 +282,7 @@ static void direct_putpong(struct pair *p, long n)
 		if (p->id == 0)
 			direct_put(p, &turn_direct, 8, 64);
 		while (*in != turn_direct)
-			ucp_worker_progress(p->worker);
+			direct_progress(p);
 		if (p->id == 1)
 			direct_put(p, &turn_direct, 8, 64);
 		direct_wait(p);
@@ -393,7 +393,7 @@ static double batch(struct pair *p, const struct kind *k, bool ours, long n, boo
 		if (ours)
 			reap(p);
 		else
-			ucp_worker_progress(p->worker);
+			direct_progress(p);
 	}
 	atomic_store(&p->sh->result[p->id], preempted() != before);
 	pair_barrier(p);

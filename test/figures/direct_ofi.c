@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "pair.h"
+
+/* What the other process is told. */
+struct told {
+	struct sockaddr_in address; /* of the target, which listens */
+	uint64_t at, key;
+};
+
+static void post(struct pair *p, struct direct_receive *r)
+{
+	CHECK(fi_recv(p->direct->ep, &r->word, sizeof(r->word), NULL, FI_ADDR_UNSPEC, &r->context) == 0);
+}
+
+void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n)
+{
+	CHECK(n > 0);
+	for (ssize_t i = 0; i < n; i++) {
+		if (e[i].op_context == &p->direct->flushing) {
+			p->pending--;
+			continue;
+		}
+		CHECK((e[i].flags & FI_RECV) != 0 && e[i].len == sizeof(uint64_t));
+		p->arrived++;
+		post(p, e[i].op_context);
+	}
+}
+
+void direct_flush(struct pair *p)
+{
+	struct direct *d = p->direct;
+	ssize_t r;
+
+	while ((r = fi_read(d->ep, &d->sink, sizeof(d->sink), d->sink_mr != NULL ? fi_mr_desc(d->sink_mr) : NULL,
+	                    FI_ADDR_UNSPEC, d->at, d->key, &d->flushing)) == -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+	p->pending++;
+	direct_wait(p);
+}
+
+/* As src/backends/ofi/ does it. */
+static void open_domain(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct fi_info *hints = fi_allocinfo();
+	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD, .size = 4 * DIRECT_RECEIVES};
+	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
+
+	CHECK(hints != NULL);
+	hints->caps = FI_MSG | FI_RMA;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_MSG;
+	hints->addr_format = FI_SOCKADDR_IN;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->fabric_attr->prov_name = strdup(strchr(p->provider, ':') + 1);
+	CHECK(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &d->info) == 0);
+	fi_freeinfo(hints);
+	CHECK(fi_fabric(d->info->fabric_attr, &d->fabric, NULL) == 0);
+	CHECK(fi_domain(d->fabric, d->info, &d->domain, NULL) == 0);
+	CHECK(fi_cq_open(d->domain, &cq, &d->cq, NULL) == 0);
+	CHECK(fi_eq_open(d->fabric, &eq, &d->eq, NULL) == 0);
+}
+
+static void publish(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct told *told = (struct told *)p->sh->direct[p->id];
+	bool virtual = (d->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+	size_t len = sizeof(told->address);
+
+	p->direct_mem = aligned_alloc(4096, MEM);
+	CHECK(p->direct_mem != NULL);
+	memset(p->direct_mem, 0, MEM);
+	CHECK(fi_mr_reg(d->domain, p->direct_mem, MEM, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &d->mr, NULL) == 0);
+	if ((d->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0)
+		CHECK(fi_mr_reg(d->domain, &d->sink, sizeof(d->sink), FI_READ, 0, 8, 0, &d->sink_mr, NULL) == 0);
+	told->at = virtual ? (uint64_t)(uintptr_t)p->direct_mem : 0;
+	told->key = fi_mr_key(d->mr);
+	if (p->id == 0)
+		return;
+	CHECK(fi_passive_ep(d->fabric, d->info, &d->pep, NULL) == 0);
+	CHECK(fi_pep_bind(d->pep, &d->eq->fid, 0) == 0);
+	CHECK(fi_listen(d->pep) == 0);
+	CHECK(fi_getname(&d->pep->fid, &told->address, &len) == 0);
+	CHECK(told->address.sin_family == AF_INET);
+}
+
+void direct_open(struct pair *p)
+{
+	struct direct *d = calloc(1, sizeof(*d));
+
+	CHECK(d != NULL);
+	p->direct = d;
+	open_domain(p);
+	publish(p);
+}
+
+static void endpoint(struct pair *p, struct fi_info *info)
+{
+	struct direct *d = p->direct;
+
+	CHECK(fi_endpoint(d->domain, info, &d->ep, NULL) == 0);
+	CHECK(fi_ep_bind(d->ep, &d->eq->fid, 0) == 0);
+	CHECK(fi_ep_bind(d->ep, &d->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
+	CHECK(fi_enable(d->ep) == 0);
+	for (int i = 0; i < DIRECT_RECEIVES; i++)
+		post(p, &d->receive[i]);
+}
+
+static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
+{
+	uint32_t event = 0;
+	ssize_t n;
+
+	while ((n = fi_eq_read(p->direct->eq, &event, entry, sizeof(*entry), 0)) == -FI_EAGAIN)
+		CHECK(xport_poll(p->x, NULL, 0) >= 0);
+	CHECK(n == sizeof(*entry) && event == want);
+}
+
+void direct_connect(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct told *told = (struct told *)p->sh->direct[!p->id];
+	struct fi_eq_cm_entry entry;
+
+	d->at = told->at;
+	d->key = told->key;
+	if (p->id == 0) {
+		endpoint(p, d->info);
+		CHECK(fi_connect(d->ep, &told->address, NULL, 0) == 0);
+	} else {
+		await(p, FI_CONNREQ, &entry);
+		endpoint(p, entry.info);
+		CHECK(fi_accept(d->ep, NULL, 0) == 0);
+		fi_freeinfo(entry.info);
+	}
+	await(p, FI_CONNECTED, &entry);
+}
+
+void direct_close(struct pair *p)
+{
+	struct direct *d = p->direct;
+
+	pair_barrier(p);
+	p->direct = NULL;
+	fi_close(&d->ep->fid);
+	if (d->pep != NULL)
+		fi_close(&d->pep->fid);
+	fi_close(&d->mr->fid);
+	if (d->sink_mr != NULL)
+		fi_close(&d->sink_mr->fid);
+	fi_close(&d->cq->fid);
+	fi_close(&d->eq->fid);
+	fi_close(&d->domain->fid);
+	fi_close(&d->fabric->fid);
+	fi_freeinfo(d->info);
+	free(p->direct_mem);
+	free(d);
+}

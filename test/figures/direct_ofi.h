@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* direct_ofi.h - the direct calls of libfabric, see pair.h: connected endpoints, what is small injected. */
+#ifndef FIGURES_DIRECT_OFI_H
+#define FIGURES_DIRECT_OFI_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+enum { DIRECT_RECEIVES = 256, DIRECT_BATCH = 16 };
+
+struct direct_receive {
+	struct fi_context2 context; /* first */
+	uint64_t word;
+};
+
+struct direct {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq;
+	struct fid_cq *cq;
+	struct fid_pep *pep;
+	struct fid_ep *ep;
+	struct fid_mr *mr, *sink_mr;
+	uint64_t at, key; /* the other's memory */
+	struct direct_receive receive[DIRECT_RECEIVES];
+	struct fi_context2 flushing;
+	uint64_t sink;
+};
+
+void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n);
+
+static inline void direct_progress(struct pair *p)
+{
+	struct fi_cq_msg_entry e[DIRECT_BATCH];
+	ssize_t n = fi_cq_read(p->direct->cq, e, DIRECT_BATCH);
+
+	if (n != -FI_EAGAIN)
+		direct_came(p, e, n);
+}
+
+static inline void direct_wait(struct pair *p)
+{
+	while (p->pending > 0)
+		direct_progress(p);
+}
+
+static inline void direct_send(struct pair *p, const void *buf, size_t len)
+{
+	ssize_t r;
+
+	while ((r = fi_inject(p->direct->ep, buf, len, FI_ADDR_UNSPEC)) == -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+}
+
+static inline void direct_put(struct pair *p, const void *buf, size_t len, uint64_t offset)
+{
+	const struct direct *d = p->direct;
+	ssize_t r;
+
+	while ((r = fi_inject_write(d->ep, buf, len, FI_ADDR_UNSPEC, d->at + offset, d->key)) == -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+}
+
+/* Writes complete in the socket: a read behind them comes back when they are placed. */
+void direct_flush(struct pair *p);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "pair.h"
+
+/* What the other process is told. */
+struct told {
+	size_t worker_len, rkey_len;
+	uint64_t at;
+	char worker[4096], rkey[2048];
+};
+_Static_assert(sizeof(struct told) <= sizeof(((struct pair_shared *)0)->direct[0]), "it fits");
+
+static struct pair *this_pair; /* for UCX's callback of requests */
+
+static void sent(void *request, ucs_status_t status, void *arg)
+{
+	(void)arg;
+	CHECK(status == UCS_OK);
+	this_pair->pending--;
+	ucp_request_free(request);
+}
+
+ucp_request_param_t direct_am = {
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+	.flags = UCP_AM_SEND_FLAG_EAGER,
+	.cb.send = sent,
+	.memory_type = UCS_MEMORY_TYPE_HOST,
+};
+ucp_request_param_t direct_rma = {
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+	.cb.send = sent,
+	.memory_type = UCS_MEMORY_TYPE_HOST,
+};
+
+static ucs_status_t direct_arrived(void *arg, const void *header, size_t header_length, void *data, size_t length,
+                                   const ucp_am_recv_param_t *param)
+{
+	struct pair *p = arg;
+
+	(void)header, (void)header_length, (void)param;
+	CHECK(length == sizeof(p->direct->last));
+	memcpy(&p->direct->last, data, sizeof(p->direct->last));
+	p->arrived++;
+	return UCS_OK;
+}
+
+/* As src/backends/ucx/ucx.c does it. */
+static void open_worker(struct pair *p)
+{
+	bool shm = strcmp(p->provider, "ucx:shm") == 0;
+	const char *settings[][2] = {
+		{"TLS", shm ? "posix" : "tcp"},
+		{"RNDV_THRESH", "inf"},
+		{"MAX_RNDV_RAILS", "1"},
+		{"KEEPALIVE_INTERVAL", "inf"},
+		{"RESOLVE_REMOTE_EP_ID", "y"},
+		{shm ? "MM_ERROR_HANDLING" : "CONN_NB", "y"},
+		{shm ? NULL : "TX_SEG_SIZE", "64k"},
+	};
+	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+	                       .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP};
+	ucp_worker_params_t wparams = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+	                               .thread_mode = UCS_THREAD_MODE_SINGLE};
+	ucp_am_handler_param_t am = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+	                                           UCP_AM_HANDLER_PARAM_FIELD_ARG,
+	                             .id = 0,
+	                             .cb = direct_arrived,
+	                             .arg = p};
+	ucp_config_t *config;
+
+	CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		if (settings[i][0] != NULL)
+			CHECK(ucp_config_modify(config, settings[i][0], settings[i][1]) == UCS_OK);
+	CHECK(ucp_init(&params, config, &p->direct->context) == UCS_OK);
+	ucp_config_release(config);
+	CHECK(ucp_worker_create(p->direct->context, &wparams, &p->direct->worker) == UCS_OK);
+	CHECK(ucp_worker_set_am_recv_handler(p->direct->worker, &am) == UCS_OK);
+}
+
+static void publish(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct told *told = (struct told *)p->sh->direct[p->id];
+	ucp_mem_map_params_t map = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+	                            .length = MEM,
+	                            .flags = UCP_MEM_MAP_ALLOCATE};
+	ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+	ucp_address_t *address;
+	void *packed;
+
+	CHECK(ucp_mem_map(d->context, &map, &d->mr) == UCS_OK);
+	CHECK(ucp_mem_query(d->mr, &attr) == UCS_OK);
+	p->direct_mem = attr.address;
+	memset(p->direct_mem, 0, MEM);
+	told->at = (uint64_t)(uintptr_t)attr.address;
+	CHECK(ucp_rkey_pack(d->context, d->mr, &packed, &told->rkey_len) == UCS_OK);
+	CHECK(told->rkey_len <= sizeof(told->rkey));
+	memcpy(told->rkey, packed, told->rkey_len);
+	ucp_rkey_buffer_release(packed);
+	CHECK(ucp_worker_get_address(d->worker, &address, &told->worker_len) == UCS_OK);
+	CHECK(told->worker_len <= sizeof(told->worker));
+	memcpy(told->worker, address, told->worker_len);
+	ucp_worker_release_address(d->worker, address);
+}
+
+void direct_open(struct pair *p)
+{
+	this_pair = p;
+	p->direct = calloc(1, sizeof(*p->direct));
+	CHECK(p->direct != NULL);
+	open_worker(p);
+	publish(p);
+}
+
+void direct_connect(struct pair *p)
+{
+	struct told *told = (struct told *)p->sh->direct[!p->id];
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.address = (ucp_address_t *)told->worker,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+	};
+
+	CHECK(ucp_ep_create(p->direct->worker, &params, &p->direct->ep) == UCS_OK);
+	direct_flush(p);
+	CHECK(ucp_ep_rkey_unpack(p->direct->ep, told->rkey, &p->direct->rkey) == UCS_OK);
+	p->direct->at = told->at;
+}
+
+void direct_close(struct pair *p)
+{
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	struct direct *d = p->direct;
+	ucs_status_ptr_t r;
+
+	ucp_rkey_destroy(d->rkey);
+	pair_barrier(p);
+	r = ucp_ep_close_nbx(d->ep, &force);
+	if (UCS_PTR_IS_PTR(r))
+		ucp_request_free(r);
+	ucp_mem_unmap(d->context, d->mr);
+	ucp_worker_destroy(d->worker);
+	ucp_cleanup(d->context);
+	free(d);
+	p->direct = NULL;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* direct_ucx.h - the direct calls of UCX, see pair.h. */
+#ifndef FIGURES_DIRECT_UCX_H
+#define FIGURES_DIRECT_UCX_H
+
+#include <ucp/api/ucp.h>
+
+struct direct {
+	ucp_context_h context;
+	ucp_worker_h worker;
+	ucp_ep_h ep;
+	ucp_mem_h mr;
+	ucp_rkey_h rkey;
+	uint64_t at; /* the other's memory there */
+	uint64_t last;
+};
+
+extern ucp_request_param_t direct_am, direct_rma;
+
+static inline void direct_progress(struct pair *p)
+{
+	ucp_worker_progress(p->direct->worker);
+}
+
+static inline void direct_wait(struct pair *p)
+{
+	while (p->pending > 0)
+		direct_progress(p);
+}
+
+static inline void direct_track(struct pair *p, ucs_status_ptr_t r)
+{
+	if (r == NULL)
+		return;
+	CHECK(UCS_PTR_IS_PTR(r));
+	p->pending++;
+}
+
+static inline void direct_send(struct pair *p, const void *buf, size_t len)
+{
+	direct_track(p, ucp_am_send_nbx(p->direct->ep, 0, NULL, 0, buf, len, &direct_am));
+}
+
+static inline void direct_put(struct pair *p, const void *buf, size_t len, uint64_t offset)
+{
+	const struct direct *d = p->direct;
+
+	direct_track(p, ucp_put_nbx(d->ep, buf, len, d->at + offset, d->rkey, &direct_rma));
+}
+
+static inline void direct_flush(struct pair *p)
+{
+	direct_track(p, ucp_ep_flush_nbx(p->direct->ep, &direct_rma));
+	direct_wait(p);
+}
+
+#endif
