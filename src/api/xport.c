@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xport.c - the public functions: arguments, the lock, and down. */
-#include <stdio.h>
-#include <string.h>
-
+/* xport.c - the public functions beside the hot path (ops.c): arguments, the lock, and down. */
+#include "api/enter.h"
 #include "base/status.h"
 #include "core/conn.h"
 #include "core/dump.h"
 #include "core/ep.h"
 #include "core/mr.h"
-#include "core/msg.h"
 #include "core/open.h"
-#include "core/opq.h"
-#include "core/quick.h"
 #include "core/rkey.h"
-#include "core/rma.h"
 #include "core/select.h"
-#include "core/tx.h"
-
-#define likely(c) __builtin_expect(!!(c), 1)
-#define unlikely(c) __builtin_expect(!!(c), 0)
 
 /* Of the calling thread's last failed call that had no instance. */
 static _Thread_local struct xport_error thread_error = {.size = sizeof(struct xport_error)};
@@ -36,30 +26,6 @@ const char *xport_status_name(int status)
 const char *xport_version(void)
 {
 	return PACKAGE_VERSION;
-}
-
-static struct xport_error *begin_error(struct xport_error *err, const char *operation)
-{
-	memset(err, 0, sizeof(*err));
-	err->size = sizeof(*err);
-	snprintf(err->operation, sizeof(err->operation), "%s", operation);
-	return err;
-}
-
-/* Enters for a call without a hot path: also names the operation for xport_last_error. */
-static int enter(struct xport *x, const char *operation)
-{
-	int r = xpi_enter(x);
-
-	if (r == XPORT_OK)
-		begin_error(&x->err, operation);
-	return r;
-}
-
-static int leave(struct xport *x, int r)
-{
-	xpi_leave(x);
-	return r;
 }
 
 int xport_last_error(const xport *x, struct xport_error *error)
@@ -175,6 +141,12 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 	r = xpi_select_list(&settings.log, collect, &to);
 	xpi_settings_fini(&settings);
 	return r < 0 ? r : to.n;
+}
+
+void xport_dump(xport *x)
+{
+	if (x != NULL)
+		xpi_dump(x);
 }
 
 /* ---- connections ---- */
@@ -402,251 +374,4 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 	info->get = path(rkey->get != XPI_BY_MESSAGE);
 	info->direct = rkey->direct != NULL;
 	return XPORT_OK;
-}
-
-/* ---- operations ---- */
-
-/*
- * The way into an operation.  Usually there is nothing to do on it, and nothing after: the call is the last thing.  Else
- * the fork rule, the lock, a sleeping descriptor, or an endpoint that takes no operations.
- */
-static inline bool ready(const struct xport_ep *ep)
-{
-	/* In this order: with a lock, nothing else may be looked at before it is held. */
-	return ep != NULL && ep->x->slow == 0 && ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
-}
-
-#define POST(ep, operation, call) \
-	do { \
-		int r_; \
-		if (likely(ready(ep))) \
-			return call; \
-		if ((ep) == NULL) \
-			return XPORT_ERR_INVALID; \
-		r_ = xpi_enter((ep)->x); \
-		if (r_ != XPORT_OK) \
-			return r_; \
-		r_ = (ep)->state != XPI_EP_OPEN || (ep)->closed ? xpi_ep_refuse((ep), operation) : (call); \
-		return leave((ep)->x, r_); \
-	} while (0)
-
-static __attribute__((noinline)) int put_long(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey,
-                                              uint64_t offset, const struct xport_opt *opt)
-{
-	POST(ep, "xport_put", xpi_put(ep, buf, len, rkey, offset, opt));
-}
-
-int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
-{
-	if (unlikely(ep == NULL) || unlikely(!xpi_quick_put_may(ep, buf, len, rkey, offset, opt)))
-		return put_long(ep, buf, len, rkey, offset, opt);
-	return xpi_quick_put(ep, buf, len, rkey, offset, opt);
-}
-
-int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
-{
-	POST(ep, "xport_get", xpi_get(ep, buf, len, rkey, offset, opt));
-}
-
-int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
-                     const struct xport_opt *opt)
-{
-	POST(ep, "xport_put_notify", xpi_put_notify(ep, buf, len, rkey, offset, opt));
-}
-
-int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
-                 const struct xport_opt *opt)
-{
-	POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
-}
-
-static __attribute__((noinline)) int send_long(xport_ep *ep, const void *buf, size_t len, uint64_t tag,
-                                               const struct xport_opt *opt)
-{
-	POST(ep, "xport_send", xpi_send(ep, buf, len, tag, opt));
-}
-
-int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
-{
-	if (unlikely(ep == NULL) || unlikely(!xpi_quick_send_may(ep, buf, len, opt)))
-		return send_long(ep, buf, len, tag, opt);
-	return xpi_quick_send(ep, buf, len, tag, opt);
-}
-
-int xport_fence(xport_ep *ep)
-{
-	POST(ep, "xport_fence", xpi_fence(ep));
-}
-
-int xport_flush(xport_ep *ep, const struct xport_opt *opt)
-{
-	POST(ep, "xport_flush", xpi_flush(ep, opt));
-}
-
-int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
-{
-	int r;
-
-	if (unlikely(x == NULL))
-		return XPORT_ERR_INVALID;
-	r = xpi_enter(x);
-	if (unlikely(r != XPORT_OK))
-		return r;
-	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
-}
-
-int xport_cancel(xport *x, uint64_t id)
-{
-	int r;
-
-	if (x == NULL)
-		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_cancel");
-	if (r != XPORT_OK)
-		return r;
-	return leave(x, xpi_cancel(x, id));
-}
-
-/* ---- completions ---- */
-
-/* What an operation leaves behind besides its completion. */
-static inline void reap(struct xport *x, struct xpi_op *op)
-{
-	struct xport_ep *ep = op->ep;
-
-	if (ep != NULL) {
-		ep->refs--;
-		if (unlikely(op->charge != 0))
-			xpi_msg_consumed(ep, op->charge);
-		if (unlikely(ep->destroyed))
-			xpi_ep_release(ep);
-	}
-	xpi_op_put(x, op);
-}
-
-_Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, status) ==
-                       offsetof(struct xport_completion, reserved),
-               "the operation holds its completion");
-
-/* Those that were complete at once; returns how many. */
-static inline int reap_now(struct xport *x, struct xport_completion *list, int max)
-{
-	struct xpi_cq *q = &x->cq;
-	const struct xport_completion *c = q->first, *end = q->next;
-	int n = 0;
-
-	while (c != end && n < max)
-		list[n++] = *c++;
-	q->first += n;
-	return n;
-}
-
-/* All, in the order of their completion. */
-static int reap_all(struct xport *x, struct xport_completion *list, int max)
-{
-	struct xpi_cq *q = &x->cq;
-	int n = reap_now(x, list, max);
-
-	while (n < max && !xpi_list_empty(&q->later)) {
-		struct xpi_op *op = xpi_container(q->later.next, struct xpi_op, link);
-		struct xport_completion *c = &list[n++];
-
-		xpi_list_del(&op->link);
-		memcpy(c, &op->status, sizeof(*c));
-		if (unlikely(c->type == XPORT_OP_ATOMIC))
-			c->tag = 0;
-		reap(x, op);
-	}
-	if (x->slow == 0)
-		xpi_cq_open(q);
-	return n;
-}
-
-/* A poll from after the back end's on, which returned r. */
-static int poll_rest(struct xport *x, struct xport_completion *list, int max, int r)
-{
-	int n;
-
-	if (xpi_progress_more(x, r))
-		r = xpi_progress_rest(x, r);
-	if (unlikely(max > 0 && list == NULL))
-		return XPORT_ERR_INVALID;
-	n = reap_all(x, list, max);
-	if (unlikely(x->todo & XPI_TODO_RELEASE))
-		xpi_ep_release_all(x);
-	if (unlikely(r < 0) && n == 0)
-		return r;
-	if (unlikely(x->todo & XPI_TODO_SETTLE)) {
-		x->reaped = n > 0;
-		xpi_fd_settle(x);
-	}
-	return n;
-}
-
-static int poll_enter(struct xport *x, const struct xport_completion *list, int max)
-{
-	if (x == NULL || max < 0 || (max > 0 && list == NULL))
-		return XPORT_ERR_INVALID;
-	return xpi_enter(x);
-}
-
-static __attribute__((noinline)) int poll_slowly(struct xport *x, struct xport_completion *list, int max)
-{
-	int r = poll_enter(x, list, max);
-
-	if (r != XPORT_OK)
-		return r;
-	return leave(x, poll_rest(x, list, max, xpi_progress_be(x)));
-}
-
-int xport_poll(xport *x, struct xport_completion *list, int max)
-{
-	struct xport_completion *c;
-	int r;
-
-	if (unlikely(x == NULL || x->slow != 0))
-		return poll_slowly(x, list, max);
-	if (unlikely(max <= 0))
-		return poll_slowly(x, list, max);
-	r = xpi_progress_be(x);
-	if (unlikely(xpi_progress_more(x, r)))
-		return poll_rest(x, list, max, r);
-	if (unlikely(list == NULL))
-		return XPORT_ERR_INVALID;
-	c = x->cq.first;
-	if (c == x->cq.next)
-		return xpi_list_empty(&x->cq.later) ? 0 : reap_all(x, list, max);
-	list[0] = *c++;
-	x->cq.first = c;
-	return unlikely(c != x->cq.next) ? 1 + reap_now(x, list + 1, max - 1) : 1;
-}
-
-int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
-{
-	int r = poll_enter(x, list, max);
-
-	if (r != XPORT_OK)
-		return r;
-	r = xpi_wait(x, timeout_ms);
-	if (r >= 0)
-		r = poll_rest(x, list, max, xpi_progress_be(x));
-	return leave(x, r);
-}
-
-int xport_fd(xport *x)
-{
-	int r;
-
-	if (x == NULL)
-		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_fd");
-	if (r != XPORT_OK)
-		return r;
-	return leave(x, xpi_fd_ask(x));
-}
-
-void xport_dump(xport *x)
-{
-	if (x != NULL)
-		xpi_dump(x);
 }

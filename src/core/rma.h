@@ -34,8 +34,4 @@ void xpi_drained(struct xport_ep *ep, int status);
 /* Asks for the proof that native puts are placed. */
 void xpi_prove(struct xport_ep *ep);
 
-/* An error of a posting function: said in xport_last_error.  Returns `status`. */
-int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)
-	__attribute__((cold, format(printf, 4, 5)));
-
 #endif
