@@ -84,7 +84,8 @@ struct xpi_be {
 	bool rdm;         /* unconnected endpoints: neither eq nor pep */
 	int fd[2]; /* of cq and eq; -1: there is none */
 	int timer; /* instead of them, or -1; see ofi_comp.c */
-	unsigned naps; /* since something happened */
+	bool idle;           /* since idle_ms, as far as one knows who sleeps */
+	int64_t idle_ms;
 	size_t inject, frame_max;
 	unsigned credits, nrecv, nsend;
 	bool local_mr;   /* what is sent and received must lie in registered memory */

@@ -9,7 +9,6 @@
  * What the provider holds when an endpoint is closed is put aside (be->zombies): its completion may already be in the
  * queue, and finds that out.  Once the queue was seen empty none can come any more.
  */
-#include <limits.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -242,7 +241,7 @@ static __attribute__((noinline)) int took(struct xpi_be *be, const struct fi_cq_
 	else
 		did = be->quirk->shm_prefix != NULL ? read_guarded(be) : read_queue(be, be->cq);
 	if (did > 0)
-		be->naps = 0;
+		be->idle = false;
 	if (did >= 0 && (be->calm == 0 || --be->calm == 0))
 		return look_around(be, did);
 	return did;
@@ -274,20 +273,23 @@ int ofi_fds(struct xpi_be *be, int *fds, int max)
 	return n;
 }
 
-/* Without a descriptor: sleeps by the clock, longer the longer nothing happens. */
+/* Without a descriptor: sleeps by the clock, longer the longer nothing happens, however often it is asked. */
 static int nap(struct xpi_be *be)
 {
 	static const struct {
-		unsigned until; /* so many naps */
+		int64_t after_ms;
 		long ns;
-	} steps[] = {{32, 200000}, {96, 1000000}, {196, 8000000}, {UINT_MAX, 16000000}};
+	} steps[] = {{1000, 16000000}, {80, 8000000}, {10, 1000000}, {0, 200000}};
 	struct itimerspec in = {{0, 0}, {0, 0}};
+	int64_t now = ofi_now_ms();
 	int i = 0;
 
-	while (be->naps >= steps[i].until)
+	if (!be->idle)
+		be->idle_ms = now;
+	be->idle = true;
+	while (now - be->idle_ms < steps[i].after_ms)
 		i++;
 	in.it_value.tv_nsec = steps[i].ns;
-	be->naps += be->naps < UINT_MAX - 1;
 	return timerfd_settime(be->timer, 0, &in, NULL) == 0 ? XPORT_OK : XPORT_ERR_AGAIN;
 }
 
