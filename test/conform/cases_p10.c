@@ -9,7 +9,7 @@
 
 #include "harness.h"
 
-enum { PINGS = 10000 };
+enum { PINGS = 10000, ROUNDS = 100 };
 
 /* Sleeps on the fd alone, without any time limit but the one that calls it a failure; then one poll. */
 static int doze(struct h *h, struct xport_completion *c, int max)
@@ -318,6 +318,32 @@ static void wait_times(struct h *h)
 	h_sync(h);
 }
 
+/* Each signal ends a wait, whatever the wait was doing just then: one that sleeps by the clock wakes often. */
+static void wait_interrupted(struct h *h)
+{
+	struct sigaction sa = {.sa_handler = on_signal}, old;
+	struct itimerval in = {.it_interval.tv_sec = 1}, off = {.it_value.tv_sec = 0};
+	struct xport_completion c;
+	int missed = 0;
+
+	h_mesh(h, NULL);
+	h_run_for(h, 50);
+	sigaction(SIGALRM, &sa, &old);
+	for (int i = 0; i < ROUNDS && missed < 3; i++) {
+		int64_t t = h_now_us();
+
+		in.it_value.tv_usec = 15000 + i * 37 % 10000;
+		setitimer(ITIMER_REAL, &in, NULL);
+		H_EQ(0, xport_wait(h->x, &c, 1, -1));
+		missed += h_now_us() - t > 900000;
+	}
+	setitimer(ITIMER_REAL, &off, NULL);
+	sigaction(SIGALRM, &old, NULL);
+	H_CHECK(missed < 3, "%d signals went by unnoticed",
+	        missed); /* one may come before the wait, on a busy machine */
+	h_sync(h);
+}
+
 /* A wait without limit ends when the peer at last says something. */
 static void wait_forever(struct h *h)
 {
@@ -351,6 +377,7 @@ const struct h_scenario cases_p10[] = {
 	{.name = "P10_inside_an_epoll", .role = {nested, nested}},
 	{.name = "P10_one_fd_for_life", .role = {fd_facts, fd_facts}},
 	{.name = "P10_wait_keeps_time", .role = {wait_times, wait_times}},
+	{.name = "P10_wait_ends_by_each_signal", .role = {wait_interrupted, wait_interrupted}, .flags = H_KILLS},
 	{.name = "P10_wait_for_ever", .role = {wait_forever, wait_forever}},
 	{.name = NULL},
 };

@@ -65,6 +65,8 @@ static void *watch(void *arg)
 	sigset_t set;
 	int sig;
 
+	sigfillset(&set); /* those of the roles are not for this thread */
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	sigwait(&set, &sig);
