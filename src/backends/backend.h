@@ -86,7 +86,7 @@ struct xpi_be_caps {
 	bool am_after_put;   /* a frame sent after puts arrives after they are visible, without drain */
 	bool target_bounds;  /* the target, or its hardware, checks put and get */
 	bool passive_target; /* put and get proceed without calls at the target */
-	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits) */
+	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
 	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */

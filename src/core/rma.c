@@ -5,6 +5,8 @@
 
 #include "core/tx.h"
 
+enum { REST_MIN = 64 };
+
 /* ---- by message ---- */
 
 static inline bool tracked(const struct xpi_op *op)
@@ -118,8 +120,8 @@ static int native_step(struct xport_ep *ep, struct xpi_op *op)
 		uint64_t at = op->offset + op->done;
 		int r;
 
-		if (x->caps.rma_max != 0 && n > x->caps.rma_max)
-			n = x->caps.rma_max;
+		if (x->caps.rma_max != 0 && n > x->caps.rma_max) /* and no short rest, which a back end may not take */
+			n = n - x->caps.rma_max < REST_MIN ? x->caps.rma_max - REST_MIN : x->caps.rma_max;
 		r = get ? x->ops->get(x->be, xpi_ep_be(ep), buf, n, mr, xpi_rkey_be(op->rkey), at, &op->wait.req)
 		        : x->ops->put(x->be, xpi_ep_be(ep), buf, n, mr, xpi_rkey_be(op->rkey), at, &op->wait.req);
 		if (r == XPORT_ERR_NOT_SUPPORTED && op->done == 0)

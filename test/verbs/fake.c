@@ -232,6 +232,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
 	(void)ctx;
 	*attr = (struct ibv_device_attr){
+		.vendor_id = fake.vendor,
 		.max_mr_size = 1 << 30,
 		.max_qp_wr = 1024,
 		.max_cqe = 32767,

@@ -20,6 +20,7 @@ struct fake {
 	bool no_device, no_address, no_rdma_cm;
 	/* what fails, with which errno; 0: nothing */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
+	uint32_t vendor;
 	bool stop_fails; /* a stopped queue pair takes nothing more and gives nothing back */
 	/* what there is: all 0 after closing */
 	int contexts, pds, channels, mrs, cqs, qps, cms, ids, lists;

@@ -476,6 +476,27 @@ static void t_put_and_get(void)
 	end();
 }
 
+/* siw may answer a short READ with the bytes of another process, so that such a get is the core's. */
+static void t_short_gets(void)
+{
+	struct xpi_req req[2];
+
+	fake.vendor = 0x626d74;
+	be_up();
+	share();
+	IS(!caps.passive_target);
+	IS(ops->get(be, &ep, memory, 63, &mr, &key, 0, &req[0]) == XPORT_ERR_NOT_SUPPORTED);
+	IS(ops->get(be, &ep, memory, 64, &mr, &key, 0, &req[0]) == XPI_PENDING);
+	ops->mr_dereg(be, &mr);
+	end();
+	fake_reset();
+	be_up();
+	share();
+	IS(caps.passive_target && ops->get(be, &ep, memory, 1, &mr, &key, 0, &req[1]) == XPI_PENDING);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
 /* siw completes what is behind a READ before the READ. */
 static void t_completions_out_of_order(void)
 {
@@ -691,6 +712,7 @@ static const struct test tests[] = {
 	T(stack_refuses),
 	T(receives_cannot_be_posted),
 	T(put_and_get),
+	T(short_gets),
 	T(completions_out_of_order),
 	T(region_too_long),
 	T(receiver_not_ready),

@@ -26,6 +26,8 @@
 
 enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, RETRIES = 8, TIMEOUT_MIN = 8, TIMEOUT_MAX = 20 };
 
+enum { SIW_GET_MIN = 64 }; /* what fits into the header of a READ is shorter; see verbs_rma.c */
+
 /* ---- choosing ---- */
 
 static int unknown(const struct vrb_devs *d, const char *name, struct xport_error *err)
@@ -133,6 +135,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	/* iWARP's READ names a target that must be remotely writable; siw does not insist. */
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
+	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
 	be->ack_timeout = ack_timeout(peer_timeout_ms);
 	return XPORT_OK;
 }
@@ -269,7 +272,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->put_placed = false; /* only a frame behind it proves that */
 	caps->am_after_put = true;
 	caps->target_bounds = true;
-	caps->passive_target = true;
+	caps->passive_target = be->get_min == 1;
 	caps->rma_max = be->rma_max;
 	caps->local_provider = true;
 }

@@ -6,6 +6,10 @@
  * RoCE and iWARP all promise that, and it is all that is relied upon.  A WRITE's own completion is no proof: on iWARP
  * it says "handed to TCP" and comes with success even where the peer refuses the access.
  *
+ * Short gets are not asked of siw: while the target is in the middle of posting a request of its own, siw's thread takes
+ * a short answer from the target's address, but in whichever process ran there last (siw_try_1seg, in_syscall).  That
+ * gave foreign bytes with success, or a connection that ended without a word.
+ *
  * Short puts lie in the request itself or are copied, so they need no registered source and no completion.
  */
 #include <string.h>
@@ -87,8 +91,7 @@ int vrb_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr_, void
 	struct ibv_send_wr wr = request(rkey, offset, &sge, IBV_WR_RDMA_READ);
 	int rc = rma_ready(ep);
 
-	(void)be;
-	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink))
+	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min))
 		return XPORT_ERR_NOT_SUPPORTED;
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
