@@ -20,8 +20,6 @@
 
 #include "ofi.h"
 
-enum { MANUAL_SENDS = 32 };
-
 /* ---- opening ---- */
 
 /* Limits, from what fi_getinfo said. */
@@ -46,8 +44,8 @@ static void measure(struct xpi_be *be)
 	}
 	be->nsend = tx < OFI_PENDING_MAX ? (unsigned)tx : OFI_PENDING_MAX;
 	be->inject = info->tx_attr->inject_size < OFI_INJECT_MAX ? info->tx_attr->inject_size : OFI_INJECT_MAX;
-	if (be->quirk->manual) /* see ofi_ep_quiesce */
-		be->nsend = MANUAL_SENDS;
+	if (be->quirk->sends > 0 && be->quirk->sends < be->nsend)
+		be->nsend = be->quirk->sends;
 	be->local_mr = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
 	be->copies = be->local_mr || info->tx_attr->iov_limit < 2;
 	be->cq_counts = !held_back;

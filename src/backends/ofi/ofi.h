@@ -48,6 +48,7 @@ struct ofi_quirk {
 	bool manual;      /* its own progress thread is not wanted */
 	bool no_fd;       /* it has no descriptor that can be relied on */
 	unsigned threads; /* that it starts for each instance */
+	unsigned sends;   /* that it should hold of an endpoint at most; 0: any */
 	bool inject_only; /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;

@@ -25,11 +25,18 @@ static const struct ofi_quirk quirks[] = {
 	/* 1.17: its descriptor stays readable for ever. */
 	{.name = "net", .no_fd = true},
 	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor. */
-	{.name = "sockets", .manual = true, .no_fd = true, .threads = 4, .blocks = true, .caution = stray_bytes},
+	{.name = "sockets",
+         .manual = true,
+         .no_fd = true,
+         .threads = 4,
+         .sends = 32,
+         .blocks = true,
+         .caution = stray_bytes},
 	/* What it does not copy at once it leaves to the peer, and waits for it behind all that the peer did not do. */
 	{.name = "shm", .no_fd = true, .inject_only = true, .shm_prefix = "fi_shm://"},
-	/* Any datagram is a peer's to it. */
-	{.name = "udp;ofi_rxd", .no_fd = true, .walled = true},
+	/* Any datagram is a peer's to it.  And it sends more of them than the peer's socket has room for while the peer
+	 * does something else; what is lost it sends again after up to 4 s. */
+	{.name = "udp;ofi_rxd", .no_fd = true, .walled = true, .sends = 12},
 	{.name = NULL},
 };
 
