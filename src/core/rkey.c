@@ -80,6 +80,27 @@ static int claim(struct xport_rkey *k, const struct xpi_key *key)
 	return XPORT_OK;
 }
 
+static void native_end(struct xport_rkey *k)
+{
+	struct xport *x = k->ep->x;
+
+	if (k->native)
+		x->ops->rkey_destroy(x->be, xpi_rkey_be(k));
+	k->native = false;
+	k->direct = NULL;
+}
+
+/* From the first native key on, operations may overtake messages.  The application's fences until then had nothing to
+ * do, since messages keep their order among themselves; this one makes up for them.  False: out of memory. */
+static bool leave_messages(struct xport_ep *ep)
+{
+	if (ep->direct)
+		return true;
+	ep->direct = true;
+	ep->direct = xpi_fence(ep) == XPORT_OK;
+	return ep->direct;
+}
+
 static void adopt(struct xport_rkey *k)
 {
 	struct xport *x = k->ep->x;
@@ -89,17 +110,20 @@ static void adopt(struct xport_rkey *k)
 
 	free(k->native_key);
 	k->native_key = NULL;
+	k->native = r == XPORT_OK;
+	if (k->native && !leave_messages(k->ep)) {
+		native_end(k);
+		r = XPORT_ERR_NO_MEMORY;
+	}
 	if (r != XPORT_OK) {
 		xpi_log(x->log, XPORT_LOG_INFO, "0014",
 		        "%s: a native key is not usable (%s): its region is reached by message", k->ep->peer,
 		        xport_status_name(r));
 		return;
 	}
-	k->native = true;
 	k->direct = direct;
 	k->put = !put ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
 	k->get = !get ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
-	k->ep->direct = true;
 }
 
 void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
@@ -145,16 +169,6 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	xpi_list_push(&ep->rkeys, &k->link);
 	*out = k;
 	return XPORT_OK;
-}
-
-static void native_end(struct xport_rkey *k)
-{
-	struct xport *x = k->ep->x;
-
-	if (k->native)
-		x->ops->rkey_destroy(x->be, xpi_rkey_be(k));
-	k->native = false;
-	k->direct = NULL;
 }
 
 static void rkey_free(struct xport_rkey *k)

@@ -344,6 +344,57 @@ static void get_then_put(struct h *h)
 	h_sync(h);
 }
 
+/* The target has answered what the library asks about a new key, and looks at nothing more. */
+static void deaf_target(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, 64, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	h_run_for(h, 50);
+	h->idle = true;
+	h_sync(h);
+	h_sync(h);
+	h->idle = false;
+	h_sync(h);
+	H_GUARDS(m);
+}
+
+/* The way to a region may change between a fence's two sides: what came before it must not be overtaken. */
+static void fence_new_key(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	struct h_op *get;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, 64, 0);
+	memset(l.p, 7, 8);
+	r = h_import(h, 0);
+	h_progress(h);
+	h->idle = true; /* the answer is on its way, and not seen */
+	h_sync(h);
+	h_sync(h);
+	if (h->param == XPORT_OP_PUT)
+		h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, XPORT_LOCAL);
+	else if (h->param == XPORT_OP_PUT_NOTIFY)
+		h_notify(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 1, XPORT_LOCAL);
+	else
+		h_atomic(h, h->ep[0], XPORT_ATOMIC_SWAP, 8, UINT64_C(0x0707070707070707), 0, NULL, &r, 0);
+	H_OK(xport_fence(h->ep[0]));
+	h_run_for(h, 50);
+	get = h_get(h, h->ep[0], H_AT(l, 8, 8), &r, 0);
+	h_run_for(h, 50);
+	h_sync(h);
+	h->idle = false;
+	H_DONE(get);
+	H_BYTES(l.p + 8, 8, 7);
+	h_settle(h);
+	h_sync(h);
+}
+
 static void fences_only(struct h *h)
 {
 	h_mesh(h, NULL);
@@ -357,6 +408,8 @@ static void fences_only(struct h *h)
 }
 
 static const struct h_param counts[] = {{"10k", 10000}, {"100", 100}, {NULL, 0}};
+static const struct h_param before[] = {
+	{"put", XPORT_OP_PUT}, {"notify", XPORT_OP_PUT_NOTIFY}, {"atomic", XPORT_OP_ATOMIC}, {NULL, 0}};
 static const struct h_param lengths[] = {{"0", 0}, {"8", 8}, {"5000", 5000}, {"300k", 300000}, {NULL, 0}};
 
 const struct h_scenario cases_p04[] = {
@@ -370,6 +423,10 @@ const struct h_scenario cases_p04[] = {
 	{.name = "P4_fence_litmus", .role = {fence_reader, fence_writer}, .flags = H_TARGET},
 	{.name = "P4_fence_orders_pairs", .role = {plain_target, fence_pairs}, .flags = H_TARGET},
 	{.name = "P4_fence_before_send", .role = {fence_send_target, fence_send}, .flags = H_TARGET},
+	{.name = "P4_fence_while_a_key_is_new",
+         .role = {deaf_target, fence_new_key},
+         .params = before,
+         .flags = H_TARGET},
 	{.name = "P4_get_before_later_put", .role = {plain_target, get_then_put}, .flags = H_TARGET},
 	{.name = "P4_fence_has_no_completion", .role = {plain_target, fences_only}},
 	{.name = NULL},
