@@ -202,7 +202,7 @@ static int read_guarded(struct xpi_be *be)
 		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
 		int n;
 
-		if (!ofi_guard_enter(ep->ours))
+		if (ep->to == FI_ADDR_UNSPEC || !ofi_guard_enter(ep->ours))
 			continue;
 		n = read_queue(be, ep->cq);
 		ofi_guard_leave(ep->ours);

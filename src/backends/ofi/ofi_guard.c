@@ -41,9 +41,13 @@ int ofi_guard_open(struct ofi_ep *ep)
 /* From the peer's key. */
 int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key)
 {
+	errno = 0;
 	ep->theirs = xpi_shm_map(key, &ep->theirs_len);
 	if (ep->theirs != NULL && ep->theirs_len >= sizeof(*ep->theirs))
 		return XPORT_OK;
+	if (errno == EMFILE || errno == ENFILE)
+		return xpi_fail_errno(ep->be->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`",
+		                      "memory of the peer cannot be mapped");
 	return xpi_fail(ep->be->err, XPORT_ERR_UNREACHABLE, 0, NULL,
 	                "have both processes the same user, and see each other in /proc? use ofi:tcp",
 	                "memory of the peer cannot be mapped");

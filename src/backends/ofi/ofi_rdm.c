@@ -140,6 +140,27 @@ void ofi_rdm_close(struct ofi_ep *ep)
 
 /* ---- connecting ---- */
 
+/*
+ * shm (1.17) takes for success that it could not map a peer, and ends the process at the first thing that comes from
+ * there.  So the peer's file must be there to be opened, and nothing is read before libfabric knows the peer: what it
+ * finds then makes it map a peer it does not know (read_guarded).
+ */
+static int mappable(const struct ofi_ep *ep)
+{
+	const char *prefix = ep->be->quirk->shm_prefix, *name = (const char *)ep->peer[0].bytes;
+	int fd;
+
+	if (prefix == NULL)
+		return 0;
+	if (strncmp(name, prefix, strlen(prefix)) != 0)
+		return -FI_EADDRNOTAVAIL;
+	fd = shm_open(name + strlen(prefix), O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		return errno == ENOENT ? -FI_EHOSTUNREACH : -errno;
+	close(fd);
+	return 0;
+}
+
 static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 {
 	int rc = ofi_addr_unpack(ep, addr, len);
@@ -151,9 +172,13 @@ static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 		ep->why = rc;
 		return XPORT_OK;
 	}
-	rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
-	if (rc != 1)
+	rc = mappable(ep);
+	if (rc == 0)
+		rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
+	if (rc != 1) {
 		ep->why = rc < 0 ? rc : -FI_EADDRNOTAVAIL;
+		ep->to = FI_ADDR_UNSPEC;
+	}
 	return XPORT_OK;
 }
 

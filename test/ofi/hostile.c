@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hostile.c - the libfabric back end among strangers, with damaged addresses, dead peers and nothing left to open. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "side.h"
+
+/* Who does not know the cookie is not connected, and does not stand in the way of who does. */
+void test_stranger(const char *provider)
+{
+	uint8_t forged[2048];
+	int rc = XPORT_ERR_AGAIN;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	open_side(&C, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	prepare(&c, &C);
+	memcpy(forged, b.addr, b.len);
+	forged[OFI_HOST] ^= 1;
+	for (int64_t end = now_ms() + 1500; now_ms() < end && rc == XPORT_ERR_AGAIN;) {
+		rc = ops->ep_connect(C.be, c.ep, XPI_ACTIVE, forged, b.len);
+		run_both(&C, &B, 1);
+		CHECK(ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len) == XPORT_ERR_AGAIN,
+		      "connected to a stranger");
+	}
+	CHECK(rc != XPORT_OK, "a stranger was let in");
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+}
+
+/* The first address of a packed one, if it is one of IP. */
+static bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len)
+{
+	*len = e->addr[OFI_HOST + OFI_COOKIE + 1];
+	memcpy(sa, e->addr + OFI_HOST + OFI_COOKIE + 2, *len < sizeof(*sa) ? *len : 0);
+	return sa->ss_family == AF_INET || sa->ss_family == AF_INET6;
+}
+
+/* A connection, or a datagram, that does not speak libfabric: so many bytes of rubbish, and then silence. */
+static int rubbish(const struct end *to, size_t n, uint8_t first)
+{
+	struct sockaddr_storage sa;
+	uint8_t bytes[512];
+	socklen_t len;
+	int fd;
+
+	if (!where(to, &sa, &len))
+		return -1;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i == 0 ? first : byte_of(first, i);
+	fd = socket(sa.ss_family,
+	            (strstr(to->side->caps.provider, "udp") != NULL ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&sa, len) == 0, "%s", strerror(errno));
+	CHECK(n == 0 || send(fd, bytes, n, MSG_NOSIGNAL) >= 0, "%s", strerror(errno));
+	return fd;
+}
+
+static void find_caution(void *arg, const struct xport_candidate *cand)
+{
+	if (strcmp(strchr(cand->name, ':') + 1, arg) == 0)
+		CHECK(strstr(cand->reason, "stranger") != NULL, "%s", cand->reason);
+}
+
+/* With sockets (1.17) such a one ends the process.  That is told by the list and when it is opened. */
+static void test_rubbish_told(void)
+{
+	listen_for("3015");
+	open_side(&A, "sockets");
+	CHECK(strstr(line, "sockets") != NULL && strstr(line, "stranger") != NULL, "%s", line);
+	CHECK(ops->list(&quiet, find_caution, "sockets") == XPORT_OK);
+}
+
+/* Who connects and sends rubbish, or a part of something and then nothing, does not stand in the way either. */
+void test_rubbish(const char *provider)
+{
+	int fd[8];
+
+	if (strcmp(provider, "sockets") == 0) {
+		test_rubbish_told();
+		return;
+	}
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	for (unsigned k = 0; k < 8; k++) {
+		fd[k] = rubbish(&b, k < 4 ? k : 20 * k * k % 512, (uint8_t)k);
+		run_both(&A, &B, 5);
+	}
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	for (int k = 0; k < 8; k++)
+		if (fd[k] >= 0)
+			close(fd[k]);
+	run_both(&A, &B, 5);
+	must_send(&b, &a, 0, 100, 24);
+	await(&b, &a, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
+/* Damaged addresses: refused or unreachable, never taken, never a crash. */
+void test_bad_address(const char *provider)
+{
+	uint8_t bad[2048];
+	int rc;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&b, &B);
+	for (size_t i = 0; i < b.len; i++) {
+		prepare(&a, &A);
+		rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, b.addr, i);
+		CHECK(rc == XPORT_ERR_PROTOCOL, "%zu of %zu bytes: %d", i, b.len, rc);
+		leave(&a);
+	}
+	for (size_t i = OFI_HOST + OFI_COOKIE; i < OFI_HOST + OFI_COOKIE + 5; i++)
+		for (int bit = 0; bit < 8; bit++) {
+			prepare(&a, &A);
+			memcpy(bad, b.addr, b.len);
+			bad[i] ^= (uint8_t)(1 << bit);
+			rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, bad, b.len);
+			CHECK(rc != XPORT_OK, "byte %zu bit %d", i, bit);
+			leave(&a);
+		}
+}
+
+/* One that was killed inside the shared memory leaves its lock taken: polling goes on, others go on, closing works. */
+void test_dead_inside(const char *provider)
+{
+	if (strcmp(provider, "shm") != 0)
+		return;
+	open_pair(provider);
+	prepare(&c, &A);
+	prepare(&d, &B);
+	join(&c, &d);
+	*(volatile uint32_t *)((struct ofi_ep *)b.ep)->page.base = 1;
+	CHECK(send_frame(&a, 0, 64, 24) == XPORT_ERR_AGAIN, "entered where another one is");
+	must_send(&c, &d, 0, 64, 24);
+	await(&c, &d, 1);
+	leave(&b);
+	leave(&a);
+}
+
+/* A listener that answers nobody any more: its queue is full. */
+static void deaf(struct sockaddr_storage *sa, socklen_t *len)
+{
+	int l = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (sa->ss_family == AF_INET)
+		((struct sockaddr_in *)sa)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)sa)->sin6_port = 0;
+	CHECK(l >= 0 && bind(l, (struct sockaddr *)sa, *len) == 0 && listen(l, 0) == 0 &&
+	              getsockname(l, (struct sockaddr *)sa, len) == 0,
+	      "%s", strerror(errno));
+	for (int i = 0; i < 8; i++) {
+		int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		CHECK(fd >= 0 && (connect(fd, (struct sockaddr *)sa, *len) == 0 || errno == EINPROGRESS));
+		usleep(2000);
+	}
+}
+
+/* An address of the peer that does not answer: no call waits for it, and the next one is taken. */
+void test_deaf(const char *provider)
+{
+	const size_t at = OFI_HOST + OFI_COOKIE;
+	struct sockaddr_storage sa;
+	int64_t end, longest = 0;
+	int rc = XPORT_ERR_AGAIN;
+	uint8_t both[2048];
+	socklen_t len;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL)
+		return; /* not one that listens */
+	deaf(&sa, &len);
+	memcpy(both, b.addr, at);
+	both[at] = 2;
+	both[at + 1] = (uint8_t)len;
+	memcpy(both + at + 2, &sa, len);
+	memcpy(both + at + 2 + len, b.addr + at + 1, 1 + len);
+	for (end = now_ms() + 20000; rc == XPORT_ERR_AGAIN && now_ms() < end;) {
+		int64_t t = now_ms();
+
+		rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, both, at + 3 + 2 * len);
+		t = now_ms() - t;
+		longest = t > longest ? t : longest;
+		CHECK(ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len) != XPORT_ERR_UNREACHABLE);
+		run_both(&A, &B, 1);
+	}
+	CHECK(rc == XPORT_OK, "%d %s", rc, err.text);
+	CHECK(longest < 500, "a call took %d ms", (int)longest);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
+/* One end of a connection between processes: tells its address, and is told the other's. */
+static void swap_addresses(int fd, const struct end *own, uint8_t *addr, size_t *len)
+{
+	ssize_t n;
+
+	CHECK(write(fd, own->addr, own->len) == (ssize_t)own->len, "%s", strerror(errno));
+	n = read(fd, addr, 2048);
+	CHECK(n > 0, "%s", strerror(errno));
+	*len = (size_t)n;
+}
+
+/* Greets whoever listens, for half a second. */
+static void greeter(int fd, const char *provider)
+{
+	uint8_t addr[2048];
+	size_t len;
+
+	open_side(&B, provider);
+	prepare(&b, &B);
+	swap_addresses(fd, &b, addr, &len);
+	for (int64_t end = now_ms() + 500; now_ms() < end; usleep(1000))
+		CHECK(ops->ep_connect(B.be, b.ep, XPI_ACTIVE, addr, len) != XPORT_OK && ops->poll(B.be) >= 0);
+	_exit(0);
+}
+
+/* A has an endpoint, and in its queue the greeting of a process, whose address this is. */
+static pid_t greeted(const char *provider, uint8_t *addr, size_t *len)
+{
+	int fd[2];
+	pid_t pid;
+
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) == 0, "%s", strerror(errno));
+	pid = fork();
+	if (pid == 0)
+		greeter(fd[1], provider);
+	open_side(&A, provider);
+	prepare(&a, &A);
+	swap_addresses(fd[0], &a, addr, len);
+	usleep(300000);
+	return pid;
+}
+
+/* Polls, connects, polls: what ep_connect returned. */
+static int look_and_connect(const uint8_t *addr, size_t len)
+{
+	int rc;
+
+	for (int i = 0; i < 100; i++)
+		CHECK(ops->poll(A.be) >= 0);
+	rc = ops->ep_connect(A.be, a.ep, XPI_PASSIVE, addr, len);
+	for (int i = 0; i < 100; i++)
+		CHECK(ops->poll(A.be) >= 0);
+	return rc;
+}
+
+static void end_with(pid_t pid)
+{
+	CHECK(waitpid(pid, NULL, 0) == pid, "%s", strerror(errno));
+	leave(&a);
+	ops->close(A.be);
+}
+
+/* The greeting comes when this process can open nothing: shm (1.17) reads it and maps the peer then. */
+void test_no_descriptor(const char *provider)
+{
+	struct rlimit limit, none;
+	uint8_t addr[2048];
+	size_t len;
+	pid_t pid = greeted(provider, addr, &len);
+	int rc;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = limit;
+	none.rlim_cur = 0;
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0, "%s", strerror(errno));
+	rc = look_and_connect(addr, len);
+	if (strcmp(provider, "shm") == 0)
+		CHECK(rc == XPORT_ERR_SYSTEM && strstr(err.hint, "ulimit -n") != NULL, "%d %s", rc, err.text);
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%s", strerror(errno));
+	end_with(pid);
+}
+
+/* The same from a peer whose file is not there any more. */
+void test_no_file(const char *provider)
+{
+	uint8_t addr[2048] = {0};
+	size_t len;
+	pid_t pid;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	pid = greeted(provider, addr, &len);
+	CHECK(shm_unlink((char *)addr + OFI_HOST + OFI_COOKIE + 2 + strlen("fi_shm://")) == 0, "%s", strerror(errno));
+	CHECK(look_and_connect(addr, len) == XPORT_ERR_UNREACHABLE, "%s", err.text);
+	end_with(pid);
+}
