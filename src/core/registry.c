@@ -7,12 +7,12 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "core/site.h"
 
 /* ---- The table ---------------------------------------------------------------------------------------------- */
@@ -203,37 +203,6 @@ static void restore_env(const struct assignment *a)
 			unsetenv(a[i].name);
 }
 
-struct signals {
-	struct sigaction action[_NSIG];
-	bool known[_NSIG]; /* libc keeps a few to itself */
-};
-
-static void save_signals(struct signals *s)
-{
-	for (int i = 1; i < _NSIG; i++)
-		s->known[i] = sigaction(i, NULL, &s->action[i]) == 0;
-}
-
-static bool same_action(const struct sigaction *a, const struct sigaction *b)
-{
-	if (a->sa_flags != b->sa_flags)
-		return false;
-	return a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler;
-}
-
-/* Only what changed: another thread of the application may be setting up its own. */
-static void restore_signals(const struct signals *s, const char *name, const struct xpi_log *log)
-{
-	struct sigaction now;
-
-	for (int i = 1; i < _NSIG; i++) {
-		if (!s->known[i] || sigaction(i, NULL, &now) != 0 || same_action(&s->action[i], &now))
-			continue;
-		sigaction(i, &s->action[i], NULL);
-		xpi_log(log, XPORT_LOG_DEBUG, "0203", "loading %s set a handler of signal %d: taken back", name, i);
-	}
-}
-
 /* What dlopen failed for, with the file to be installed where it says which. */
 static int describe_dlopen(const char *path, struct xport_error *err)
 {
@@ -258,16 +227,16 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
 {
 	struct assignment env[NASSIGNMENTS];
 	char path[1024];
-	struct signals signals;
+	struct xpi_signals signals;
 	void *handle;
 
 	if (xpi_site_module(entry->name, path, sizeof(path)) != XPORT_OK)
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "the path of its module is too long");
-	save_signals(&signals);
+	xpi_signals_save(&signals);
 	set_env(entry->load_env, env);
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	restore_env(env);
-	restore_signals(&signals, entry->name, log);
+	xpi_signals_restore(&signals, log, entry->name);
 	if (handle == NULL)
 		return describe_dlopen(path, err);
 	*be = (const struct xpi_backend *)dlsym(handle, "xpi_backend");

@@ -15,7 +15,6 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include "backends/backend.h"
@@ -23,6 +22,7 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/shm.h"
+#include "base/signals.h"
 
 #define ofi_likely(x) __builtin_expect(!!(x), 1)
 #define ofi_unlikely(x) __builtin_expect(!!(x), 0)
@@ -258,8 +258,7 @@ int ofi_status(int64_t code);
 int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what);
 /* Signals before and after something of the stack that may change their actions, or start threads that take them. */
 struct ofi_signals {
-	struct sigaction action[_NSIG];
-	bool known[_NSIG];
+	struct xpi_signals actions;
 	sigset_t mask;
 };
 void ofi_signals_save(struct ofi_signals *s);

@@ -85,29 +85,13 @@ void ofi_signals_save(struct ofi_signals *s)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &s->mask);
-	for (int i = 1; i < _NSIG; i++)
-		s->known[i] = sigaction(i, NULL, &s->action[i]) == 0;
+	xpi_signals_save(&s->actions);
 }
 
-static bool same_action(const struct sigaction *a, const struct sigaction *b)
-{
-	if (a->sa_flags != b->sa_flags)
-		return false;
-	return a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler;
-}
-
-/* Only what changed: another thread of the application may be setting up its own. */
 void ofi_signals_restore(const struct ofi_signals *s, const struct xpi_log *log)
 {
-	struct sigaction now;
-
 	pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
-	for (int i = 1; i < _NSIG; i++) {
-		if (!s->known[i] || sigaction(i, NULL, &now) != 0 || same_action(&s->action[i], &now))
-			continue;
-		sigaction(i, &s->action[i], NULL);
-		xpi_log(log, XPORT_LOG_DEBUG, "3004", "ofi: libfabric set a handler of signal %d: taken back", i);
-	}
+	xpi_signals_restore(&s->actions, log, "libfabric");
 }
 
 int64_t ofi_now_ms(void)
