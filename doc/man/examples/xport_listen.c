@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <xport.h>
+
+static xport *x;
+
+static void must(int status)
+{
+	struct xport_error e = {.size = sizeof(e)};
+
+	if (status >= 0)
+		return;
+	xport_last_error(x, &e);
+	fprintf(stderr, "%s: %s\n", e.operation, e.text);
+	exit(1);
+}
+
+static void client(const char *address)
+{
+	struct xport_ep_info server = {.size = sizeof(server)};
+	xport_ep *ep;
+
+	must(xport_open(NULL, &x));
+	must(xport_connect(x, address, NULL, 10000, &ep));
+	must(xport_ep_query(ep, &server));
+	printf("the server, process %lld, says %s\n",
+	       (long long)server.peer_pid, (const char *)server.private_data);
+	xport_close(x);
+	exit(0);
+}
+
+int main(void)
+{
+	struct xport_conn_attr attr = {.size = sizeof(attr),
+	                               .private_data = "welcome",
+	                               .private_len = 8};
+	struct xport_completion c = {0};
+	char address[64] = "";
+	int status = 1, told[2];
+	xport_listener *listener;
+	xport_ep *ep;
+
+	if (pipe(told) != 0)
+		return 1;
+	/* Before an instance is opened: a child could not use it. */
+	if (fork() == 0) {
+		if (read(told[0], address, sizeof(address)) > 0)
+			client(address);
+		_exit(1);
+	}
+	must(xport_open(NULL, &x));
+	must(xport_listen(x, "127.0.0.1:0", &attr, &listener));
+	must(xport_listener_name(listener, address, sizeof(address)));
+	if (write(told[1], address, sizeof(address)) < 0)
+		return 1;
+	must(xport_accept(listener, 10000, &ep));
+	xport_listener_close(listener); /* one client is enough */
+	while (c.type != XPORT_EVENT_CLOSED && c.type != XPORT_EVENT_LOST)
+		must(xport_wait(x, &c, 1, -1));
+	xport_close(x);
+	return wait(&status) < 0 || status != 0;
+}
