@@ -35,7 +35,9 @@ static void measure(struct xpi_be *be)
 		be->frame_max = info->tx_attr->inject_size;
 	if (info->ep_attr->max_msg_size < be->frame_max)
 		be->frame_max = info->ep_attr->max_msg_size;
-	be->credits = OFI_CREDITS;
+	if (be->quirk->frame > 0 && be->quirk->frame < be->frame_max)
+		be->frame_max = be->quirk->frame;
+	be->credits = be->quirk->credits > 0 ? be->quirk->credits : OFI_CREDITS;
 	be->nrecv = OFI_RECEIVES;
 	if (!held_back) {
 		if (2 * be->credits + 8 > rx)
@@ -75,13 +77,25 @@ static int choose(struct xpi_be *be, const char *name)
 	                be->info->rx_attr->size);
 }
 
+/* Some settings are in the environment only.  Who set them means it. */
+static int open_fabric(struct xpi_be *be)
+{
+	const char *variable = be->quirk->variable;
+	bool set = variable != NULL && getenv(variable) == NULL && setenv(variable, be->quirk->value, 0) == 0;
+	int rc = fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+
+	if (set)
+		unsetenv(variable);
+	return rc;
+}
+
 static int open_parts(struct xpi_be *be, const char *name)
 {
 	int rc = choose(be, name);
 
 	if (rc != XPORT_OK)
 		return rc;
-	rc = fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+	rc = open_fabric(be);
 	if (rc != 0) {
 		be->fabric = NULL;
 		return ofi_fail(be->err, rc, NULL, "opening libfabric");

@@ -49,6 +49,9 @@ struct ofi_quirk {
 	bool no_fd;       /* it has no descriptor that can be relied on */
 	unsigned threads; /* that it starts for each instance */
 	unsigned sends;   /* that it should hold of an endpoint at most; 0: any */
+	unsigned credits; /* and frames that may be under way at all; 0: OFI_CREDITS */
+	size_t frame;     /* the longest; 0: as long as it takes */
+	const char *variable, *value; /* what it is to find in the environment when its fabric is opened */
 	bool inject_only; /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;
