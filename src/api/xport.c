@@ -143,6 +143,20 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 	return r < 0 ? r : to.n;
 }
 
+int xport_variables(struct xport_variable *list, size_t entry_size, int max)
+{
+	struct xport_error *err = begin_error(&thread_error, "xport_variables");
+	struct xport_variable v;
+	int n = 0;
+
+	if (max < 0 || (max > 0 && list == NULL) || (max > 0 && entry_size != sizeof(*list)))
+		return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, NULL, "list is NULL, or max or entry_size is wrong");
+	for (; xpi_settings_variable(n, &v); n++)
+		if (n < max)
+			list[n] = v;
+	return n;
+}
+
 void xport_dump(xport *x)
 {
 	if (x != NULL)

@@ -115,7 +115,8 @@ struct xport_error {
 
 /*
  * Copies the last failure of the instance, or, with x NULL, of the calling thread's last failed call that had no
- * instance (xport_open, xport_list).  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a wrong size.
+ * instance (xport_open, xport_list, xport_variables).  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
+ * wrong size.
  */
 int xport_last_error(const xport *x, struct xport_error *error);
 
@@ -220,6 +221,25 @@ struct xport_candidate {
  * `attr` as for xport_open.  Any thread.
  */
 int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size_t entry_size, int max) XPORT_CHECK;
+
+/* One variable that the library reads from the environment.  The strings are the library's, but `value`, which is the
+ * environment's. */
+struct xport_variable {
+	const char *name;     /* "XPORT_PEER_TIMEOUT" */
+	const char *type;     /* "time" */
+	const char *range;    /* "200ms to 1h" */
+	const char *standard; /* what holds where it is not set: "5s", or "" for nothing */
+	const char *text;     /* what it is for */
+	const char *value;    /* as the environment has it; NULL: not set, empty, or not read (set-user-ID program) */
+	char problem[192];    /* why xport_open would refuse this value, or "" */
+};
+
+/*
+ * Lists the variables, all of them, in the order in which they are read.  Writes at most `max` entries of `entry_size` =
+ * sizeof(struct xport_variable) bytes and returns how many there are.  INVALID as for xport_list.  Any thread, while
+ * none changes the environment.
+ */
+int xport_variables(struct xport_variable *list, size_t entry_size, int max) XPORT_CHECK;
 
 /* ---- Connections -------------------------------------------------------------------------------------------- */
 

@@ -359,6 +359,26 @@ static int read_variable(struct reading *r, const struct xport_attr *attr, enum 
 	return *value == '\0' ? XPORT_OK : readers[var](r);
 }
 
+bool xpi_settings_variable(int row, struct xport_variable *v)
+{
+	struct xport_error err = {.size = sizeof(err)};
+	struct xpi_settings scratch = {.log.fd = -1};
+	struct reading r = {.s = &scratch, .err = &err};
+	const struct xpi_variable *var;
+
+	if (row < 0 || row >= VAR_COUNT)
+		return false;
+	var = &xpi_variables[row];
+	*v = (struct xport_variable){var->name, var->type, var->range, var->standard, var->text, NULL, ""};
+	v->value = secure_getenv(var->name);
+	if (v->value != NULL && *v->value == '\0')
+		v->value = NULL;
+	/* A reader notes what it reads, and does no more: no file is opened here. */
+	if (read_variable(&r, NULL, (enum variable)row) != XPORT_OK)
+		snprintf(v->problem, sizeof(v->problem), "%.*s", (int)sizeof(v->problem) - 1, err.text);
+	return true;
+}
+
 static int open_log(struct reading *r)
 {
 	struct xpi_settings *s = r->s;

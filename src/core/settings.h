@@ -40,6 +40,9 @@ struct xpi_variable {
 /* The table, ended by a NULL name. */
 extern const struct xpi_variable xpi_variables[];
 
+/* Fills *v with the row and what the environment makes of it; false past the end of the table. */
+bool xpi_settings_variable(int row, struct xport_variable *v);
+
 /*
  * Reads `attr` (NULL: none) and the environment (secure_getenv) into *s.  A bad value: XPORT_ERR_CONFIG, with the
  * variable or field, the value, and what is allowed.  An unknown XPORT_ name: a warning with the nearest match, or an

@@ -141,6 +141,56 @@ TEST_F(Settings, TheTableIsWhole)
 	EXPECT_LE(n, 25);
 }
 
+TEST_F(Settings, TheVariablesAreListed)
+{
+	const int all = xport_variables(nullptr, 0, 0);
+	std::vector<struct xport_variable> v(64);
+	int named = 0;
+
+	ASSERT_GT(all, 0);
+	setenv("XPORT_PEER_TIMEOUT", "9s", 1);
+	setenv("XPORT_QUEUE_DEPTH", "none", 1);
+	setenv("XPORT_BACKEND", "", 1);
+	ASSERT_EQ(all, xport_variables(v.data(), sizeof(v[0]), 64));
+	for (int i = 0; i < all; i++) {
+		const std::string name = v[i].name;
+
+		EXPECT_EQ(xpi_variables[i].name, name);
+		EXPECT_STREQ(xpi_variables[i].type, v[i].type);
+		EXPECT_STREQ(xpi_variables[i].range, v[i].range);
+		EXPECT_STREQ(xpi_variables[i].standard, v[i].standard);
+		EXPECT_STREQ(xpi_variables[i].text, v[i].text);
+		if (name == "XPORT_PEER_TIMEOUT") {
+			EXPECT_STREQ("9s", v[i].value);
+			EXPECT_STREQ("", v[i].problem);
+			named++;
+		} else if (name == "XPORT_QUEUE_DEPTH") {
+			EXPECT_STREQ("none", v[i].value);
+			EXPECT_NE(nullptr, strstr(v[i].problem, "XPORT_QUEUE_DEPTH=none: not a number"))
+				<< v[i].problem;
+			named++;
+		} else {
+			EXPECT_EQ(nullptr, v[i].value) << name;
+			EXPECT_STREQ("", v[i].problem) << name;
+		}
+	}
+	EXPECT_EQ(2, named);
+	EXPECT_EQ(nullptr, xpi_variables[all].name) << "not all of them";
+}
+
+TEST_F(Settings, TheListOfVariablesStaysInItsRoom)
+{
+	struct xport_variable v[3];
+
+	memset(v, 0x5a, sizeof(v));
+	EXPECT_LT(2, xport_variables(v, sizeof(v[0]), 2));
+	EXPECT_STREQ(xpi_variables[1].name, v[1].name);
+	EXPECT_EQ(0x5a, v[2].problem[0]);
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_variables(nullptr, sizeof(v[0]), 2));
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_variables(v, sizeof(v[0]) - 1, 2));
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_variables(v, sizeof(v[0]), -1));
+}
+
 TEST_F(Settings, Backend)
 {
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_BACKEND", "verbs:rxe0,ofi:tcp;ofi_rxm"));

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# XPORT_TOOLS - finds what the programs in src/tools need; the library does without it.
+AC_DEFUN([XPORT_TOOLS], [
+  PKG_CHECK_MODULES([JANSSON], [jansson >= 2.10], [],
+    [AS_IF([test "x$JANSSON_LIBS" = x], [JANSSON_LIBS="-ljansson"])])
+  xport_save_CFLAGS=$CFLAGS
+  xport_save_LIBS=$LIBS
+  CFLAGS="$CFLAGS $JANSSON_CFLAGS"
+  LIBS="$JANSSON_LIBS $LIBS"
+  AC_MSG_CHECKING([whether jansson works])
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <argp.h>
+#include <jansson.h>]], [[json_decref(json_pack("{sb}", "a", 1)); return argp_parse(0, 0, 0, 0, 0, 0);]])],
+    [have_jansson=yes
+     xport_tools="yes"],
+    [have_jansson=no
+     xport_tools="no (jansson, or argp of libc, does not compile and link; Debian: libjansson-dev)"])
+  AC_MSG_RESULT([$have_jansson])
+  CFLAGS=$xport_save_CFLAGS
+  LIBS=$xport_save_LIBS
+  AM_CONDITIONAL([HAVE_JANSSON], [test "x$have_jansson" = xyes])
+])

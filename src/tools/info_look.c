@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* info_look.c - what the library says: its variables, its candidates, and what those that are opened can do. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/info.h"
+
+void info_look_variables(struct info *info)
+{
+	int n = xport_variables(info->variables, sizeof(info->variables[0]), INFO_VARIABLES);
+
+	info->nvariables = n < INFO_VARIABLES ? n : INFO_VARIABLES;
+}
+
+const char *info_value(const struct info *info, const char *name)
+{
+	for (int i = 0; i < info->nvariables; i++)
+		if (strcmp(info->variables[i].name, name) == 0)
+			return info->variables[i].value != NULL ? info->variables[i].value
+			                                        : info->variables[i].standard;
+	return "";
+}
+
+const char *info_authentication(const struct info *info)
+{
+	if (strcmp(info_value(info, "XPORT_AUTH"), "none") == 0)
+		return "none";
+	return *info_value(info, "XPORT_AUTH_KEY_FILE") != '\0' ? "key" : "local";
+}
+
+const char *info_state_name(int state)
+{
+	static const char *const names[] = {"ready", "absent", "misconfigured", "not built"};
+
+	return state >= XPORT_READY && state <= XPORT_NOT_BUILT ? names[state] : "unknown";
+}
+
+/* ---- candidates ---- */
+
+static void keep_once(struct info *info, const char *id, const char *line)
+{
+	struct info_warning *w;
+
+	for (int i = 0; i < info->nwarnings; i++)
+		if (strcmp(info->warnings[i].line, line) == 0)
+			return;
+	if (info->nwarnings == INFO_WARNINGS)
+		return;
+	w = &info->warnings[info->nwarnings++];
+	snprintf(w->id, sizeof(w->id), "%s", id);
+	snprintf(w->line, sizeof(w->line), "%s", line);
+}
+
+/* A stack may have threads, and what they say comes here as well. */
+static void keep_warning(void *arg, int level, const char *id, const char *line)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	(void)level;
+	pthread_mutex_lock(&lock);
+	keep_once(arg, id, line);
+	pthread_mutex_unlock(&lock);
+}
+
+static struct xport_attr attr_of(struct info *info, const char *backend)
+{
+	struct xport_attr attr = {.size = sizeof(attr), .backend = backend};
+
+	if (info->doctor) {
+		attr.log_fn = keep_warning;
+		attr.log_arg = info;
+		attr.log_level = XPORT_LOG_WARN;
+	}
+	return attr;
+}
+
+static void last_error(struct xport_error *error)
+{
+	error->size = sizeof(*error);
+	if (xport_last_error(NULL, error) != XPORT_OK)
+		memset(error, 0, sizeof(*error));
+}
+
+void info_look_candidates(struct info *info)
+{
+	struct xport_attr attr = attr_of(info, NULL);
+	int n = xport_list(&attr, info->candidates, sizeof(info->candidates[0]), INFO_CANDIDATES);
+
+	info->ncandidates = n < INFO_CANDIDATES ? n : INFO_CANDIDATES;
+	if (n < 0)
+		last_error(&info->list_error);
+}
+
+/* ---- opening ---- */
+
+static void open_one(struct info *info, const char *name, struct info_opened *o)
+{
+	struct xport_attr attr = attr_of(info, name);
+	xport *x = NULL;
+
+	memset(o, 0, sizeof(*o));
+	o->name = name;
+	o->status = xport_open(&attr, &x);
+	if (o->status != XPORT_OK) {
+		last_error(&o->error);
+		return;
+	}
+	o->caps.size = sizeof(o->caps);
+	o->status = xport_query(x, &o->caps);
+	if (o->status != XPORT_OK) {
+		o->error.size = sizeof(o->error);
+		(void)xport_last_error(x, &o->error);
+	}
+	xport_close(x);
+}
+
+void info_look_opened(struct info *info)
+{
+	for (int i = 0; i < info->nnames; i++)
+		open_one(info, info->names[i], &info->opened[info->nopened++]);
+	for (int i = 0; info->verbose && info->nnames == 0 && i < info->ncandidates; i++)
+		if (info->candidates[i].state == XPORT_READY)
+			open_one(info, info->candidates[i].name, &info->opened[info->nopened++]);
+}
+
+/* ---- what is asked for ---- */
+
+static bool is_ready(const struct xport_candidate *c, const char *item)
+{
+	size_t n = strlen(item);
+
+	if (c->state != XPORT_READY)
+		return false;
+	return strcmp(item, "auto") == 0 || strcmp(c->name, item) == 0 ||
+	       (strncmp(c->name, item, n) == 0 && c->name[n] == ':' && strchr(item, ':') == NULL);
+}
+
+/* One item of XPORT_BACKEND: true if a candidate answers it and is ready. */
+static bool answered(void *arg, const char *item)
+{
+	struct info *info = arg;
+
+	for (int i = 0; i < info->ncandidates; i++) {
+		if (!is_ready(&info->candidates[i], item))
+			continue;
+		snprintf(info->request.takes, sizeof(info->request.takes), "%s",
+		         strcmp(item, "auto") == 0 ? info->candidates[i].name : item);
+		return true;
+	}
+	return false;
+}
+
+/* A required capability is known of an open instance only; and why nothing is usable xport_open says best. */
+static void ask_by_opening(struct info *info)
+{
+	struct info_request *r = &info->request;
+	struct info_opened o;
+
+	open_one(info, NULL, &o);
+	r->usable = o.status == XPORT_OK;
+	if (r->usable)
+		snprintf(r->takes, sizeof(r->takes), "%s:%s", o.caps.backend, o.caps.provider);
+	else
+		r->error = o.error;
+}
+
+void info_look_request(struct info *info, bool sure)
+{
+	struct info_request *r = &info->request;
+
+	memset(r, 0, sizeof(*r));
+	r->backend = info_value(info, "XPORT_BACKEND");
+	r->source = "default";
+	for (int i = 0; i < info->nvariables; i++)
+		if (info->variables[i].value == r->backend)
+			r->source = "environment";
+	r->usable = !sure && *info_value(info, "XPORT_REQUIRE") == '\0' && info_each_item(r->backend, answered, info);
+	if (!r->usable)
+		ask_by_opening(info);
+}
