@@ -3,11 +3,14 @@
  * conform.cc - the conformance suite as a program:
  *
  *     xport_conform [--slow] [--threads] [--report FILE] [GoogleTest's flags] [BACKEND[:PROVIDER] ...]
+ *     xport_conform ... --apart NETNS,ADDRESS,BACKEND[:PROVIDER] NETNS,ADDRESS,BACKEND[:PROVIDER]
  *
  * Without names: XPORT_BACKEND, else every candidate that the library lists as ready.  Each scenario becomes a test
  * "ucx_tcp/native.P1_..." and, with XPORT_EMULATE=all, "ucx_tcp/emulated.P1_...".  --report writes the conformance
- * matrix, promises and providers, as a table in Markdown.  H_TIMEOUT_SCALE stretches all time
- * limits (valgrind, sanitizers), H_LOG_LEVEL=4 shows debug lines of failing tests, H_STDERR_OK lets tools write there.
+ * matrix, promises and providers, as a table in Markdown.  --apart puts every other role into a network namespace of its
+ * own, for those scenarios that do not ask for loopback themselves; XPORT_AUTH is kept then.  H_TIMEOUT_SCALE stretches
+ * all time limits (valgrind, sanitizers), H_LOG_LEVEL=4 shows debug lines of failing tests, H_STDERR_OK lets tools write
+ * there.
  */
 #include <gtest/gtest.h>
 
@@ -91,7 +94,7 @@ void add_scenario(const std::string &suite, const h_scenario *s, h_config config
 		}
 }
 
-void add_backend(const std::string *backend, bool slow, bool threads, Report *report)
+void add_backend(const std::string *backend, const h_place *place, bool slow, bool threads, Report *report)
 {
 	std::string suite = *backend;
 
@@ -107,6 +110,7 @@ void add_backend(const std::string *backend, bool slow, bool threads, Report *re
 				h_config config = {};
 
 				config.emulate = emulate;
+				config.place = place;
 				config.threads = threads || backend->compare(0, 4, "loop") == 0;
 				if (slow || !(s->flags & H_SLOW))
 					add_scenario(suite + (emulate ? "/emulated" : "/native"), s, config, backend);
@@ -162,12 +166,12 @@ std::vector<std::string> choose(std::vector<std::string> names)
 }
 
 /* Tests set what they need themselves. */
-void clean_environment()
+void clean_environment(bool apart)
 {
 	std::vector<std::string> names;
 
 	for (char **e = environ; *e; e++)
-		if (!strncmp(*e, "XPORT_", 6))
+		if (!strncmp(*e, "XPORT_", 6) && !(apart && !strncmp(*e, "XPORT_AUTH=", 11)))
 			names.push_back(std::string(*e, strcspn(*e, "=")));
 	for (const std::string &name : names)
 		unsetenv(name.c_str());
@@ -179,7 +183,8 @@ int main(int argc, char **argv)
 {
 	static std::vector<std::string> backends;
 	std::vector<std::string> names;
-	bool slow = false, threads = false;
+	static h_place place[2];
+	bool slow = false, threads = false, apart = false;
 	Report *report = nullptr;
 	const char *env = getenv("XPORT_BACKEND");
 
@@ -191,19 +196,26 @@ int main(int argc, char **argv)
 			threads = true;
 		else if (!strcmp(argv[i], "--report") && i + 1 < argc)
 			report = new Report(argv[++i]);
-		else if (argv[i][0] == '-') {
-			fprintf(stderr, "usage: xport_conform [--slow] [--threads] [--report FILE] [--gtest_...] "
-			                "[BACKEND[:PROVIDER] ...]\n");
+		else if (!strcmp(argv[i], "--apart") && i + 2 < argc && h_read_place(argv[i + 1], &place[0]) &&
+		         h_read_place(argv[i + 2], &place[1])) {
+			apart = true;
+			i += 2;
+		} else if (argv[i][0] == '-') {
+			fprintf(stderr,
+			        "usage: xport_conform [--slow] [--threads] [--report FILE] [--gtest_...] "
+			        "[BACKEND[:PROVIDER] ...]\n"
+			        "       xport_conform ... --apart NETNS,ADDRESS,BACKEND NETNS,ADDRESS,BACKEND\n");
 			return 2;
 		} else
 			split(argv[i], &names);
 	}
-	if (names.empty() && env && strcmp(env, "auto"))
+	if (names.empty() && !apart && env && strcmp(env, "auto"))
 		split(env, &names);
-	clean_environment();
-	backends = choose(names);
+	clean_environment(apart);
+	/* What is usable in a namespace shows there. */
+	backends = apart ? std::vector<std::string>{place[0].backend} : choose(names);
 	for (const std::string &b : backends)
-		add_backend(&b, slow, threads, report);
+		add_backend(&b, apart ? place : nullptr, slow, threads, report);
 	if (report)
 		testing::UnitTest::GetInstance()->listeners().Append(report); /* which owns it from here on */
 	return RUN_ALL_TESTS();

@@ -121,7 +121,7 @@ _Atomic uint64_t *h_word(struct h *h, int i);
 struct xport_attr h_attr(struct h *h);
 /* Opens h->x; NULL: h_attr. */
 void h_open(struct h *h, const struct xport_attr *attr);
-/* Listens on loopback, once; h->address tells. */
+/* Listens on loopback, or where the role has its place, once; h->address tells. */
 void h_listen(struct h *h);
 /* Endpoints between this role and `role`, which must call it too; the lower one listens. */
 void h_pair(struct h *h, int role);

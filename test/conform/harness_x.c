@@ -34,12 +34,17 @@ static void log_line(void *arg, int level, const char *id, const char *line)
 		memcpy(r->log + at, text, (size_t)len);
 }
 
+static const struct h_place *place(const struct h *h)
+{
+	return h->config->place ? &h->config->place[h->role & 1] : NULL;
+}
+
 struct xport_attr h_attr(struct h *h)
 {
 	struct xport_attr a = {.size = sizeof(a)};
 	const char *level = getenv("H_LOG_LEVEL");
 
-	a.backend = h->config->backend;
+	a.backend = place(h) ? place(h)->backend : h->config->backend;
 	a.emulate = h->config->emulate ? "all" : NULL;
 	a.log_fn = log_line;
 	a.log_arg = &h->shared->role[h->role];
@@ -58,9 +63,12 @@ void h_open(struct h *h, const struct xport_attr *attr)
 
 void h_listen(struct h *h)
 {
+	char name[80];
+
 	if (h->listener)
 		return;
-	H_OK(xport_listen(h->x, "127.0.0.1:0", NULL, &h->listener));
+	snprintf(name, sizeof(name), "%s:0", place(h) ? place(h)->address : "127.0.0.1");
+	H_OK(xport_listen(h->x, name, NULL, &h->listener));
 	H_OK(xport_listener_name(h->listener, h->address, sizeof(h->address)));
 }
 

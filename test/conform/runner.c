@@ -9,6 +9,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -159,6 +160,21 @@ static void close_others(struct run *r, int role)
 	close(r->command[0]);
 }
 
+/* Roles with networks of their own are told apart by namespaces; all else they share. */
+static void take_place(const struct h_place *place)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "/run/netns/%s", place->netns);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+		fprintf(stderr, "cannot enter the network namespace %s: %s\n", path, strerror(errno));
+		_exit(1);
+	}
+	close(fd);
+}
+
 static int start(struct run *r, int role)
 {
 	struct h_role_shared *rs = &r->sh->role[role];
@@ -175,6 +191,8 @@ static int start(struct run *r, int role)
 		dup2(rs->out_fd, 1);
 		dup2(rs->err_fd, 2);
 		block_watch_signal();
+		if (r->config->place)
+			take_place(&r->config->place[role & 1]);
 		if (!r->config->threads) {
 			close_others(r, role);
 			run_role(r, role);
@@ -445,6 +463,24 @@ enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, 
 	collect(&r, !done);
 	tear_down(&r);
 	return result->outcome;
+}
+
+bool h_read_place(char *text, struct h_place *place)
+{
+	char *address = strchr(text, ','), *backend = address ? strchr(address + 1, ',') : NULL;
+
+	if (!backend)
+		return false;
+	*address = *backend = 0;
+	*place = (struct h_place){text, address + 1, backend + 1};
+	return true;
+}
+
+const char *h_name_places(const struct h_place *place, char *buf, size_t len)
+{
+	snprintf(buf, len, "--apart %s,%s,%s %s,%s,%s", place[0].netns, place[0].address, place[0].backend,
+	         place[1].netns, place[1].address, place[1].backend);
+	return buf;
 }
 
 int h_list_candidates(struct xport_candidate *list, int max)

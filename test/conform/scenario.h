@@ -52,9 +52,17 @@ struct h_scenario {
 	int timeout_s;                /* 0: 30 */
 };
 
+/* Where roles run that are not on loopback. */
+struct h_place {
+	const char *netns;   /* a network namespace, as `ip netns` names it */
+	const char *address; /* at which they listen there */
+	const char *backend;
+};
+
 /* How to run it. */
 struct h_config {
 	const char *backend; /* "ucx:tcp" */
+	const struct h_place *place; /* two, of roles with even and with odd numbers; NULL: all on loopback */
 	bool emulate;
 	bool threads; /* roles are threads of one process */
 	enum h_kind kind;
@@ -77,6 +85,11 @@ struct h_result {
 
 /* Runs one scenario; returns its outcome, also in *result. */
 enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, struct h_result *result);
+
+/* Cuts "NETNS,ADDRESS,BACKEND" into its parts; false: it has not as many. */
+bool h_read_place(char *text, struct h_place *place);
+/* "--apart NETNS,ADDRESS,BACKEND ..." of both places. */
+const char *h_name_places(const struct h_place *place, char *buf, size_t len);
 
 /* Asks the library, in a process of its own, what can be used.  Returns how many, or a status. */
 int h_list_candidates(struct xport_candidate *list, int max);

@@ -3,10 +3,11 @@
  * diff.cc - differential runs: the same random program over several networks.
  *
  *     diff_check [--seeds N | --seed S] [--ops N] [--emulate] [GoogleTest's flags] BACKEND[:PROVIDER] ...
+ *     diff_check ... --apart NETNS,ADDRESS,BACKEND[:PROVIDER] NETNS,ADDRESS,BACKEND[:PROVIDER]
  *
  * Each test is one seed over one provider, which must end as the model says (model.h), and so as over every other
  * provider: memories, completions, messages and notifications.  Default: 20 seeds of 10000 operations.  What failed runs
- * again with --seed S.
+ * again with --seed S.  --apart puts each side into a network namespace of its own, where it listens at that address.
  */
 #include <gtest/gtest.h>
 
@@ -33,11 +34,17 @@ public:
 		h_run(&diff_scenario, &config_, &result);
 		if (result.outcome != H_PASSED)
 			FAIL() << result.text << "again: diff_check --seed " << config_.param << " --ops "
-			       << diff_phases * 2 * DIFF_STEPS << (config_.emulate ? " --emulate " : " ")
-			       << config_.backend;
+			       << diff_phases * 2 * DIFF_STEPS << (config_.emulate ? " --emulate " : " ") << where();
 	}
 
 private:
+	std::string where() const
+	{
+		char text[512];
+
+		return config_.place ? h_name_places(config_.place, text, sizeof(text)) : config_.backend;
+	}
+
 	h_config config_;
 };
 
@@ -51,11 +58,12 @@ std::string suite_of(const std::string &backend, bool emulate)
 	return suite + (emulate ? "/emulated" : "/native");
 }
 
-void add(const std::string *backend, bool emulate, uint64_t seed)
+void add(const std::string *backend, const h_place *place, bool emulate, uint64_t seed)
 {
 	h_config config = {};
 
 	config.backend = backend->c_str();
+	config.place = place;
 	config.emulate = emulate;
 	config.threads = backend->compare(0, 4, "loop") == 0;
 	config.param = seed;
@@ -82,8 +90,9 @@ uint64_t number(const char *name, const char *text)
 int main(int argc, char **argv)
 {
 	static std::vector<std::string> backends;
+	static h_place place[2];
 	uint64_t first = 1, seeds = 20;
-	bool emulate = false;
+	bool emulate = false, apart = false;
 
 	testing::InitGoogleTest(&argc, argv);
 	for (int i = 1; i < argc; i++) {
@@ -95,16 +104,25 @@ int main(int argc, char **argv)
 			diff_phases = static_cast<int>((number("--ops", argv[++i]) - 1) / (2 * DIFF_STEPS) + 1);
 		else if (!strcmp(argv[i], "--emulate"))
 			emulate = true;
-		else
+		else if (!strcmp(argv[i], "--apart") && i + 2 < argc && backends.empty() &&
+		         h_read_place(argv[i + 1], &place[0]) && h_read_place(argv[i + 2], &place[1])) {
+			backends.push_back(place[0].backend);
+			apart = true;
+			i += 2;
+		} else if (argv[i][0] == '-' || apart) {
+			backends.clear();
+			break;
+		} else
 			backends.push_back(argv[i]);
 	}
 	if (backends.empty()) {
 		fprintf(stderr,
-		        "usage: diff_check [--seeds N | --seed S] [--ops N] [--emulate] BACKEND[:PROVIDER] ...\n");
+		        "usage: diff_check [--seeds N | --seed S] [--ops N] [--emulate] BACKEND[:PROVIDER] ...\n"
+		        "       diff_check ... --apart NETNS,ADDRESS,BACKEND NETNS,ADDRESS,BACKEND\n");
 		return 2;
 	}
 	for (uint64_t seed = first; seed < first + seeds; seed++)
 		for (const std::string &b : backends)
-			add(&b, emulate, seed);
+			add(&b, apart ? place : nullptr, emulate, seed);
 	return RUN_ALL_TESTS();
 }
