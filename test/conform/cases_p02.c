@@ -329,6 +329,52 @@ static void send_reuse_target(struct h *h)
 	h_mem_free(h, &l);
 }
 
+/* Messages of more than a page, and behind them so many short puts that whatever the bytes were kept in is used again
+ * while a slow network may still be about to send them, or to send them once more. */
+enum { BURSTS = 40, BURST = 6, MESSAGE = 7000, PUTS = 260, PUT = 1000 };
+
+static void among_puts(struct h *h)
+{
+	struct h_mem l, p;
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, MESSAGE, 0);
+	p = h_mem_local(h, PUT, 0);
+	r = h_import(h, 0);
+	h_fill(p.p, PUT, 9999); /* each put has the same bytes, since puts have no order */
+	for (uint64_t i = 0; i < BURSTS * BURST; i++) {
+		h_fill(l.p, MESSAGE, i + 1);
+		H_DONE(h_send_at(h, h->ep[0], H_AT(l, 0, MESSAGE), i, 0));
+		for (size_t k = 0; i % BURST == BURST - 1 && k < PUTS; k++)
+			h_put(h, h->ep[0], H_AT(p, 0, PUT), &r, k * PUT, XPORT_QUIET);
+	}
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync(h);
+	xport_rkey_destroy(r.k);
+	h_mem_free(h, &p);
+	h_mem_free(h, &l);
+}
+
+static void among_puts_target(struct h *h)
+{
+	struct h_mem l, m;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, MESSAGE, 0);
+	m = h_mem_target(h, PUTS * PUT, 0, H_ALL);
+	h_share(h, 1, &m);
+	for (uint64_t i = 0; i < BURSTS * BURST; i++) {
+		H_DONE(h_recv(h, NULL, l.p, MESSAGE, i, UINT64_MAX));
+		H_FILLED(l.p, MESSAGE, i + 1);
+	}
+	h_sync(h);
+	for (size_t k = 0; k < PUTS; k++)
+		H_FILLED(m.p + k * PUT, PUT, 9999);
+	h_mem_free(h, &m);
+	h_mem_free(h, &l);
+}
+
 /* Put and get back at random places and lengths, against a copy kept here. */
 static void random_places(struct h *h)
 {
@@ -399,6 +445,7 @@ const struct h_scenario cases_p02[] = {
          .role = {send_reuse_target, send_reuse},
          .params = h_sizes,
          .flags = H_TARGET},
+	{.name = "P2_messages_among_short_puts", .role = {among_puts_target, among_puts}, .timeout_s = 60},
 	{.name = "P2_random_places_and_lengths", .role = {target, random_places}, .flags = H_KINDS},
 	{.name = "P2_pipelined_puts_and_gets", .role = {target, pipelined}, .flags = H_KINDS},
 	{.name = NULL},

@@ -17,6 +17,7 @@
 struct fake fake;
 
 static struct ibv_device device = {.node_type = IBV_NODE_CA, .name = "fake0"};
+static struct ibv_device other_device = {.node_type = IBV_NODE_CA, .name = "fake1"};
 
 static void *made(int *count, size_t size)
 {
@@ -481,6 +482,8 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 	(void)dst;
 	(void)timeout_ms;
 	on_device(id);
+	if (fake.elsewhere)
+		id->verbs->device = &other_device;
 	fake_event(RDMA_CM_EVENT_ADDR_RESOLVED, id, 0, NULL, 0);
 	return 0;
 }

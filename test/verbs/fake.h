@@ -18,6 +18,7 @@ struct fake {
 	enum ibv_port_state port;
 	uint32_t inline_max; /* more is refused */
 	bool no_device, no_address, no_rdma_cm;
+	bool elsewhere; /* peers are reached by another device */
 	/* what fails, with which errno; 0: nothing */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
 	uint32_t vendor;

@@ -326,6 +326,17 @@ static void t_connecting_fails(void)
 	end();
 }
 
+static void t_reached_by_another_device(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.elsewhere = true;
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "is reached by fake1") != NULL);
+	IS(core.failed == 0);
+	end();
+}
+
 static void t_no_queue_pair(void)
 {
 	IS(open_be("fake0") == XPORT_OK);
@@ -375,6 +386,26 @@ static void t_full_and_free_again(void)
 		ops->poll(be);
 	}
 	end();
+}
+
+/* siw must copy what lies in the ring, which it does of what is signalled. */
+static void t_long_frames_of_siw(void)
+{
+	static uint8_t frame[VRB_FRAME_MAX];
+	static const size_t sizes[] = {16, 4095, 4096, VRB_FRAME_MAX};
+	bool signalled;
+
+	for (int siw = 0; siw < 2; siw++) {
+		fake.vendor = siw ? 0x626d74 : 0;
+		be_up();
+		for (int i = 0; i < 4; i++) {
+			IS(send_frame(frame, sizes[i]) == XPORT_OK);
+			signalled = (fake.sent[fake.nsent - 1].send_flags & IBV_SEND_SIGNALED) != 0;
+			IS(signalled == (siw && sizes[i] >= 4096));
+		}
+		end();
+		fake_reset();
+	}
 }
 
 static void t_frame_in_two_pieces(void)
@@ -704,9 +735,11 @@ static const struct test tests[] = {
 	T(other_transport),
 	T(malformed_address),
 	T(connecting_fails),
+	T(reached_by_another_device),
 	T(no_queue_pair),
 	T(frames_come),
 	T(full_and_free_again),
+	T(long_frames_of_siw),
 	T(frame_in_two_pieces),
 	T(stack_is_full),
 	T(stack_refuses),

@@ -26,7 +26,8 @@
 
 enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, RETRIES = 8, TIMEOUT_MIN = 8, TIMEOUT_MAX = 20 };
 
-enum { SIW_GET_MIN = 64 }; /* what fits into the header of a READ is shorter; see verbs_rma.c */
+enum { SIW_GET_MIN = 64 };    /* what fits into the header of a READ is shorter; see verbs_rma.c */
+enum { SIW_LENT_MIN = 4096 }; /* a page at least; see verbs_am.c */
 
 /* ---- choosing ---- */
 
@@ -136,6 +137,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
+	be->lent_min = be->attr.vendor_id == VENDOR_SIW ? SIW_LENT_MIN : UINT32_MAX;
 	be->ack_timeout = ack_timeout(peer_timeout_ms);
 	return XPORT_OK;
 }

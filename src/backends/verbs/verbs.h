@@ -77,6 +77,7 @@ struct xpi_be {
 	union vrb_ip ip; /* where it listens, with the port */
 	uint32_t inline_max, reads_max, rma_max;
 	uint32_t get_min;      /* shorter gets are the core's */
+	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */

@@ -5,6 +5,10 @@
  * A frame is one SEND.  A short one lies in the request itself; others are copied into the endpoint's registered ring,
  * which costs less than to register memory, so that no frame is ever the back end's after am_send returned.  Only now
  * and then is one signalled: its completion frees all that was sent before.
+ *
+ * On siw each one of a page or more is signalled.  Of others siw gives TCP the pages instead of a copy, and completes what
+ * follows as soon as TCP has taken it: long before the pages are sent for the last time, if the network is slow or loses
+ * packets.  The ring would be used again under them.
  */
 #include <errno.h>
 #include <string.h>
@@ -82,7 +86,7 @@ static int send_copied(struct vrb_ep *ep, const void *hdr, size_t hlen, const vo
 	memcpy(p, hdr, hlen);
 	if (dlen > 0)
 		memcpy(p + hlen, data, dlen);
-	if (vrb_signal_due(ep))
+	if (vrb_signal_due(ep) || sge.length >= ep->be->lent_min)
 		wr.send_flags = IBV_SEND_SIGNALED;
 	rc = vrb_post(ep, &wr, NULL);
 	if (vrb_unlikely(rc != XPORT_OK))
