@@ -7,12 +7,33 @@
 enum { STRANGERS = 100, FORGED = 2 };
 
 /* A server that must go on serving: accepts a true client and answers it, again and again. */
+static void serve_one(struct h *h, xport_ep *ep)
+{
+	struct h_op *op = h_op(h, XPORT_OP_RECV);
+	struct xport_opt o = {.size = sizeof(o), .context = op, .source = ep};
+	struct xport_ep_info info = {.size = sizeof(info)};
+	uint64_t n = 0;
+	int s = xport_recv(h->x, &n, sizeof(n), 1, UINT64_MAX, &o);
+
+	if (s != XPORT_OK) { /* it has left already */
+		H_CHECK(s == XPORT_ERR_PEER_CLOSED || s == XPORT_ERR_PEER_LOST, "%s", xport_status_name(s));
+		h_op_drop(h, op);
+	} else {
+		H_ENDED(op); /* in error for those who leave without a word */
+		n++;
+		if (op->c.status == XPORT_OK)
+			H_DONE(h_send(h, ep, &n, sizeof(n), 2));
+	}
+	do
+		h_breathe(h);
+	while (xport_ep_query(ep, &info) == XPORT_OK && info.state == XPORT_EP_OPEN);
+	xport_ep_destroy(ep);
+	h->nqueue = 0; /* the news of its end, and of the end of those that wait to be accepted */
+}
+
 static void serve(struct h *h)
 {
 	xport_ep *ep;
-	struct xport_completion c;
-	struct h_op *op;
-	uint64_t n;
 
 	h_expect_log(h, "refused");
 	h_expect_log(h, "handshake");
@@ -22,18 +43,8 @@ static void serve(struct h *h)
 	for (;;) {
 		if (h_heard(h, 1) && h_hear_u64(h, 1) == 0)
 			break;
-		if (xport_accept(h->listener, 10, &ep) != XPORT_OK)
-			continue;
-		n = 0;
-		op = h_recv(h, ep, &n, sizeof(n), 1, UINT64_MAX);
-		H_ENDED(op); /* in error for those who leave without a word */
-		n++;
-		if (op->c.status == XPORT_OK)
-			H_DONE(h_send(h, ep, &n, sizeof(n), 2));
-		while (!h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c))
-			h_breathe(h);
-		xport_ep_destroy(ep);
-		h->nqueue = 0;
+		if (xport_accept(h->listener, 10, &ep) == XPORT_OK)
+			serve_one(h, ep);
 	}
 }
 
