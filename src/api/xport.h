@@ -313,7 +313,7 @@ struct xport_ep_info {
 	const void *private_data; /* what the peer gave; valid until xport_ep_destroy */
 	size_t private_len;
 	void *context;
-	uint64_t in_flight;       /* operations accepted and not yet completed */
+	uint64_t in_flight;       /* operations accepted and not yet reaped */
 };
 
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;

@@ -91,19 +91,25 @@ static int probe(struct xport *x, uint64_t base, uint64_t length, bool writing)
 	                  writing ? "writing" : "reading");
 }
 
-static int reg_valid(struct xport *x, const void *base, uint64_t length, uint32_t rights)
+static int memory_valid(struct xport *x, const void *base, uint64_t length, uint32_t rights)
 {
 	const uint32_t writing = XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC;
 
-	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC))
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "unknown rights %#x", rights);
-	if (length == 0 || base == NULL)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg",
-		                  length == 0 ? "the length is 0" : "the base is NULL");
+	if (base == NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "the base is NULL");
 	if ((uintptr_t)base + length < (uintptr_t)base)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg",
 		                  "base plus length wraps around the address space");
 	return probe(x, (uintptr_t)base, length, (rights & writing) != 0);
+}
+
+static int region_valid(struct xport *x, uint64_t length, uint32_t rights, const char *operation)
+{
+	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC))
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown rights %#x", rights);
+	if (length == 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the length is 0");
+	return XPORT_OK;
 }
 
 /* Whether peers may reach memory here without us. */
@@ -152,7 +158,9 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	uint32_t slot;
 	int r;
 
-	r = reg_valid(x, alloc ? (void *)x : base, alloc && length > 0 ? 1 : length, alloc ? 0 : rights);
+	r = region_valid(x, length, rights, alloc ? "xport_mr_alloc" : "xport_mr_reg");
+	if (r == XPORT_OK && !alloc)
+		r = memory_valid(x, base, length, rights);
 	if (r != XPORT_OK)
 		return r;
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))

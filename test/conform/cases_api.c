@@ -162,6 +162,7 @@ static void bad_regions(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_mr_reg(h->x, (void *)(UINTPTR_MAX - 100), 4096, H_ALL, &mr));
 	H_STATUS(XPORT_ERR_INVALID, xport_mr_reg(h->x, rw, 4096, 8, &mr));
 	H_STATUS(XPORT_ERR_INVALID, xport_mr_reg(h->x, rw, 4096, 0xffffffff, &mr));
+	H_STATUS(XPORT_ERR_INVALID, xport_mr_alloc(h->x, 4096, 8, &mr));
 	H_STATUS(XPORT_ERR_FAULT, xport_mr_reg(h->x, (void *)16, 4096, H_ALL, &mr));
 	H_STATUS(XPORT_ERR_FAULT, xport_mr_reg(h->x, (void *)((uintptr_t)1 << 46), 4096, 0, &mr));
 	/* A hole in the middle; not a real one, into which somebody else could map something. */
