@@ -112,6 +112,8 @@ struct xpi_be {
 	unsigned gone_polls;     /* since then, without anything from them */
 	unsigned calm;           /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
 	bool look;               /* at it, at the next poll */
+	bool one_read;           /* of one queue is what a poll usually takes */
+	struct fi_cq_msg_entry batch[OFI_BATCH]; /* what it gave; only a poll looks at it */
 };
 
 enum ofi_ep_state { OFI_EP_NEW, OFI_EP_CONNECTING, OFI_EP_UP, OFI_EP_CLOSED };

@@ -230,12 +230,12 @@ static int look_around(struct xpi_be *be, int did)
 }
 
 /* What the queue gave: n entries, or why there is none. */
-static __attribute__((noinline)) int took(struct xpi_be *be, const struct fi_cq_msg_entry *e, ssize_t n)
+static __attribute__((noinline)) int took(struct xpi_be *be, ssize_t n)
 {
 	int did;
 
 	for (ssize_t i = 0; i < n; i++)
-		ended(be, e[i].op_context, e[i].len, 0);
+		ended(be, be->batch[i].op_context, be->batch[i].len, 0);
 	if (n > 0)
 		did = (int)n;
 	else
@@ -249,13 +249,12 @@ static __attribute__((noinline)) int took(struct xpi_be *be, const struct fi_cq_
 
 int ofi_poll(struct xpi_be *be)
 {
-	struct fi_cq_msg_entry e[OFI_BATCH];
 	ssize_t n = 0;
 
-	if (ofi_likely(be->quirk->shm_prefix == NULL && !be->quirk->manual))
-		n = fi_cq_read(be->cq, e, OFI_BATCH);
+	if (ofi_likely(be->one_read))
+		n = fi_cq_read(be->cq, be->batch, OFI_BATCH);
 	if (n != -FI_EAGAIN || ofi_unlikely(be->calm == 0))
-		return took(be, e, n);
+		return took(be, n);
 	be->calm--;
 	return 0;
 }
