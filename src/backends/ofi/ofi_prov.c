@@ -27,12 +27,13 @@ static const struct ofi_quirk quirks[] = {
 	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor.
 	 * It reads nothing before a header of its own, 24 bytes, is there as a whole.  TCP may cut there when its window is
 	 * full, and then opens none before something is read, since few unread bytes can hold much memory: both wait for
-	 * ever.  So all that can be under way fits into the window, which is made larger for it. */
+	 * ever.  So all that can be under way fits into the window that TCP begins with.  Its variable makes that larger,
+	 * but only at the end that did not send first. */
 	{.name = "sockets",
          .manual = true,
          .no_fd = true,
          .threads = 4,
-         .sends = 10,
+         .sends = 2,
          .credits = 64,
          .frame = 16384,
          .variable = "FI_SOCKETS_MAX_BUF_SZ",
