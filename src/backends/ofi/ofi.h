@@ -110,7 +110,7 @@ struct xpi_be {
 	struct xpi_list zombies; /* struct ofi_rec of closed endpoints */
 	unsigned ngone;          /* endpoints whose end is to be told */
 	unsigned gone_polls;     /* since then, without anything from them */
-	unsigned calm;           /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
+	int calm;                /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
 	bool look;               /* at it, at the next poll */
 	bool one_read;           /* of one queue is what a poll usually takes */
 	struct fi_cq_msg_entry batch[OFI_BATCH]; /* what it gave; only a poll looks at it */
@@ -123,7 +123,8 @@ struct ofi_ep {
 	struct fid_ep *fid;
 	struct fi_info *info; /* of fid, if it is not xpi_be.info */
 	fi_addr_t to;  /* in av */
-	unsigned room; /* sends that may still be given to the provider; 0 as well when it must not be used: one test */
+	size_t quick;  /* frames up to here need no more than fi_inject: one test; set by ofi_am_room */
+	unsigned room; /* sends that may still be given to the provider; 0 as well when it must not be used */
 	enum ofi_ep_state state;
 	struct xpi_be *be;
 	struct xpi_core_ep *core_ep;
@@ -241,6 +242,12 @@ void ofi_ep_gone(struct ofi_ep *ep, int why);
 void ofi_ep_tell_gone(struct xpi_be *be);
 
 /* ofi_am.c */
+static inline void ofi_am_room(struct ofi_ep *ep, unsigned room)
+{
+	ep->room = room;
+	ep->quick = room > 0 && ep->theirs == NULL ? ep->be->inject : 0;
+}
+
 int ofi_am_open(struct ofi_ep *ep);
 void ofi_am_close(struct ofi_ep *ep);
 /* Posts what receives there are to post; an error ends the endpoint. */

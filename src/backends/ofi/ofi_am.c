@@ -153,7 +153,7 @@ static __attribute__((noinline, cold)) int refused(struct ofi_ep *ep, ssize_t rc
 		return XPORT_ERR_AGAIN;
 	if (rc == -FI_ENOMEM)
 		return XPORT_ERR_NO_MEMORY;
-	ep->room = 0;
+	ofi_am_room(ep, 0);
 	if (ep->why == 0)
 		ep->why = (int)rc;
 	ofi_fail(ep->be->err, rc, NULL, "sending a frame");
@@ -209,7 +209,7 @@ static int send_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void
 		return refused(ep, rc);
 	xpi_list_del(&rec->link);
 	xpi_list_push(&ep->posted, &rec->link);
-	ep->room--;
+	ofi_am_room(ep, ep->room - 1);
 	return XPORT_OK;
 }
 
@@ -242,7 +242,7 @@ int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, 
 		return refused(ep, rc);
 	}
 	xpi_list_push(&ep->posted, &rec->link);
-	ep->room--;
+	ofi_am_room(ep, ep->room - 1);
 	return XPI_PENDING;
 }
 
@@ -251,7 +251,7 @@ int ofi_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struc
 	struct ofi_ep *ep = ep_;
 	ssize_t rc;
 
-	if (ofi_unlikely(len > be->inject || ep->room == 0 || ep->theirs != NULL))
+	if (ofi_unlikely(len > ep->quick))
 		return ofi_am_send_two(be, ep, buf, len, NULL, 0, req);
 	rc = fi_inject(ep->fid, buf, len, ep->to);
 	return ofi_likely(rc == 0) ? XPORT_OK : refused(ep, rc);

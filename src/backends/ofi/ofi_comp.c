@@ -121,7 +121,7 @@ static inline void ended(struct xpi_be *be, struct ofi_rec *rec, size_t len, int
 	else
 		xpi_pool_put(&be->recs, rec);
 	if (ofi_likely(err == 0 && ep->why == 0))
-		ep->room++;
+		ofi_am_room(ep, ep->room + 1);
 	if (req != NULL)
 		be->up->done(be->core, req, ofi_status(err));
 	if (ofi_unlikely(err != 0))
@@ -218,6 +218,7 @@ static int read_guarded(struct xpi_be *be)
 static int look_around(struct xpi_be *be, int did)
 {
 	be->look = false;
+	be->calm = 0;
 	if (be->eq != NULL)
 		did += ofi_cm_poll(be);
 	if (be->ngone > 0 && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
@@ -242,9 +243,7 @@ static __attribute__((noinline)) int took(struct xpi_be *be, ssize_t n)
 		did = be->quirk->shm_prefix != NULL ? read_guarded(be) : read_queue(be, be->cq);
 	if (did > 0)
 		be->idle = false;
-	if (did >= 0 && (be->calm == 0 || --be->calm == 0))
-		return look_around(be, did);
-	return did;
+	return did >= 0 && be->calm <= 0 ? look_around(be, did) : did;
 }
 
 int ofi_poll(struct xpi_be *be)
@@ -253,10 +252,7 @@ int ofi_poll(struct xpi_be *be)
 
 	if (ofi_likely(be->one_read))
 		n = fi_cq_read(be->cq, be->batch, OFI_BATCH);
-	if (n != -FI_EAGAIN || ofi_unlikely(be->calm == 0))
-		return took(be, n);
-	be->calm--;
-	return 0;
+	return ofi_likely(--be->calm >= 0 && n == -FI_EAGAIN) ? 0 : took(be, n);
 }
 
 /* ---- waiting ---- */

@@ -70,7 +70,7 @@ void ofi_ep_shut(struct ofi_ep *ep)
 {
 	int rc;
 
-	ep->room = 0;
+	ofi_am_room(ep, 0);
 	ofi_cm_probe_end(ep);
 	if (ep->fid != NULL) {
 		rc = fi_close(&ep->fid->fid);
@@ -92,13 +92,13 @@ void ofi_ep_connected(struct ofi_ep *ep)
 	if (ep->state != OFI_EP_CONNECTING || ep->why != 0)
 		return;
 	ep->state = OFI_EP_UP;
-	ep->room = be->nsend;
+	ofi_am_room(ep, be->nsend);
 	be->nconnecting--;
 }
 
 void ofi_ep_lost(struct ofi_ep *ep, int why)
 {
-	ep->room = 0;
+	ofi_am_room(ep, 0);
 	if (ep->why == 0)
 		ep->why = why;
 	if (ep->state != OFI_EP_UP || ep->told)
@@ -113,7 +113,7 @@ void ofi_ep_gone(struct ofi_ep *ep, int why)
 		ofi_ep_lost(ep, why);
 		return;
 	}
-	ep->room = 0;
+	ofi_am_room(ep, 0);
 	if (ep->why == 0)
 		ep->why = why;
 	ep->be->ngone += !ep->gone;
