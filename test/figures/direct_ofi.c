@@ -20,7 +20,7 @@ void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n)
 {
 	CHECK(n > 0);
 	for (ssize_t i = 0; i < n; i++) {
-		if (e[i].op_context == &p->direct->flushing) {
+		if (e[i].op_context == &p->direct->flushing || (e[i].flags & FI_WRITE) != 0) {
 			p->pending--;
 			continue;
 		}
@@ -77,7 +77,8 @@ static void publish(struct pair *p)
 	p->direct_mem = aligned_alloc(4096, MEM);
 	CHECK(p->direct_mem != NULL);
 	memset(p->direct_mem, 0, MEM);
-	CHECK(fi_mr_reg(d->domain, p->direct_mem, MEM, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &d->mr, NULL) == 0);
+	CHECK(fi_mr_reg(d->domain, p->direct_mem, MEM, FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &d->mr,
+	                NULL) == 0);
 	if ((d->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0)
 		CHECK(fi_mr_reg(d->domain, &d->sink, sizeof(d->sink), FI_READ, 0, 8, 0, &d->sink_mr, NULL) == 0);
 	told->at = virtual ? (uint64_t)(uintptr_t)p->direct_mem : 0;

@@ -28,7 +28,8 @@ struct direct {
 	struct fid_mr *mr, *sink_mr;
 	uint64_t at, key; /* the other's memory */
 	struct direct_receive receive[DIRECT_RECEIVES];
-	struct fi_context2 flushing;
+	struct fi_context2 flushing, writing[WINDOW];
+	unsigned writes;
 	uint64_t sink;
 };
 
@@ -66,6 +67,20 @@ static inline void direct_put(struct pair *p, const void *buf, size_t len, uint6
 	while ((r = fi_inject_write(d->ep, buf, len, FI_ADDR_UNSPEC, d->at + offset, d->key)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
+}
+
+static inline void direct_copy(struct pair *p, size_t len, uint64_t offset)
+{
+	struct direct *d = p->direct;
+	ssize_t r;
+
+	while (p->pending >= WINDOW)
+		direct_progress(p);
+	while ((r = fi_write(d->ep, p->direct_mem + offset, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset,
+	                     d->key, &d->writing[d->writes++ % WINDOW])) == -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+	p->pending++;
 }
 
 /* Writes complete in the socket: a read behind them comes back when they are placed. */

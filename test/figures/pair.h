@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <xport.h>
 
-enum { MEM = 65536, WINDOW = 64, DEPTH = 512 /* operations in flight */ };
+enum { MEM = 4 << 20, WINDOW = 64, DEPTH = 512 /* operations in flight */ };
 
 #define CHECK(cond) \
 	do { \
@@ -70,7 +70,8 @@ void direct_close(struct pair *p);
 
 /*
  * Inline: direct_progress(p), direct_send(p, buf, len) counted in the other's p->arrived, direct_put(p, buf, len, offset)
- * into the other's p->direct_mem, direct_wait(p) for what the stack still holds, direct_flush(p) until all is placed.
+ * of a few bytes into the other's p->direct_mem, direct_copy(p, len, offset) from one's p->direct_mem to the same place of
+ * the other's, direct_wait(p) for what the stack still holds, direct_flush(p) until all is placed.
  */
 #include DIRECT_H
 

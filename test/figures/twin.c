@@ -349,6 +349,35 @@ static void our_quietrate(struct pair *p, long n)
 	put_windows(p, n, true);
 }
 
+/* Windows of 16 puts of 1 MiB, each followed by a flush. */
+enum { LARGE = 1 << 20, LARGE_WINDOW = 16 };
+
+static void direct_bandwidth(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		for (int k = 0; k < LARGE_WINDOW; k++)
+			direct_copy(p, LARGE, (uint64_t)k * LARGE % MEM);
+		direct_flush(p);
+	}
+}
+
+static void our_bandwidth(struct pair *p, long n)
+{
+	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET, .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		for (int k = 0; k < LARGE_WINDOW; k++) {
+			uint64_t at = (uint64_t)k * LARGE % MEM;
+
+			CHECK(xport_put(p->ep, p->mem[0] + at, LARGE, p->rkey[0], at, &quiet) == XPORT_OK);
+		}
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			reap(p);
+	}
+}
+
 static const struct kind {
 	const char *name;
 	void (*direct)(struct pair *p, long n), (*ours)(struct pair *p, long n);
@@ -360,6 +389,7 @@ static const struct kind {
 	{"rate, send 8 B", direct_rate, our_rate, WINDOW, false},
 	{"rate, put LOCAL, flush", direct_putrate, our_putrate, WINDOW, true},
 	{"rate, put QUIET, flush", direct_putrate, our_quietrate, WINDOW, true},
+	{"bandwidth, put 1 MiB", direct_bandwidth, our_bandwidth, LARGE_WINDOW, true},
 };
 
 static long preempted(void)
@@ -428,7 +458,7 @@ static bool agree(struct pair *p, bool yes)
 /* How many steps take about 1 ms without disturbance. */
 static long calibrate(struct pair *p, const struct kind *k)
 {
-	for (long n = 8;; n *= 2) {
+	for (long n = 1;; n *= 2) {
 		double best = 1e12;
 
 		for (int i = 0; i < 6; i++) {
