@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# XPORT_BACKEND(NAME, [ON-TRIAL]) - declares the back end that lives in src/backends/NAME/.
-#
-# One on trial, a second argument says why, is built only where configure is given --enable-NAME.
+# XPORT_BACKEND(NAME) - declares the back end that lives in src/backends/NAME/.
 #
 # src/backends/NAME/backend.m4 says what it needs, by setting
 #   have_NAME      yes or no
@@ -13,9 +11,9 @@
 m4_define([xport_all_dirs], [])
 AC_DEFUN([XPORT_BACKEND], [
   AC_ARG_ENABLE([$1], [AS_HELP_STRING([--disable-$1], [leave out the $1 back end (--enable-$1: insist on it)])],
-    [], [enable_$1=m4_ifval([$2], [no], [auto])])
+    [], [enable_$1=auto])
   have_$1=no
-  why_$1="m4_ifval([$2], [$2: only with --enable-$1], [left out by --disable-$1])"
+  why_$1="left out by --disable-$1"
   $1_load_env=
   AS_IF([test "x$enable_$1" != xno], [m4_indir([m4_include], [src/backends/$1/backend.m4])])
   AS_IF([test "x$enable_$1" != xno && test ! -f "$srcdir/src/backends/$1/$1.c"],
