@@ -132,12 +132,14 @@ _Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, statu
                "the operation holds its completion");
 
 /* Those that were complete at once; returns how many. */
-static inline int reap_now(struct xport *x, struct xport_completion *list, int max)
+static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_completion *list, int max)
 {
 	struct xpi_cq *q = &x->cq;
 	const struct xport_completion *c = q->first, *end = q->next;
 	int n = 0;
 
+	if (c != end)
+		xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_now(q));
 	while (c != end && n < max)
 		list[n++] = *c++;
 	q->first += n;
@@ -219,9 +221,11 @@ int xport_poll(xport *x, struct xport_completion *list, int max)
 	c = x->cq.first;
 	if (c == x->cq.next)
 		return xpi_list_empty(&x->cq.later) ? 0 : reap_all(x, list, max);
+	if (unlikely(c + 1 != x->cq.next))
+		return reap_now(x, list, max);
 	list[0] = *c++;
 	x->cq.first = c;
-	return unlikely(c != x->cq.next) ? 1 + reap_now(x, list + 1, max - 1) : 1;
+	return 1;
 }
 
 int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)

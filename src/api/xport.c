@@ -9,6 +9,7 @@
 #include "core/open.h"
 #include "core/rkey.h"
 #include "core/select.h"
+#include "core/stats.h"
 
 /* Of the calling thread's last failed call that had no instance. */
 static _Thread_local struct xport_error thread_error = {.size = sizeof(struct xport_error)};
@@ -284,8 +285,30 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 	info->private_data = ep->peer_private;
 	info->private_len = ep->peer_private_len;
 	info->context = ep->context;
-	info->in_flight = ep->refs + xpi_cq_now(&ep->x->cq);
+	info->in_flight = xpi_stats_in_flight(ep);
 	return leave(ep->x, XPORT_OK);
+}
+
+/* What the first version of the struct ended with. */
+enum { COUNTERS_MIN = offsetof(struct xport_counters, errors) + sizeof(((struct xport_counters *)NULL)->errors) };
+
+int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters)
+{
+	int r;
+
+	if (x == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(x, "xport_stats");
+	if (r != XPORT_OK)
+		return r;
+	if (counters == NULL || counters->size < COUNTERS_MIN)
+		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_stats",
+		                           "counters is NULL or counters->size is too small"));
+	if (ep != NULL && ep->x != x)
+		return leave(
+			x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_stats", "the endpoint belongs to another instance"));
+	xpi_stats(x, ep, counters);
+	return leave(x, XPORT_OK);
 }
 
 /* ---- memory ---- */

@@ -318,6 +318,34 @@ struct xport_ep_info {
 
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
 
+/* What happened on an endpoint, ever, and how it stands.  Always counted.  Later versions add to the end. */
+struct xport_counters {
+	size_t size;
+	uint64_t puts, gets, put_notifies, atomics, sends, flushes; /* accepted */
+	uint64_t receives;        /* receives that a message was matched to */
+	uint64_t notifications;   /* that arrived */
+	uint64_t bytes_out;       /* of puts, notified puts and sends accepted */
+	uint64_t bytes_in;        /* of gets accepted, and of messages into their receives */
+	uint64_t again;           /* posts answered XPORT_ERR_AGAIN */
+	uint64_t in_flight;       /* operations accepted and not yet reaped, and events */
+	uint64_t in_flight_max;   /* the most that were so at a time; the instance's: the most of an endpoint */
+	uint64_t unmatched;       /* messages that wait for a receive */
+	uint64_t posted_receives; /* receives without a message; an endpoint's: those that name it as source */
+	uint64_t frames_out;      /* frames sent; several small operations may share one */
+	uint64_t frames_in;       /* frames received */
+	uint64_t frames_acked;    /* of frames_out, acknowledged by the peer */
+	uint64_t acks_out;        /* frames besides, which only acknowledge or tell of failures: sent */
+	uint64_t acks_in;         /* and received */
+	uint64_t errors[32];      /* operations that ended in error, by status: errors[-XPORT_ERR_PEER_LOST] */
+};
+
+/*
+ * Fills in the endpoint's counters; with ep NULL the sums of all endpoints that the instance has had, and what belongs to
+ * none.  An endpoint's stay until xport_ep_destroy.  What of the struct this library does not know is zeroed.  INVALID:
+ * the size is too small, or the endpoint another instance's.
+ */
+int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters) XPORT_CHECK;
+
 /* ---- Memory ------------------------------------------------------------------------------------------------- */
 
 typedef enum xport_rights {

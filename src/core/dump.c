@@ -49,6 +49,7 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 	        "%u operations not reaped%s",
 	        ep->peer, states[ep->state], ep->tx_seq, ep->tx_acked, ep->credits, ep->seen.ack,
 	        ep->win_used - ep->win_freed, ep->window, ep->refs, ep->broken ? "; broken" : "");
+	xpi_stats_log(ep, XPORT_LOG_ERROR, "0024");
 	for (unsigned i = 0; (q = queue(ep, i, &name)) != NULL; i++) {
 		unsigned n = 0;
 

@@ -251,6 +251,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 			xpi_chan_bye(x->live, &ep->chan, false);
 		xpi_chan_stop(x->live, &ep->chan);
 	}
+	xpi_stats_log(ep, XPORT_LOG_INFO, "0007");
 	ep->state = XPI_EP_DEAD;
 	x->ep_table[ep->id & ((1u << INDEX_BITS) - 1)] = NULL;
 	if (xpi_list_linked(&ep->work))
@@ -408,6 +409,7 @@ void xpi_ep_release(struct xport_ep *ep)
 		ep->x->todo |= XPI_TODO_RELEASE;
 		return;
 	}
+	xpi_stats_add(&ep->x->past, ep);
 	xpi_list_del(&ep->link);
 	free(ep->peer_private);
 	free(ep);

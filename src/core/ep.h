@@ -13,6 +13,7 @@
 #include "core/hello.h"
 #include "core/live.h"
 #include "core/op.h"
+#include "core/stats.h"
 #include "core/wire.h"
 
 struct xpi_conn;
@@ -44,9 +45,10 @@ struct xport_ep {
 	struct xpi_tx *lone;  /* the frame for a record that leaves alone; NULL: to be made */
 	uint32_t tx_seq;      /* of the last frame sent */
 	uint32_t win_used;    /* message bytes sent, ever (modulo 2^32) */
-	uint64_t rma_posted, rma_sent; /* operations of q_rma posted and handed over, ever */
-	uint32_t touched;       /* remote changes posted, ever */
-	uint32_t proven;        /* of those, the ones before the last successful flush */
+	struct xpi_counts n;  /* what happened, ever */
+	uint64_t touched;     /* remote changes posted, ever */
+	uint64_t proven;      /* of those, the ones before the last successful flush */
+	uint32_t limit;       /* so many in flight are a new high, or too many */
 	uint32_t peer_id, peer_session; /* into each frame sent */
 	uint32_t tx_acked;    /* the last one the peer acknowledged */
 	uint32_t credits;     /* frames the peer takes unacknowledged */
@@ -55,6 +57,8 @@ struct xport_ep {
 	struct xpi_tx *open;  /* the frame being packed, or NULL */
 	struct xpi_tx *nak_tx; /* a control frame with failures that the back end would not take yet, or NULL */
 	size_t frame_max, pack_max; /* longest frame, and longest packed one */
+	/* operations of q_rma posted and handed over, ever; what goes the short way is both at once, and not counted */
+	uint64_t rma_posted, rma_sent;
 	/* queues */
 	struct xpi_list q_rma;     /* put, get, atomic, fence, flush, in order */
 	struct xpi_list q_msg;     /* send, notify, in order */
@@ -84,7 +88,7 @@ struct xport_ep {
 	uint32_t rx_charged;  /* message bytes of the peer's received, ever */
 	uint32_t nak_seq;
 	int32_t quiet_error;  /* first failure of a quiet or local operation, for the next flush */
-	uint32_t quiet_error_at; /* what `touched` was at the last one: all later flushes know of it */
+	uint64_t quiet_error_at; /* what `touched` was at the last one: all later flushes know of it */
 	struct xpi_wait drain;
 	struct xpi_list work; /* in x->work: has something to send or acknowledge */
 	/* life */

@@ -74,6 +74,7 @@ struct xport {
 	struct xpi_live *live;
 	struct xpi_bell bell;
 	struct xpi_list eps, listeners, conns, failing;
+	struct xport_counters past; /* of endpoints that are gone, and what belongs to none */
 	bool conn_busy; /* xpi_conn_progress walks the handshakes: none is freed under its feet */
 	/* the descriptor */
 	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
@@ -110,7 +111,7 @@ static inline int xpi_progress_be(struct xport *x)
 /* Whether there is a second part; and that, given what the first returned. */
 static inline bool xpi_progress_more(struct xport *x, int n)
 {
-	return n < 0 || x->todo != 0 || atomic_load_explicit(&x->attention, memory_order_acquire) != 0;
+	return n < 0 || (x->todo | atomic_load_explicit(&x->attention, memory_order_acquire)) != 0;
 }
 
 int xpi_progress_rest(struct xport *x, int n);

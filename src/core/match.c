@@ -135,3 +135,12 @@ void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
 			drop(ep->x, take(u));
 	}
 }
+
+uint64_t xpi_match_waiting(const struct xpi_match *m, const struct xport_ep *ep)
+{
+	uint64_t n = 0;
+
+	xpi_list_for(l, &m->arrival)
+		n += ep == NULL || xpi_container(l, struct xpi_unexpected, arrival)->ep == ep;
+	return n;
+}

@@ -37,4 +37,7 @@ struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *e
 void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
                       void (*drop)(struct xport *x, struct xpi_unexpected *u));
 
+/* How many messages of the endpoint wait for a receive; NULL: of any. */
+uint64_t xpi_match_waiting(const struct xpi_match *m, const struct xport_ep *ep);
+
 #endif

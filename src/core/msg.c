@@ -173,12 +173,8 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 		return xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0);
 	if (xpi_quick_again(ep) && xpi_quick_send_may(ep, buf, len, opt))
 		return xpi_quick_send(ep, buf, len, tag, opt);
-	if (__builtin_expect(ep->refs + xpi_cq_now(&ep->x->cq) >= ep->x->settings.queue_depth, 0)) {
-		ep->x->want_space = true;
-		xpi_work(ep);
-		return xpi_refuse(ep->x, XPORT_ERR_AGAIN, "xport_send", "%u operations are in flight or not reaped",
-		                  ep->refs + xpi_cq_now(&ep->x->cq));
-	}
+	if (__builtin_expect(xpi_full(ep), 0))
+		return xpi_full_refuse(ep, "xport_send");
 	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
 	if (__builtin_expect(op == NULL, 0))
 		return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_send", "no memory for another operation");
@@ -195,6 +191,8 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 			op->mr->busy++;
 	}
 	ep->refs++;
+	ep->n.posted[XPORT_OP_SEND]++;
+	ep->n.bytes_out += len;
 	start(ep, op);
 	return XPORT_OK;
 }
@@ -205,7 +203,7 @@ void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u)
 	xpi_pool_put(u->pool, u);
 }
 
-/* The receive has its message: from here on it belongs to the endpoint. */
+/* From here on the receive belongs to the endpoint. */
 static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
 {
 	op->ep = ep;
@@ -218,9 +216,15 @@ static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const 
 	uint64_t n = length < op->len ? length : op->len;
 
 	bind(ep->x, op, ep);
+	ep->n.posted[XPORT_OP_RECV]++;
+	ep->n.bytes_in += n;
 	xpi_copy(op->buf, data, n);
 	op->tag = tag;
-	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
+	op->status = XPORT_OK;
+	if (__builtin_expect(length > op->len, 0)) {
+		op->status = XPORT_ERR_TRUNCATED;
+		xpi_stats_error(ep, op->status);
+	}
 	op->len = length;
 	if (op->mr != NULL)
 		xpi_mr_idle(op->mr);
@@ -238,6 +242,8 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	if (cts == NULL)
 		return false;
 	bind(x, op, ep);
+	ep->n.posted[XPORT_OP_RECV]++;
+	ep->n.bytes_in += accept;
 	op->tag = tag;
 	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
 	op->mask = accept;
@@ -265,6 +271,7 @@ static int receive_valid(struct xport *x, const void *buf, size_t len, const str
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {
 		x->want_space = true;
+		x->past.again++;
 		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
 	}
 	return XPORT_OK;
@@ -342,6 +349,8 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 		xpi_mr_idle(op->mr);
 	op->mr = NULL;
 	op->status = status;
+	if (status < 0 && -status < XPI_STATUSES)
+		x->past.errors[-status]++;
 	xpi_cq_push(&x->cq, op);
 }
 

@@ -18,6 +18,25 @@ int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size
 	return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer does not lie in opt->mr");
 }
 
+bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight)
+{
+	if (in_flight >= ep->x->settings.queue_depth)
+		return true;
+	xpi_stats_high(ep, in_flight + 1);
+	return false;
+}
+
+int xpi_full_refuse(struct xport_ep *ep, const char *operation)
+{
+	struct xport *x = ep->x;
+
+	ep->n.again++;
+	x->want_space = true;
+	xpi_work(ep);
+	return xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
+	                  ep->refs + xpi_cq_now(&x->cq));
+}
+
 struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
 {
 	struct xpi_op *op;
@@ -41,7 +60,7 @@ static bool quiet_before(const struct xport_ep *ep, const struct xpi_op *flush)
 	xpi_list_for(l, &ep->native) {
 		const struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if ((op->flags & XPORT_QUIET) != 0 && (int32_t)((uint32_t)op->order - (uint32_t)flush->done) <= 0)
+		if ((op->flags & XPORT_QUIET) != 0 && op->order <= flush->done)
 			return true;
 	}
 	return false;
@@ -67,8 +86,10 @@ static void quiet_end(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
 
-	if (status != XPORT_OK)
+	if (status != XPORT_OK) {
+		xpi_stats_error(ep, status);
 		xpi_quiet_failed(ep, status);
+	}
 	ep->refs--;
 	xpi_op_free(ep, op);
 	ep->quiet_pending--;
@@ -85,10 +106,10 @@ static void flush_end(struct xpi_op *op)
 
 	if (op->status == XPORT_OK && ep->quiet_error != XPORT_OK) {
 		op->status = ep->quiet_error;
-		if ((int32_t)((uint32_t)op->done - ep->quiet_error_at) >= 0)
+		if (op->done >= ep->quiet_error_at)
 			ep->quiet_error = XPORT_OK;
 	} else if (op->status == XPORT_OK) {
-		ep->proven = (uint32_t)op->done;
+		ep->proven = op->done;
 	}
 }
 
@@ -117,6 +138,8 @@ void xpi_op_complete(struct xpi_op *op, int status)
 	}
 	if (op->kind == XPORT_OP_FLUSH)
 		flush_end(op);
+	if (op->status != XPORT_OK)
+		xpi_stats_error(ep, op->status);
 	xpi_cq_push(&ep->x->cq, op);
 }
 

@@ -48,6 +48,20 @@ static inline void xpi_op_free(struct xport_ep *ep, struct xpi_op *op)
 	xpi_op_put(ep->x, op);
 }
 
+/* Too much is in flight or not reaped, so that a post is answered AGAIN.  Completions that need no operation count here
+ * alone.  Below ep->limit there is nothing to note either. */
+bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight);
+
+static inline bool xpi_full(struct xport_ep *ep)
+{
+	uint32_t in_flight = ep->refs + xpi_cq_now(&ep->x->cq);
+
+	return __builtin_expect(in_flight >= ep->limit, 0) && xpi_full_at(ep, in_flight);
+}
+
+/* Says so. */
+int xpi_full_refuse(struct xport_ep *ep, const char *operation) __attribute__((cold));
+
 /* How the peer names it in its answers. */
 static inline uint32_t xpi_op_name(struct xport *x, struct xpi_op *op)
 {

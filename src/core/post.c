@@ -27,20 +27,6 @@ static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *ope
 	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
 }
 
-/* Too much is in flight or not reaped.  Completions that need no operation count here alone. */
-static inline bool full(const struct xport_ep *ep)
-{
-	return ep->refs + xpi_cq_now(&ep->x->cq) >= ep->x->settings.queue_depth;
-}
-
-static __attribute__((cold)) int refuse_full(struct xport_ep *ep, const char *operation)
-{
-	ep->x->want_space = true;
-	xpi_work(ep);
-	return xpi_refuse(ep->x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
-	                  ep->refs + xpi_cq_now(&ep->x->cq));
-}
-
 /* ---- an accepted operation ---- */
 
 static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const void *buf, uint64_t len, uint64_t offset,
@@ -56,6 +42,7 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 	op->tag = 0;
 	op->context = NULL;
 	ep->refs++;
+	ep->n.posted[kind]++;
 	if (opt != NULL) {
 		op->flags = (uint8_t)opt->flags;
 		op->context = opt->context;
@@ -88,6 +75,13 @@ static inline void start(struct xport_ep *ep, struct xpi_op *op)
 	xpi_work(ep);
 }
 
+/* Counts a remote change of an operation that is counted by itself. */
+static inline void touch(struct xport_ep *ep)
+{
+	ep->touched++;
+	ep->n.changes++;
+}
+
 /* Sends it the way that was chosen at key import. */
 static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, unsigned path)
 {
@@ -97,7 +91,7 @@ static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 		k->busy++;
 	}
 	ep->rma_posted++;
-	ep->touched++;
+	touch(ep);
 	start(ep, op);
 	return XPORT_OK;
 }
@@ -116,6 +110,18 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 	return XPORT_OK;
 }
 
+/* Counts a put or get that is done by a copy at once. */
+static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len)
+{
+	if (kind == XPORT_OP_PUT) {
+		ep->touched++;
+		ep->n.bytes_out += len;
+	} else {
+		ep->n.posted[XPORT_OP_GET]++;
+		ep->n.bytes_in += len;
+	}
+}
+
 /* A copy whose completion stands behind others. */
 static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
                                                  uint64_t len, uint64_t offset, void *context)
@@ -123,12 +129,13 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 	const char *operation = kind == XPORT_OP_PUT ? "xport_put" : "xport_get";
 	struct xpi_op *op;
 
-	if (full(ep))
-		return refuse_full(ep, operation);
+	if (xpi_full(ep))
+		return xpi_full_refuse(ep, operation);
 	op = xpi_op_get(ep->x, ep, kind);
 	if (op == NULL)
 		return no_memory(ep->x, operation);
 	xpi_copy(to, from, len);
+	copied(ep, kind, len);
 	op->context = context;
 	op->tag = 0;
 	op->len = len;
@@ -148,6 +155,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 	if (opt != NULL) {
 		if (opt->flags & XPORT_QUIET) {
 			xpi_copy(to, from, len);
+			copied(ep, kind, len);
 			return XPORT_OK;
 		}
 		context = opt->context;
@@ -159,6 +167,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 			return copy_behind(ep, kind, to, from, len, offset, context);
 	}
 	xpi_copy(to, from, len);
+	copied(ep, kind, len);
 	xpi_quick_completion(ep, kind, context, 0, len);
 	q->next++;
 	return XPORT_OK;
@@ -174,15 +183,14 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 		return r;
 	if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt))
 		return xpi_quick_put(ep, buf, len, k, offset, opt);
-	if (k->put == XPI_BY_COPY && !ep->q_busy) {
-		ep->touched++;
+	if (k->put == XPI_BY_COPY && !ep->q_busy)
 		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
-	}
-	if (unlikely(full(ep)))
-		return refuse_full(ep, "xport_put");
+	if (unlikely(xpi_full(ep)))
+		return xpi_full_refuse(ep, "xport_put");
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_put");
+	ep->n.bytes_out += len;
 	if (len == 0) {
 		xpi_op_complete_new(ep->x, op);
 		return XPORT_OK;
@@ -200,11 +208,12 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 		return r;
 	if (k->get == XPI_BY_COPY && !ep->q_busy)
 		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, offset, opt);
-	if (unlikely(full(ep)))
-		return refuse_full(ep, "xport_get");
+	if (unlikely(xpi_full(ep)))
+		return xpi_full_refuse(ep, "xport_get");
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_get");
+	ep->n.bytes_in += len;
 	if (len > 0)
 		return launch(ep, op, k, k->get);
 	xpi_op_complete_new(ep->x, op);
@@ -219,6 +228,8 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 
 	if (unlikely(told == NULL)) {
 		ep->refs--;
+		ep->n.posted[XPORT_OP_PUT_NOTIFY]--;
+		ep->n.bytes_out -= op->len;
 		if (op->flags & XPORT_QUIET)
 			ep->quiet_pending--;
 		if (op->mr != NULL)
@@ -234,7 +245,7 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 	if (op->len == 0) {
 		xpi_op_complete(op, XPORT_OK);
 	} else if (k->put == XPI_BY_COPY && !ep->q_busy) {
-		ep->touched++;
+		touch(ep);
 		memcpy(k->direct + op->offset, op->buf, op->len);
 		xpi_op_complete(op, XPORT_OK);
 	} else {
@@ -254,11 +265,12 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(full(ep) || ep->ntold >= ep->x->settings.queue_depth))
-		return refuse_full(ep, "xport_put_notify");
+	if (unlikely(xpi_full(ep) || ep->ntold >= ep->x->settings.queue_depth))
+		return xpi_full_refuse(ep, "xport_put_notify");
 	op = op_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_put_notify");
+	ep->n.bytes_out += len;
 	value = opt != NULL ? opt->value : 0;
 	if (k->put == XPI_BY_MESSAGE && !ep->q_busy && len <= xpi_msg_notify_max(ep) && xpi_msg_open(ep)) {
 		op->tag = value;
@@ -266,7 +278,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 		op->after = ep->rma_posted;
 		op->after_native = UINT64_MAX;
 		op->waits = XPI_WAIT_SENT;
-		ep->touched++;
+		touch(ep);
 		if (xpi_msg_step(ep, op) == XPORT_OK)
 			return XPORT_OK;
 	}
@@ -304,8 +316,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 		                  a->width);
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");
-	if (unlikely(full(ep)))
-		return refuse_full(ep, "xport_atomic");
+	if (unlikely(xpi_full(ep)))
+		return xpi_full_refuse(ep, "xport_atomic");
 	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
 	if (unlikely(op == NULL))
 		return no_memory(ep->x, "xport_atomic");
@@ -345,8 +357,8 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 
 	if (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0))
 		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->size or opt->flags is wrong");
-	if (full(ep))
-		return refuse_full(ep, "xport_flush");
+	if (xpi_full(ep))
+		return xpi_full_refuse(ep, "xport_flush");
 	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, opt);
 	if (op == NULL)
 		return no_memory(ep->x, "xport_flush");

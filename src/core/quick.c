@@ -24,6 +24,7 @@ bool xpi_quick_renew(struct xport_ep *ep)
 	uint32_t used = ep->refs + xpi_cq_now(&x->cq);
 	uint32_t depth = x->settings.queue_depth > used ? x->settings.queue_depth - used : 0;
 
+	xpi_stats_high(ep, used);
 	if (x->slow == 0)
 		xpi_cq_open(&x->cq);
 	/* Receives that are matched meanwhile may make it a few more than the depth. */
@@ -47,7 +48,10 @@ int xpi_quick_unusual(struct xport_ep *ep, int status)
 	xpi_tx_refused(ep, status);
 	rec = xpi_tx_first(ep->lone);
 	rlen = rec->type == XPI_REC_SEND ? sizeof(struct xpi_rec_send) : sizeof(struct xpi_rec_put);
-	if (xpi_tx_repack(ep, rlen + le32toh(rec->len)))
+	if (xpi_tx_repack(ep, rlen + le32toh(rec->len))) {
+		ep->n.repacked++;
 		return XPORT_OK;
+	}
+	ep->n.bytes_out -= le32toh(rec->len);
 	return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_put or xport_send", "no memory for another frame");
 }

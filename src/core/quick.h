@@ -65,6 +65,7 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 	atomic_thread_fence(memory_order_release); /* copies into the peer's memory come before the frame */
 	xpi_copy_few((uint8_t *)xpi_tx_first(tx) + rlen, buf, len);
 	xpi_tx_head(tx)->seq = htole32(ep->tx_seq + 1);
+	ep->n.bytes_out += len;
 	/* If not by this frame, it is told by the one that takes up its record. */
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->told, &ep->seen);
 	r = x->am_send(x->be, xpi_ep_be(ep), tx->buf, sizeof(struct xpi_frame_head) + rlen + len, &tx->wait.req);
@@ -115,9 +116,8 @@ static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xp
 	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
-	ep->rma_posted++;
-	ep->rma_sent++;
 	ep->touched++;
+	ep->n.quick_puts++;
 	return XPORT_OK;
 }
 
@@ -142,6 +142,7 @@ static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len
 	if (k->put == XPI_BY_COPY) {
 		xpi_copy_few(k->direct + offset, buf, len);
 		ep->touched++;
+		ep->n.bytes_out += len;
 		if (quiet)
 			return XPORT_OK;
 		xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);

@@ -247,8 +247,10 @@ static bool acknowledged(struct xport_ep *ep, uint32_t ack, uint32_t freed)
 		return false;
 	if (!more)
 		return true;
-	if (xpi_seq_reached(ack, ep->tx_acked))
+	if (xpi_seq_reached(ack, ep->tx_acked)) {
+		ep->n.acked += ack - ep->tx_acked;
 		ep->tx_acked = ack;
+	}
 	if (xpi_seq_reached(freed, ep->win_freed))
 		ep->win_freed = freed;
 	while (!xpi_list_empty(&ep->unacked)) {
@@ -298,6 +300,9 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 			return;
 		}
 		ep->seen.ack++;
+		ep->n.received++;
+	} else {
+		ep->n.control_in++;
 	}
 	if (flags != 0 || rlen != 0 || !one_message(ep, c.p, c.left, &intact))
 		intact = records(ep, &c, (flags & XPI_FRAME_CTRL) != 0);

@@ -168,6 +168,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	op->offset = n->offset;
 	op->mr = n->length > 0 ? mr : NULL;
 	op->charge = xpi_charge(0);
+	ep->n.notified++;
 	ep->refs++;
 	xpi_cq_push(&ep->x->cq, op);
 	return true;

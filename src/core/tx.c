@@ -85,6 +85,7 @@ static inline __attribute__((always_inline)) int emit(struct xport_ep *ep, struc
 		return xpi_tx_refused(ep, r);
 	}
 	ep->tx_seq = seq;
+	ep->n.emitted++;
 	return r;
 }
 
@@ -266,6 +267,7 @@ int xpi_tx_control(struct xport_ep *ep)
 			return r;
 		}
 		ep->nak_tx = NULL;
+		ep->n.control_out++;
 	} while (!xpi_list_empty(&ep->q_nak));
 	return XPORT_OK;
 }
