@@ -20,26 +20,50 @@ void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n)
 {
 	CHECK(n > 0);
 	for (ssize_t i = 0; i < n; i++) {
-		if (e[i].op_context == &p->direct->flushing || (e[i].flags & FI_WRITE) != 0) {
+		if ((e[i].flags & FI_RECV) == 0) {
 			p->pending--;
 			continue;
 		}
-		CHECK((e[i].flags & FI_RECV) != 0 && e[i].len == sizeof(uint64_t));
+		CHECK(e[i].len == sizeof(uint64_t));
 		p->arrived++;
 		post(p, e[i].op_context);
 	}
 }
 
-void direct_flush(struct pair *p)
+static void *context(struct direct *d)
+{
+	return &d->waited[d->turn++ % DIRECT_WAITED];
+}
+
+void direct_put_long(struct pair *p, const void *buf, size_t len, uint64_t offset)
 {
 	struct direct *d = p->direct;
+	void *c = context(d);
 	ssize_t r;
 
-	while ((r = fi_read(d->ep, &d->sink, sizeof(d->sink), d->sink_mr != NULL ? fi_mr_desc(d->sink_mr) : NULL,
-	                    FI_ADDR_UNSPEC, d->at, d->key, &d->flushing)) == -FI_EAGAIN)
+	while ((r = fi_write(d->ep, buf, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset, d->key, c)) ==
+	       -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 	p->pending++;
+}
+
+void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset)
+{
+	struct direct *d = p->direct;
+	void *c = context(d);
+	ssize_t r;
+
+	while ((r = fi_read(d->ep, buf, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset, d->key, c)) ==
+	       -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+	p->pending++;
+}
+
+void direct_flush(struct pair *p)
+{
+	direct_get(p, p->direct_mem + 2048, 8, 2048);
 	direct_wait(p);
 }
 
@@ -77,10 +101,8 @@ static void publish(struct pair *p)
 	p->direct_mem = aligned_alloc(4096, MEM);
 	CHECK(p->direct_mem != NULL);
 	memset(p->direct_mem, 0, MEM);
-	CHECK(fi_mr_reg(d->domain, p->direct_mem, MEM, FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &d->mr,
-	                NULL) == 0);
-	if ((d->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0)
-		CHECK(fi_mr_reg(d->domain, &d->sink, sizeof(d->sink), FI_READ, 0, 8, 0, &d->sink_mr, NULL) == 0);
+	CHECK(fi_mr_reg(d->domain, p->direct_mem, MEM, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0,
+	                &d->mr, NULL) == 0);
 	told->at = virtual ? (uint64_t)(uintptr_t)p->direct_mem : 0;
 	told->key = fi_mr_key(d->mr);
 	if (p->id == 0)
@@ -154,8 +176,6 @@ void direct_close(struct pair *p)
 	if (d->pep != NULL)
 		fi_close(&d->pep->fid);
 	fi_close(&d->mr->fid);
-	if (d->sink_mr != NULL)
-		fi_close(&d->sink_mr->fid);
 	fi_close(&d->cq->fid);
 	fi_close(&d->eq->fid);
 	fi_close(&d->domain->fid);

@@ -10,7 +10,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-enum { DIRECT_RECEIVES = 256, DIRECT_BATCH = 16 };
+enum { DIRECT_RECEIVES = 256, DIRECT_BATCH = 16, DIRECT_WAITED = 32 };
 
 struct direct_receive {
 	struct fi_context2 context; /* first */
@@ -25,12 +25,11 @@ struct direct {
 	struct fid_cq *cq;
 	struct fid_pep *pep;
 	struct fid_ep *ep;
-	struct fid_mr *mr, *sink_mr;
+	struct fid_mr *mr;
 	uint64_t at, key; /* the other's memory */
 	struct direct_receive receive[DIRECT_RECEIVES];
-	struct fi_context2 flushing, writing[WINDOW];
-	unsigned writes;
-	uint64_t sink;
+	struct fi_context2 waited[DIRECT_WAITED]; /* of what is waited for, in turn */
+	unsigned turn;
 };
 
 void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n);
@@ -59,29 +58,25 @@ static inline void direct_send(struct pair *p, const void *buf, size_t len)
 	CHECK(r == 0);
 }
 
+/* Out of p->direct_mem. */
+void direct_put_long(struct pair *p, const void *buf, size_t len, uint64_t offset);
+
 static inline void direct_put(struct pair *p, const void *buf, size_t len, uint64_t offset)
 {
 	const struct direct *d = p->direct;
 	ssize_t r;
 
+	if (len > d->info->tx_attr->inject_size) {
+		direct_put_long(p, buf, len, offset);
+		return;
+	}
 	while ((r = fi_inject_write(d->ep, buf, len, FI_ADDR_UNSPEC, d->at + offset, d->key)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 }
 
-static inline void direct_copy(struct pair *p, size_t len, uint64_t offset)
-{
-	struct direct *d = p->direct;
-	ssize_t r;
-
-	while (p->pending >= WINDOW)
-		direct_progress(p);
-	while ((r = fi_write(d->ep, p->direct_mem + offset, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset,
-	                     d->key, &d->writing[d->writes++ % WINDOW])) == -FI_EAGAIN)
-		direct_progress(p);
-	CHECK(r == 0);
-	p->pending++;
-}
+/* Into p->direct_mem. */
+void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset);
 
 /* Writes complete in the socket: a read behind them comes back when they are placed. */
 void direct_flush(struct pair *p);

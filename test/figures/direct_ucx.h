@@ -48,9 +48,11 @@ static inline void direct_put(struct pair *p, const void *buf, size_t len, uint6
 	direct_track(p, ucp_put_nbx(d->ep, buf, len, d->at + offset, d->rkey, &direct_rma));
 }
 
-static inline void direct_copy(struct pair *p, size_t len, uint64_t offset)
+static inline void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset)
 {
-	direct_put(p, p->direct_mem + offset, len, offset);
+	const struct direct *d = p->direct;
+
+	direct_track(p, ucp_get_nbx(d->ep, buf, len, d->at + offset, d->rkey, &direct_rma));
 }
 
 static inline void direct_flush(struct pair *p)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX or libfabric that are
- * configured as the back end configures them: DIRECT_H says which.  So the figures compare the same work at the same time on the same two cores.
+ * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX, libfabric or
+ * libibverbs that are configured as the back end configures them: DIRECT_H says which.  So the figures compare the same
+ * work at the same time on the same two cores.
  *
  * ERRORS: none are handled; what goes wrong is printed and ends the process.
  */
@@ -15,7 +16,13 @@
 #include <stdlib.h>
 #include <xport.h>
 
-enum { MEM = 4 << 20, WINDOW = 64, DEPTH = 512 /* operations in flight */ };
+enum {
+	LARGE = 64 << 10, /* of memory that is moved in one piece, to the same offset */
+	HUGE = 1 << 20,
+	MEM = 4 * HUGE,
+	WINDOW = 64,
+	DEPTH = 512 /* operations in flight */
+};
 
 #define CHECK(cond) \
 	do { \
@@ -70,8 +77,8 @@ void direct_close(struct pair *p);
 
 /*
  * Inline: direct_progress(p), direct_send(p, buf, len) counted in the other's p->arrived, direct_put(p, buf, len, offset)
- * of a few bytes into the other's p->direct_mem, direct_copy(p, len, offset) from one's p->direct_mem to the same place of
- * the other's, direct_wait(p) for what the stack still holds, direct_flush(p) until all is placed.
+ * into the other's p->direct_mem, direct_get(p, buf, len, offset) out of it, direct_wait(p) for what the stack still
+ * holds, direct_flush(p) until all is placed.
  */
 #include DIRECT_H
 

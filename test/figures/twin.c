@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * twin - the same work by direct calls of UCX or libfabric and through libxport, between the same two processes.
+ * twin - the same work by direct calls of UCX, libfabric or libibverbs and through libxport, between the same two processes.
  *
- *   twin time PROVIDER [PAIRS]     batches of 1 to 2 ms in turn, direct and ours; prints medians, and of the ratios of
- *                                  neighbouring batches the median and the quartiles
+ *   twin time PROVIDER [PAIRS [PART]]   batches of 1 to 2 ms in turn, direct and ours; prints medians, and of the ratios
+ *                                  of neighbouring batches the median and the quartiles; only of what has PART in its
+ *                                  name
+ *   twin steps PROVIDER [PAIRS [PART]]  the same in batches of 16 steps; prints the minimum and the median of all steps,
+ *                                  for where single steps take long and batches are never left alone
  *   twin count PROVIDER [N]        for callgrind: calls each function named figure_* N times, and does all waiting
  *                                  outside of them
  */
@@ -11,10 +14,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "pair.h"
+#include "twin.h"
 
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
-static long argument;
+long twin_argument;
+static const char *part = "";
 
 /* ---- through libxport ---- */
 
@@ -73,141 +77,36 @@ static void post_put(struct pair *p, const uint64_t *word, uint64_t offset)
 	sends_open++;
 }
 
-/* ---- count ---- */
-
-#define FIGURE __attribute__((noinline, noclone, used))
-
-FIGURE static int figure_put(struct pair *p, const uint64_t *word, struct xport_completion *c)
-{
-	(void)c;
-	return xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &local);
-}
-
-FIGURE static int figure_poll(struct pair *p, const uint64_t *word, struct xport_completion *c)
-{
-	(void)word;
-	return xport_poll(p->x, c, 1);
-}
-
-FIGURE static int figure_send(struct pair *p, const uint64_t *word, struct xport_completion *c)
-{
-	int r = xport_send(p->ep, word, sizeof(*word), 5, NULL);
-
-	return r < 0 ? r : xport_poll(p->x, c, 1);
-}
-
-FIGURE static int figure_window(struct pair *p, const uint64_t *word, struct xport_completion *c)
-{
-	for (int i = 0; i < WINDOW; i++) {
-		int r = xport_send(p->ep, word, sizeof(*word), 5, NULL);
-
-		if (r < 0)
-			return r;
-	}
-	return xport_poll(p->x, c, WINDOW);
-}
-
-FIGURE static int figure_recv(struct pair *p, uint64_t *word, struct xport_completion *c)
-{
-	int r = xport_recv(p->x, word, sizeof(*word), 5, UINT64_MAX, NULL);
-
-	return r < 0 ? r : xport_poll(p->x, c, 1);
-}
-
-typedef int (*figure_fn)(struct pair *p, const uint64_t *word, struct xport_completion *c);
-
-static void wait_ours(struct pair *p, unsigned want)
-{
-	struct xport_completion c[WINDOW];
-
-	while (want > 0) {
-		int n = xport_poll(p->x, c, WINDOW);
-
-		CHECK(n >= 0);
-		want -= (unsigned)n;
-		sched_yield();
-	}
-}
-
-static void repeat(struct pair *p, figure_fn fn, unsigned each)
-{
-	struct xport_completion c[WINDOW];
-	uint64_t word = 1;
-
-	for (long i = 0; i < argument; i++) {
-		int n = fn(p, &word, c);
-
-		CHECK(n >= 0);
-		if (fn == figure_put)
-			n = figure_poll(p, &word, c);
-		CHECK(n >= 0);
-		wait_ours(p, each - (unsigned)n);
-		/* What the peer acknowledges meanwhile is part of a call, too; only idle waiting is not. */
-		sched_yield();
-	}
-}
-
-/* Lets every pool grow to what the figures use. */
-enum { WARM = 20 };
-
-static void warm(struct pair *p)
-{
-	uint64_t word = 1;
-
-	for (int i = 0; i < WARM; i++) {
-		for (int k = 0; k < WINDOW; k++)
-			CHECK(xport_send(p->ep, &word, sizeof(word), 5, NULL) == XPORT_OK);
-		wait_ours(p, WINDOW);
-		CHECK(xport_put(p->ep, &word, sizeof(word), p->rkey[0], 64, &local) == XPORT_OK);
-		wait_ours(p, 1);
-	}
-}
-
-static void take_in(struct pair *p, long n)
-{
-	for (long i = 0; i < n; i++) {
-		CHECK(xport_recv(p->x, inbox, sizeof(*inbox), 5, UINT64_MAX, NULL) == XPORT_OK);
-		wait_ours(p, 1);
-	}
-}
-
-/* The initiator calls the figures; the target takes in what comes, and its own figure is the receive. */
-static void count(struct pair *p)
-{
-	struct xport_completion c[WINDOW];
-	long n = argument * (1 + WINDOW);
-
-	if (p->id == 0)
-		warm(p);
-	else
-		take_in(p, WARM * WINDOW);
-	pair_barrier(p);
-	if (p->id == 0) {
-		repeat(p, figure_put, 1);
-		repeat(p, figure_send, 1);
-		repeat(p, figure_window, WINDOW);
-		return;
-	}
-	for (long i = 0; i < n; i++) {
-		int r = figure_recv(p, inbox, c);
-
-		CHECK(r >= 0);
-		wait_ours(p, r == 1 ? 0 : 1);
-	}
-}
-
 /* ---- time ---- */
+
+/* Messages that have arrived or are still to come, over all batches: the other's first may come before ours has begun. */
+static uint64_t due_direct;
+static unsigned due_ours;
+
+/* When each step began, where single steps are looked at. */
+struct steps {
+	long n, max;
+	uint64_t *at;
+};
+static struct steps steps;
+
+static inline void tick(void)
+{
+	if (steps.n < steps.max)
+		steps.at[steps.n++] = pair_ns();
+}
 
 /* Half of a round trip of an 8-byte message. */
 static void direct_pingpong(struct pair *p, long n)
 {
-	uint64_t word = 1, want = p->arrived;
+	uint64_t word = 1;
 
 	for (long i = 0; i < n; i++) {
-		want++;
+		tick();
+		due_direct++;
 		if (p->id == 0)
 			direct_send(p, &word, sizeof(word));
-		while (p->arrived < want)
+		while (p->arrived < due_direct)
 			direct_progress(p);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
@@ -218,13 +117,13 @@ static void direct_pingpong(struct pair *p, long n)
 static void our_pingpong(struct pair *p, long n)
 {
 	uint64_t word = 1;
-	unsigned want = received;
 
 	for (long i = 0; i < n; i++) {
-		want++;
+		tick();
+		due_ours++;
 		if (p->id == 0)
 			post_send(p, &word);
-		while ((int)(received - want) < 0)
+		while ((int)(received - due_ours) < 0)
 			reap(p);
 		if (p->id == 1)
 			post_send(p, &word);
@@ -237,13 +136,14 @@ static void our_pingpong(struct pair *p, long n)
 /* Windows of 64 messages, each answered by one. */
 static void direct_rate(struct pair *p, long n)
 {
-	uint64_t word = 1, want = p->arrived;
+	uint64_t word = 1;
 
 	for (long i = 0; i < n; i++) {
-		want += p->id == 0 ? 1 : WINDOW;
+		tick();
+		due_direct += p->id == 0 ? 1 : WINDOW;
 		for (int k = 0; p->id == 0 && k < WINDOW; k++)
 			direct_send(p, &word, sizeof(word));
-		while (p->arrived < want)
+		while (p->arrived < due_direct)
 			direct_progress(p);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
@@ -254,13 +154,13 @@ static void direct_rate(struct pair *p, long n)
 static void our_rate(struct pair *p, long n)
 {
 	uint64_t word = 1;
-	unsigned want = received;
 
 	for (long i = 0; i < n; i++) {
-		want += p->id == 0 ? 1 : WINDOW;
+		tick();
+		due_ours += p->id == 0 ? 1 : WINDOW;
 		for (int k = 0; p->id == 0 && k < WINDOW; k++)
 			post_send(p, &word);
-		while ((int)(received - want) < 0)
+		while ((int)(received - due_ours) < 0)
 			reap(p);
 		if (p->id == 1)
 			post_send(p, &word);
@@ -278,6 +178,7 @@ static void direct_putpong(struct pair *p, long n)
 	volatile uint64_t *in = (volatile uint64_t *)(p->direct_mem + 64);
 
 	for (long i = 0; i < n; i++) {
+		tick();
 		turn_direct++;
 		if (p->id == 0)
 			direct_put(p, &turn_direct, 8, 64);
@@ -294,6 +195,7 @@ static void our_putpong(struct pair *p, long n)
 	volatile uint64_t *in = (volatile uint64_t *)(p->mem[0] + 64);
 
 	for (long i = 0; i < n; i++) {
+		tick();
 		turn_ours++;
 		if (p->id == 0)
 			post_put(p, &turn_ours, 64);
@@ -306,12 +208,15 @@ static void our_putpong(struct pair *p, long n)
 	}
 }
 
+enum { LONG_WINDOW = 16 };
+
 /* Windows of 64 puts, each followed by a flush. */
 static void direct_putrate(struct pair *p, long n)
 {
 	uint64_t word = 1;
 
 	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
 		for (int k = 0; k < WINDOW; k++)
 			direct_put(p, &word, 8, 4096 + (uint64_t)k * 8);
 		direct_flush(p);
@@ -324,6 +229,7 @@ static void put_windows(struct pair *p, long n, bool silent)
 	uint64_t word = 1;
 
 	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
 		for (int k = 0; k < WINDOW; k++) {
 			uint64_t at = 4096 + (uint64_t)k * 8;
 
@@ -349,27 +255,75 @@ static void our_quietrate(struct pair *p, long n)
 	put_windows(p, n, true);
 }
 
-/* Windows of 16 puts of 1 MiB, each followed by a flush. */
-enum { LARGE = 1 << 20, LARGE_WINDOW = 16 };
+/* Gets of 8 bytes, one at a time. */
+static void direct_getone(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
+		direct_get(p, p->direct_mem + 1024, 8, 1024);
+		direct_wait(p);
+	}
+}
 
+static void our_getone(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
+		CHECK(xport_get(p->ep, p->mem[0] + 1024, 8, p->rkey[0], 1024, &opt) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			reap(p);
+	}
+}
+
+/* Windows of long puts, until the network is done with each. */
 static void direct_bandwidth(struct pair *p, long n)
 {
 	for (long i = 0; p->id == 0 && i < n; i++) {
-		for (int k = 0; k < LARGE_WINDOW; k++)
-			direct_copy(p, LARGE, (uint64_t)k * LARGE % MEM);
-		direct_flush(p);
+		tick();
+		for (int k = 0; k < LONG_WINDOW; k++)
+			direct_put(p, p->direct_mem + LARGE, LARGE, LARGE);
+		direct_wait(p);
 	}
 }
 
 static void our_bandwidth(struct pair *p, long n)
 {
-	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET, .mr = p->mr[0]};
+	const struct xport_opt opt = {.size = sizeof(opt), .flags = XPORT_LOCAL, .mr = p->mr[0]};
 
 	for (long i = 0; p->id == 0 && i < n; i++) {
-		for (int k = 0; k < LARGE_WINDOW; k++) {
-			uint64_t at = (uint64_t)k * LARGE % MEM;
+		tick();
+		for (int k = 0; k < LONG_WINDOW; k++)
+			CHECK(xport_put(p->ep, p->mem[0] + LARGE, LARGE, p->rkey[0], LARGE, &opt) == XPORT_OK);
+		sends_open += LONG_WINDOW;
+		while (sends_open > 0)
+			reap(p);
+	}
+}
 
-			CHECK(xport_put(p->ep, p->mem[0] + at, LARGE, p->rkey[0], at, &quiet) == XPORT_OK);
+/* Windows of puts of 1 MiB, until all are placed. */
+static void direct_placed(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
+		for (uint64_t k = 0; k < LONG_WINDOW; k++)
+			direct_put(p, p->direct_mem + k * HUGE % MEM, HUGE, k * HUGE % MEM);
+		direct_flush(p);
+	}
+}
+
+static void our_placed(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .flags = XPORT_QUIET, .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		tick();
+		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
+			uint64_t at = k * HUGE % MEM;
+
+			CHECK(xport_put(p->ep, p->mem[0] + at, HUGE, p->rkey[0], at, &opt) == XPORT_OK);
 		}
 		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
 		sends_open++;
@@ -381,7 +335,7 @@ static void our_bandwidth(struct pair *p, long n)
 static const struct kind {
 	const char *name;
 	void (*direct)(struct pair *p, long n), (*ours)(struct pair *p, long n);
-	unsigned per; /* messages a step; 0: a latency, half of a step */
+	unsigned per; /* messages a step; 0: a latency, half of a step; 1: a latency, a whole one */
 	bool passive; /* the target only makes progress */
 } kinds[] = {
 	{"latency, send 8 B", direct_pingpong, our_pingpong, 0, false},
@@ -389,7 +343,9 @@ static const struct kind {
 	{"rate, send 8 B", direct_rate, our_rate, WINDOW, false},
 	{"rate, put LOCAL, flush", direct_putrate, our_putrate, WINDOW, true},
 	{"rate, put QUIET, flush", direct_putrate, our_quietrate, WINDOW, true},
-	{"bandwidth, put 1 MiB", direct_bandwidth, our_bandwidth, LARGE_WINDOW, true},
+	{"latency, get 8 B", direct_getone, our_getone, 1, true},
+	{"rate, put LOCAL 64 KiB", direct_bandwidth, our_bandwidth, LONG_WINDOW, true},
+	{"rate, put 1 MiB, flush", direct_placed, our_placed, LONG_WINDOW, true},
 };
 
 static long preempted(void)
@@ -477,19 +433,20 @@ enum { SECONDS = 25, ENOUGH = 5 };
 
 static void measure(struct pair *p, const struct kind *k)
 {
-	double *v = calloc((size_t)argument * 3, sizeof(*v)), *direct = v, *ours = v + argument,
-	       *ratio = ours + argument;
+	double *v = calloc((size_t)twin_argument * 3, sizeof(*v)), *direct = v, *ours = v + twin_argument,
+	       *ratio = ours + twin_argument;
 	uint64_t until = pair_ns() + SECONDS * UINT64_C(1000000000);
 	long n = calibrate(p, k), good = 0, all = 0;
+	bool latency = k->per <= 1;
 	double scale, q[3];
 
 	CHECK(v != NULL);
-	for (; agree(p, good < argument && pair_ns() < until); all++) {
+	for (; agree(p, good < twin_argument && pair_ns() < until); all++) {
 		bool quiet = true;
 
 		direct[good] = batch(p, k, false, n, &quiet);
 		ours[good] = batch(p, k, true, n, &quiet);
-		ratio[good] = k->per == 0 ? ours[good] / direct[good] : direct[good] / ours[good];
+		ratio[good] = latency ? ours[good] / direct[good] : direct[good] / ours[good];
 		good += quiet ? 1 : 0;
 	}
 	scale = k->per == 0 ? 2.0 * (double)n : (double)n * k->per;
@@ -502,32 +459,87 @@ static void measure(struct pair *p, const struct kind *k)
 		printf("%-8s %-22s direct %8.1f ns  ours %8.1f ns  ratio %.3f (%.3f to %.3f) of %ld/%ld pairs  %s\n",
 		       p->provider, k->name, quantile(direct, good, 50) / scale, quantile(ours, good, 50) / scale, q[1],
 		       q[0], q[2], good, all,
-		       k->per == 0 ? (q[1] <= 1.10 ? "within 1.10" : "ABOVE 1.10")
-		                   : (q[1] >= 0.90 ? "within 0.90" : "BELOW 0.90"));
+		       latency ? (q[1] <= 1.10 ? "within 1.10" : "ABOVE 1.10")
+		               : (q[1] >= 0.90 ? "within 0.90" : "BELOW 0.90"));
 	}
 	free(v);
 }
 
-static void timing(struct pair *p)
+enum { STEPS = 16 };
+
+/* Appends how long each step of a batch took; the last one's end is not known. */
+static long durations(double *v, long n, double scale)
+{
+	for (long i = 1; i < steps.n; i++)
+		v[n++] = (double)(steps.at[i] - steps.at[i - 1]) / scale;
+	steps.n = 0;
+	return n;
+}
+
+static void look_at_steps(struct pair *p, const struct kind *k)
+{
+	double *v = calloc((size_t)twin_argument * STEPS * 2, sizeof(*v)), *direct = v,
+	       *ours = v + twin_argument * STEPS;
+	double scale = k->per == 0 ? 2.0 : k->per, d[2], o[2];
+	bool quiet, latency = k->per <= 1;
+	long ndirect = 0, nours = 0;
+
+	steps.at = calloc(STEPS, sizeof(*steps.at));
+	CHECK(v != NULL && steps.at != NULL);
+	steps.max = STEPS;
+	for (long i = 0; i < twin_argument; i++) {
+		batch(p, k, false, STEPS, &quiet);
+		ndirect = durations(direct, ndirect, scale);
+		batch(p, k, true, STEPS, &quiet);
+		nours = durations(ours, nours, scale);
+	}
+	for (int i = 0; p->id == 0 && i < 2; i++) {
+		d[i] = quantile(direct, ndirect, 50 * i);
+		o[i] = quantile(ours, nours, 50 * i);
+	}
+	if (p->id == 0)
+		printf("%-10s %-23s least: direct %9.1f ns  ours %9.1f ns  ratio %.3f  median: direct %9.1f ns  ours "
+		       "%9.1f ns  ratio %.3f\n",
+		       p->provider, k->name, d[0], o[0], latency ? o[0] / d[0] : d[0] / o[0], d[1], o[1],
+		       latency ? o[1] / d[1] : d[1] / o[1]);
+	steps.max = 0;
+	free(steps.at);
+	free(v);
+}
+
+static void each(struct pair *p, void (*look)(struct pair *p, const struct kind *k))
 {
 	pair_pin(p);
 	for (int i = 0; i < WINDOW * 2; i++)
 		post_receive(p, &inbox[i % WINDOW]);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		measure(p, &kinds[i]);
+		if (strstr(kinds[i].name, part) != NULL)
+			look(p, &kinds[i]);
+}
+
+static void timing(struct pair *p)
+{
+	each(p, measure);
+}
+
+static void stepping(struct pair *p)
+{
+	each(p, look_at_steps);
 }
 
 int main(int argc, char **argv)
 {
+	static const struct {
+		const char *name;
+		void (*work)(struct pair *p);
+	} commands[] = {{"time", timing}, {"steps", stepping}, {"count", twin_count}};
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc >= 3 && strcmp(argv[1], "time") == 0) {
-		argument = argc > 3 ? atol(argv[3]) : 200;
-		return pair_run(argv[2], timing);
-	}
-	if (argc >= 3 && strcmp(argv[1], "count") == 0) {
-		argument = argc > 3 ? atol(argv[3]) : 200;
-		return pair_run(argv[2], count);
-	}
-	fprintf(stderr, "usage: twin time|count PROVIDER [N]\n");
+	twin_argument = argc > 3 ? atol(argv[3]) : 200;
+	part = argc > 4 ? argv[4] : "";
+	for (size_t i = 0; argc > 2 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return pair_run(argv[2], commands[i].work);
+	fprintf(stderr, "usage: twin time|steps PROVIDER [PAIRS [PART]]\n       twin count PROVIDER [N]\n");
 	return 2;
 }

@@ -33,6 +33,7 @@ struct fake {
 	uint32_t lengths[FAKE_QUEUE];
 	unsigned nsent, nreceives, nrejected, nacked;
 	uint64_t receives[FAKE_QUEUE]; /* wr_id of those posted, in order */
+	void *places[FAKE_QUEUE];      /* ... and where each lies */
 	unsigned receives_head;
 	uint8_t private_data[64];
 	enum ibv_qp_state state;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * twin_count.c - for callgrind: functions named figure_*, of which each is one call of libxport, and all waiting outside of
+ * them.
+ */
+#include <sched.h>
+
+#include "twin.h"
+
+static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
+static uint64_t inbox;
+
+#define FIGURE __attribute__((noinline, noclone, used))
+
+FIGURE static int figure_put(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	(void)c;
+	return xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &local);
+}
+
+FIGURE static int figure_poll(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	(void)word;
+	return xport_poll(p->x, c, 1);
+}
+
+FIGURE static int figure_send(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	int r = xport_send(p->ep, word, sizeof(*word), 5, NULL);
+
+	return r < 0 ? r : xport_poll(p->x, c, 1);
+}
+
+FIGURE static int figure_window(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	for (int i = 0; i < WINDOW; i++) {
+		int r = xport_send(p->ep, word, sizeof(*word), 5, NULL);
+
+		if (r < 0)
+			return r;
+	}
+	return xport_poll(p->x, c, WINDOW);
+}
+
+FIGURE static int figure_recv(struct pair *p, uint64_t *word, struct xport_completion *c)
+{
+	int r = xport_recv(p->x, word, sizeof(*word), 5, UINT64_MAX, NULL);
+
+	return r < 0 ? r : xport_poll(p->x, c, 1);
+}
+
+typedef int (*figure_fn)(struct pair *p, const uint64_t *word, struct xport_completion *c);
+
+static void wait_ours(struct pair *p, unsigned want)
+{
+	struct xport_completion c[WINDOW];
+
+	while (want > 0) {
+		int n = xport_poll(p->x, c, WINDOW);
+
+		CHECK(n >= 0);
+		want -= (unsigned)n;
+		sched_yield();
+	}
+}
+
+static void repeat(struct pair *p, figure_fn fn, unsigned each)
+{
+	struct xport_completion c[WINDOW];
+	uint64_t word = 1;
+
+	for (long i = 0; i < twin_argument; i++) {
+		int n = fn(p, &word, c);
+
+		CHECK(n >= 0);
+		if (fn == figure_put)
+			n = figure_poll(p, &word, c);
+		CHECK(n >= 0);
+		wait_ours(p, each - (unsigned)n);
+		/* What the peer acknowledges meanwhile is part of a call, too; only idle waiting is not. */
+		sched_yield();
+	}
+}
+
+/* Lets every pool grow to what the figures use. */
+enum { WARM = 20 };
+
+static void warm(struct pair *p)
+{
+	uint64_t word = 1;
+
+	for (int i = 0; i < WARM; i++) {
+		for (int k = 0; k < WINDOW; k++)
+			CHECK(xport_send(p->ep, &word, sizeof(word), 5, NULL) == XPORT_OK);
+		wait_ours(p, WINDOW);
+		CHECK(xport_put(p->ep, &word, sizeof(word), p->rkey[0], 64, &local) == XPORT_OK);
+		wait_ours(p, 1);
+	}
+}
+
+static void take_in(struct pair *p, long n)
+{
+	for (long i = 0; i < n; i++) {
+		CHECK(xport_recv(p->x, &inbox, sizeof(inbox), 5, UINT64_MAX, NULL) == XPORT_OK);
+		wait_ours(p, 1);
+	}
+}
+
+/* The initiator calls the figures; the target takes in what comes, and its own figure is the receive. */
+void twin_count(struct pair *p)
+{
+	struct xport_completion c[WINDOW];
+	long n = twin_argument * (1 + WINDOW);
+
+	if (p->id == 0)
+		warm(p);
+	else
+		take_in(p, WARM * WINDOW);
+	pair_barrier(p);
+	if (p->id == 0) {
+		repeat(p, figure_put, 1);
+		repeat(p, figure_send, 1);
+		repeat(p, figure_window, WINDOW);
+		return;
+	}
+	for (long i = 0; i < n; i++) {
+		int r = figure_recv(p, &inbox, c);
+
+		CHECK(r >= 0);
+		wait_ours(p, r == 1 ? 0 : 1);
+	}
+}

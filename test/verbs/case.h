@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* case.h - what the cases of verbs_be_test share: a core of a few lines, an instance, an endpoint. */
+#ifndef TEST_VERBS_CASE_H
+#define TEST_VERBS_CASE_H
+
+#include "fake.h"
+
+/* All cases, in order: each is a function t_NAME without arguments, in cases_*.c. */
+#define ALL_CASES(X) \
+	X(open_and_close) \
+	X(no_device) \
+	X(port_down) X(no_address) X(no_rdma_cm) X(unknown_name) X(locked_memory) X(every_part_may_fail) \
+		X(inline_is_found) X(called) X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) \
+			X(other_transport) X(malformed_address) X(connecting_fails) X(reached_by_another_device) X( \
+				no_queue_pair) X(frames_come) X(full_and_free_again) X(long_frames_of_siw) \
+				X(frame_in_two_pieces) X(stack_is_full) X(stack_refuses) X(receives_cannot_be_posted) \
+					X(put_and_get) X(short_gets) X(completions_out_of_order) X(region_too_long) \
+						X(receiver_not_ready) X(queue_pair_fatal) X(completion_queue_overrun) \
+							X(device_fatal) X(port_goes_down) X(another_port_goes_down) \
+								X(device_removed) X(peer_disconnects) \
+									X(does_not_drain) X(arm)
+
+#define DECLARE_CASE(name) void t_##name(void);
+ALL_CASES(DECLARE_CASE)
+#undef DECLARE_CASE
+
+extern const struct xpi_backend xpi_backend_verbs;
+static const struct xpi_backend *const ops = &xpi_backend_verbs;
+
+/* Says what is not so, and goes on: a case has ended badly if `failures` grew. */
+extern int failures;
+void wrong(int line, const char *what, const char *more);
+#define IS(cond) ((cond) ? (void)0 : wrong(__LINE__, #cond, err.text))
+
+/* What the core saw. */
+struct xpi_core {
+	unsigned frames, done, failed;
+	size_t last_len;
+	uint8_t last;
+	struct xpi_req *last_done;
+	char why[128];
+};
+
+struct xpi_core_ep {
+	int unused;
+};
+
+extern struct xpi_core core;
+extern struct xpi_core_ep core_ep;
+extern struct xport_error err;
+extern struct xpi_log quiet;
+extern struct xpi_be *be;
+extern struct xpi_be_caps caps;
+extern struct vrb_ep ep;
+extern uint8_t address[2048];
+extern size_t address_len;
+extern uint8_t memory[1 << 16];
+extern struct vrb_mr mr;
+extern struct vrb_rkey key;
+
+int open_be(const char *provider);
+/* The endpoint's own address serves as the peer's: they differ in nothing that is looked at. */
+void prepare(void);
+int connect_step(enum xpi_role role);
+void make_call(const uint8_t *cookie);
+/* Opens, and has an endpoint that was called and is up. */
+void be_up(void);
+/* Ends the endpoint and closes; nothing may be left. */
+void end(void);
+int send_frame(const void *buf, size_t len);
+/* Registers `memory` as `mr`; `key` is its key. */
+void share(void);
+
+#endif

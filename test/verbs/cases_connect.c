@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_connect.c - connecting, ending, waiting. */
+#include "case.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- connecting ---- */
+
+void t_called(void)
+{
+	be_up();
+	IS(fake.rnr_timer != 0 && fake.timeout == 17); /* 8 * 0.54 s: within the peer timeout of 5 s */
+	IS(fake.nreceives >= 2 * VRB_CREDITS + 8);
+	end();
+}
+
+void t_calling(void)
+{
+	int n = 0;
+
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	while (connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 10)
+		n++;
+	IS(fake.nsent == 1 && fake.lengths[0] == 0 && connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	fake_received(NULL, 0, IBV_WC_SUCCESS);
+	IS(connect_step(XPI_ACTIVE) == XPORT_OK);
+	end();
+}
+
+void t_strangers_are_rejected(void)
+{
+	uint8_t cookie[VRB_COOKIE] = {1};
+	int before;
+
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	before = fake.ids;
+	make_call(cookie);
+	fake_call(NULL, 0);
+	fake_call("xpv1", 4);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && fake.nrejected == 3 && fake.ids == before);
+	make_call(ep.cookie);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && ep.state == VRB_ACCEPTING);
+	make_call(ep.cookie); /* by now it is taken */
+	ops->poll(be);
+	IS(fake.nrejected == 4);
+	end();
+}
+
+/* The passive side calls, although it is to be called. */
+void t_called_by_the_wrong_side(void)
+{
+	int n = 0;
+
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	make_call(ep.cookie);
+	ops->poll(be);
+	while (connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 10)
+		n++;
+	IS(fake.nsent == 1 && fake.nrejected == 1);
+	end();
+}
+
+void t_other_transport(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	address[1] = VRB_IWARP;
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_INCOMPATIBLE);
+	IS(strstr(err.text, "RoCE") != NULL && strstr(err.text, "iWARP") != NULL);
+	end();
+}
+
+void t_malformed_address(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	for (size_t n = 0; n < address_len; n++)
+		IS(ops->ep_connect(be, &ep, XPI_ACTIVE, address, n) == XPORT_ERR_PROTOCOL);
+	IS(ops->ep_connect(be, &ep, XPI_ACTIVE, address, address_len + 1) == XPORT_ERR_PROTOCOL);
+	end();
+}
+
+void t_connecting_fails(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	fake_event(RDMA_CM_EVENT_REJECTED, ep.id, 28, NULL, 0);
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "RDMA_CM_EVENT_REJECTED") != NULL);
+	IS(core.failed == 0);
+	end();
+}
+
+void t_reached_by_another_device(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.elsewhere = true;
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "is reached by fake1") != NULL);
+	IS(core.failed == 0);
+	end();
+}
+
+void t_no_queue_pair(void)
+{
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.qp_fails = ENOMEM;
+	make_call(ep.cookie);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_NO_MEMORY);
+	end();
+}
+
+/* ---- ending, waiting ---- */
+
+/* It does not drain: after a while the queue pair is destroyed, and what comes afterwards is of nobody. */
+void t_does_not_drain(void)
+{
+	struct xpi_req req;
+	struct vrb_ep *slot;
+
+	be_up();
+	share();
+	fake.stop_fails = true;
+	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, &req) == XPI_PENDING);
+	IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN);
+	while (ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN)
+		ops->poll(be);
+	IS(fake.qps == 0);
+	slot = be->table[0];
+	IS(slot == NULL);
+	fake_sent(fake.nsent - 1, IBV_WC_SUCCESS);
+	ops->poll(be);
+	IS(core.done == 0);
+	ops->ep_destroy(be, &ep);
+	prepare(); /* in the same place of the table */
+	fake_sent(fake.nsent - 1, IBV_WC_SUCCESS);
+	ops->poll(be);
+	IS(core.done == 0);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+void t_arm(void)
+{
+	uint8_t frame[8] = {7};
+
+	be_up();
+	IS(ops->arm(be) == XPORT_OK);
+	fake_received(frame, 8, IBV_WC_SUCCESS);
+	IS(ops->arm(be) == XPORT_ERR_AGAIN && core.frames == 0);
+	IS(ops->poll(be) == 1 && core.frames == 1);
+	IS(ops->arm(be) == XPORT_OK);
+	end();
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_failure.c - what breaks a connection. */
+#include "case.h"
+
+#include <string.h>
+
+/* One hint, no completion of what waits, and nothing more is taken. */
+static void is_broken(const char *why)
+{
+	uint8_t frame[8] = {0};
+
+	ops->poll(be);
+	ops->poll(be);
+	IS(core.failed == 1 && core.done == 0 && strstr(core.why, why) != NULL);
+	IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST);
+	IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_PEER_LOST);
+}
+
+void t_receiver_not_ready(void)
+{
+	struct xpi_req req[2];
+
+	be_up();
+	share();
+	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, &req[0]) == XPI_PENDING);
+	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, &req[1]) == XPI_PENDING);
+	fake_sent(fake.nsent - 2, IBV_WC_RNR_RETRY_EXC_ERR);
+	fake_sent(fake.nsent - 1, IBV_WC_WR_FLUSH_ERR);
+	fake_flush();
+	is_broken("RNR");
+	ops->mr_dereg(be, &mr);
+	end();
+	IS(core.done == 0);
+}
+
+static void device_says(enum ibv_event_type type, void *element, const char *why)
+{
+	be_up();
+	fake_async(type, element != NULL ? element : fake.qp);
+	be->quiet = 1000;
+	is_broken(why);
+	IS(fake.nacked == 1);
+	end();
+}
+
+void t_queue_pair_fatal(void)
+{
+	device_says(IBV_EVENT_QP_FATAL, NULL, "an event");
+}
+
+void t_completion_queue_overrun(void)
+{
+	device_says(IBV_EVENT_CQ_ERR, NULL, "CQ error");
+}
+
+void t_device_fatal(void)
+{
+	device_says(IBV_EVENT_DEVICE_FATAL, NULL, "an event");
+}
+
+void t_port_goes_down(void)
+{
+	device_says(IBV_EVENT_PORT_ERR, (void *)1, "the port went down");
+}
+
+void t_another_port_goes_down(void)
+{
+	be_up();
+	fake_async(IBV_EVENT_PORT_ERR, (void *)2);
+	be->quiet = 1000;
+	ops->poll(be);
+	IS(core.failed == 0 && fake.nacked == 1);
+	end();
+}
+
+void t_device_removed(void)
+{
+	be_up();
+	fake_event(RDMA_CM_EVENT_DEVICE_REMOVAL, fake.listener, 0, NULL, 0);
+	be->quiet = 1000;
+	is_broken("removed");
+	end();
+}
+
+void t_peer_disconnects(void)
+{
+	uint8_t frame[8] = {7};
+
+	be_up();
+	/* What it sent before is not lost. */
+	fake_event(RDMA_CM_EVENT_DISCONNECTED, ep.id, 0, NULL, 0);
+	fake_received(frame, 8, IBV_WC_SUCCESS);
+	be->quiet = 1000;
+	ops->poll(be);
+	IS(core.frames == 1 && core.failed == 0);
+	be->quiet = 1000;
+	is_broken("closed");
+	end();
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_open.c - opening. */
+#include "case.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static struct xport_candidate seen;
+
+static void see(void *arg, const struct xport_candidate *c)
+{
+	(*(int *)arg)++;
+	seen = *c;
+}
+
+static int list(void)
+{
+	int n = 0;
+
+	IS(ops->list(&quiet, see, &n) == XPORT_OK && fake_left() == 0);
+	return n;
+}
+
+void t_open_and_close(void)
+{
+	IS(list() == 1 && seen.state == XPORT_READY && strcmp(seen.name, "verbs:fake0") == 0);
+	IS(open_be(NULL) == XPORT_OK && strcmp(caps.provider, "fake0") == 0);
+	IS(strcmp(caps.protocol, "verbs-am 1 / RoCE") == 0);
+	ops->close(be);
+	IS(fake_left() == 0);
+}
+
+void t_no_device(void)
+{
+	fake.no_device = true;
+	IS(list() == 1 && seen.state == XPORT_ABSENT && seen.reason[0] != '\0' && seen.hint[0] != '\0');
+	IS(open_be(NULL) == XPORT_ERR_NO_BACKEND && err.hint[0] != '\0');
+}
+
+void t_port_down(void)
+{
+	fake.port = IBV_PORT_DOWN;
+	IS(list() == 1 && seen.state == XPORT_MISCONFIGURED && strstr(seen.reason, "PORT_DOWN") != NULL);
+	IS(open_be("fake0") == XPORT_ERR_NO_BACKEND && strstr(err.text, "PORT_DOWN") != NULL);
+}
+
+void t_no_address(void)
+{
+	fake.no_address = true;
+	IS(list() == 1 && seen.state == XPORT_MISCONFIGURED && strstr(seen.reason, "no IP address") != NULL);
+}
+
+void t_no_rdma_cm(void)
+{
+	fake.no_rdma_cm = true;
+	IS(list() == 1 && seen.state == XPORT_MISCONFIGURED && strstr(seen.reason, "rdma_cm") != NULL);
+}
+
+void t_unknown_name(void)
+{
+	IS(open_be("fake1") == XPORT_ERR_NO_BACKEND);
+	IS(strstr(err.text, "there are fake0") != NULL && strstr(err.text, "nearest is verbs:fake0") != NULL);
+}
+
+void t_locked_memory(void)
+{
+	struct rlimit old, low = {.rlim_cur = 64 << 10};
+
+	getrlimit(RLIMIT_MEMLOCK, &old);
+	low.rlim_max = old.rlim_max;
+	IS(setrlimit(RLIMIT_MEMLOCK, &low) == 0);
+	fake.reg_fails = ENOMEM;
+	IS(open_be("fake0") == XPORT_ERR_NO_MEMORY && fake_left() == 0);
+	IS(strstr(err.text, "64 KiB") != NULL && strstr(err.hint, "ulimit -l") != NULL);
+	IS(list() == 1 && seen.state == XPORT_MISCONFIGURED && strstr(seen.reason, "64 KiB") != NULL);
+	setrlimit(RLIMIT_MEMLOCK, &old);
+}
+
+void t_every_part_may_fail(void)
+{
+	int *const parts[] = {&fake.reg_fails, &fake.qp_fails, &fake.cq_fails, &fake.listen_fails};
+
+	for (size_t i = 0; i < 4; i++) {
+		*parts[i] = ENOMEM;
+		IS(open_be("fake0") < 0 && fake_left() == 0);
+		*parts[i] = 0;
+	}
+}
+
+void t_inline_is_found(void)
+{
+	IS(open_be("fake0") == XPORT_OK && be->inline_max == 80);
+	ops->close(be);
+	fake.inline_max = 0;
+	IS(open_be("fake0") == XPORT_OK && be->inline_max == 0);
+	ops->close(be);
+}
