@@ -20,3 +20,17 @@ AC_DEFUN([XPORT_TOOLS], [
   LIBS=$xport_save_LIBS
   AM_CONDITIONAL([HAVE_JANSSON], [test "x$have_jansson" = xyes])
 ])
+
+# XPORT_USDT - places where a tracer may look: a header is all that they need.
+AC_DEFUN([XPORT_USDT], [
+  AC_ARG_ENABLE([usdt],
+    [AS_HELP_STRING([--enable-usdt], [probes for tracers, by <sys/sdt.h> (default: where it is found)])],
+    [], [enable_usdt=auto])
+  xport_usdt=no
+  AS_IF([test "x$enable_usdt" != xno],
+    [AC_CHECK_HEADER([sys/sdt.h],
+      [xport_usdt=yes
+       AC_DEFINE([XPI_USDT], [1], [Define if there is <sys/sdt.h>, and probes are wanted.])],
+      [AS_IF([test "x$enable_usdt" = xauto], [xport_usdt="no (sys/sdt.h not found; Debian: systemtap-sdt-dev)"],
+        [AC_MSG_ERROR([--enable-usdt needs sys/sdt.h (Debian: systemtap-sdt-dev)])])])])
+])

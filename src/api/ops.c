@@ -4,6 +4,7 @@
 #include "core/ep.h"
 #include "core/msg.h"
 #include "core/opq.h"
+#include "core/probe.h"
 #include "core/quick.h"
 #include "core/rma.h"
 
@@ -140,8 +141,10 @@ static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_comp
 
 	if (c != end)
 		xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_now(q));
-	while (c != end && n < max)
+	while (c != end && n < max) {
 		list[n++] = *c++;
+		XPI_PROBE_OP_DONE(c - 1);
+	}
 	q->first += n;
 	return n;
 }
@@ -160,6 +163,7 @@ static int reap_all(struct xport *x, struct xport_completion *list, int max)
 		memcpy(c, &op->status, sizeof(*c));
 		if (unlikely(c->type == XPORT_OP_ATOMIC))
 			c->tag = 0;
+		XPI_PROBE_OP_DONE(c);
 		reap(x, op);
 	}
 	if (x->slow == 0)
@@ -223,6 +227,7 @@ int xport_poll(xport *x, struct xport_completion *list, int max)
 		return xpi_list_empty(&x->cq.later) ? 0 : reap_all(x, list, max);
 	if (unlikely(c + 1 != x->cq.next))
 		return reap_now(x, list, max);
+	XPI_PROBE_OP_DONE(c);
 	list[0] = *c++;
 	x->cq.first = c;
 	return 1;

@@ -10,6 +10,7 @@
 #include "core/match.h"
 #include "core/msg.h"
 #include "core/opq.h"
+#include "core/probe.h"
 #include "core/rkey.h"
 #include "core/rma.h"
 #include "core/serve.h"
@@ -140,6 +141,7 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 		return r;
 	}
 	ep->state = XPI_EP_OPEN;
+	XPI_PROBE_CONNECT(ep, ep->peer, ep->peer_pid);
 	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s", ep->peer,
 	        (long long)ep->peer_pid, ep->peer_host, x->ops->name, x->caps.provider);
 	if (ep->announce)
@@ -192,6 +194,8 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	if (ep->why[0] == '\0')
 		snprintf(ep->why, sizeof(ep->why), "%s", xport_strerror(reason));
 	xpi_log(x->log, XPORT_LOG_INFO, "0002", "%s: %s: %s", ep->peer, xport_status_name(reason), ep->why);
+	if (!is_proper(ep))
+		XPI_PROBE_LOST(ep, ep->peer, reason, ep->why);
 	/* Now, since the peer may notice the quiescing, and would take it for a failure if it knew nothing else. */
 	if (is_proper(ep) && ep->chan.fd >= 0)
 		xpi_chan_bye(x->live, &ep->chan, true);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/opq.h"
+#include "core/probe.h"
 #include "core/rkey.h"
 #include "core/rma.h"
 #include "core/serve.h"
@@ -190,6 +191,7 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	}
 	x->mr_table[slot] = mr;
 	x->nmr++;
+	XPI_PROBE_REGISTER(x, mr->base, length, rights);
 	*out = mr;
 	return XPORT_OK;
 }

@@ -193,6 +193,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 	ep->refs++;
 	ep->n.posted[XPORT_OP_SEND]++;
 	ep->n.bytes_out += len;
+	XPI_PROBE_OP_POSTED(ep, XPORT_OP_SEND, len, op->context);
 	start(ep, op);
 	return XPORT_OK;
 }
@@ -307,6 +308,7 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 		op->mr->busy++;
 	op->stamp = 0;
 	x->nreceives++;
+	XPI_PROBE_OP_POSTED(source, XPORT_OP_RECV, len, op->context);
 	if (opt != NULL && opt->id != NULL)
 		*opt->id = (uint64_t)op->gen << 32 | xpi_op_name(x, op);
 	if (u == NULL) {

@@ -54,6 +54,7 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 			op->order = ep->touched + 1;
 		}
 	}
+	XPI_PROBE_OP_POSTED(ep, kind, len, op->context);
 	return op;
 }
 
@@ -111,8 +112,9 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 }
 
 /* Counts a put or get that is done by a copy at once. */
-static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len)
+static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len, void *context)
 {
+	XPI_PROBE_OP_POSTED(ep, kind, len, context);
 	if (kind == XPORT_OP_PUT) {
 		ep->touched++;
 		ep->n.bytes_out += len;
@@ -135,7 +137,7 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 	if (op == NULL)
 		return no_memory(ep->x, operation);
 	xpi_copy(to, from, len);
-	copied(ep, kind, len);
+	copied(ep, kind, len, context);
 	op->context = context;
 	op->tag = 0;
 	op->len = len;
@@ -155,7 +157,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 	if (opt != NULL) {
 		if (opt->flags & XPORT_QUIET) {
 			xpi_copy(to, from, len);
-			copied(ep, kind, len);
+			copied(ep, kind, len, opt->context);
 			return XPORT_OK;
 		}
 		context = opt->context;
@@ -167,7 +169,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 			return copy_behind(ep, kind, to, from, len, offset, context);
 	}
 	xpi_copy(to, from, len);
-	copied(ep, kind, len);
+	copied(ep, kind, len, context);
 	xpi_quick_completion(ep, kind, context, 0, len);
 	q->next++;
 	return XPORT_OK;

@@ -14,6 +14,7 @@
 #define XPI_CORE_QUICK_H
 
 #include "base/copy.h"
+#include "core/probe.h"
 #include "core/rkey.h"
 #include "core/tx.h"
 
@@ -55,9 +56,11 @@ static inline void xpi_quick_completion(struct xport_ep *ep, unsigned type, void
 	c->length = len;
 }
 
-/* The lone frame, which has a record of `rlen` bytes already, leaves with a copy of the data. */
+/* The lone frame, which has a record of `rlen` bytes already, leaves with a copy of the data.  Type and context are for
+ * tracers. */
 static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep *ep, struct xpi_tx *tx, size_t rlen,
-                                                                 const void *buf, size_t len)
+                                                                 const void *buf, size_t len, unsigned type,
+                                                                 void *context)
 {
 	const struct xport *x = ep->x;
 	int r;
@@ -68,6 +71,8 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 	ep->n.bytes_out += len;
 	/* If not by this frame, it is told by the one that takes up its record. */
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->told, &ep->seen);
+	/* Here, where whatever a probe makes the compiler forget is not needed any more. */
+	XPI_PROBE_OP_POSTED(ep, type, len, context);
 	r = x->am_send(x->be, xpi_ep_be(ep), tx->buf, sizeof(struct xpi_frame_head) + rlen + len, &tx->wait.req);
 	if (xpi_rarely(r != XPORT_OK))
 		return xpi_quick_unusual(ep, r);
@@ -87,13 +92,14 @@ static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t le
                                  const struct xport_opt *opt)
 {
 	struct xpi_rec_send *rec = xpi_tx_first(ep->lone);
+	void *context = xpi_rarely(opt != NULL) ? opt->context : NULL;
 	int r;
 
 	ep->epoch = ep->x->epoch;
-	xpi_quick_completion(ep, XPORT_OP_SEND, xpi_rarely(opt != NULL) ? opt->context : NULL, tag, len);
+	xpi_quick_completion(ep, XPORT_OP_SEND, context, tag, len);
 	rec->r = (struct xpi_rec){.type = XPI_REC_SEND, .len = htole32((uint32_t)len)};
 	rec->tag = htole64(tag);
-	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len);
+	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len, XPORT_OP_SEND, context);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
 	ep->win_used += XPI_CHARGE_SMALL;
@@ -103,7 +109,7 @@ static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t le
 
 /* A put that is checked at the target and that nobody waits for. */
 static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xport_ep *ep, const void *buf, size_t len,
-                                                                       uint64_t region, uint64_t offset)
+                                                                       uint64_t region, uint64_t offset, void *context)
 {
 	struct xpi_rec_put *rec = xpi_tx_first(ep->lone);
 	int r;
@@ -113,7 +119,7 @@ static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xp
 	rec->region = htole64(region);
 	rec->offset = htole64(offset);
 	rec->op = rec->zero = 0;
-	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len);
+	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len, XPORT_OP_PUT, context);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
 	ep->touched++;
@@ -140,6 +146,7 @@ static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len
 	int r;
 
 	if (k->put == XPI_BY_COPY) {
+		XPI_PROBE_OP_POSTED(ep, XPORT_OP_PUT, len, opt->context);
 		xpi_copy_few(k->direct + offset, buf, len);
 		ep->touched++;
 		ep->n.bytes_out += len;
@@ -150,9 +157,9 @@ static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len
 		return XPORT_OK;
 	}
 	if (quiet)
-		return xpi_quick_put_message(ep, buf, len, k->region, offset);
+		return xpi_quick_put_message(ep, buf, len, k->region, offset, opt->context);
 	xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);
-	r = xpi_quick_put_message(ep, buf, len, k->region, offset);
+	r = xpi_quick_put_message(ep, buf, len, k->region, offset, opt->context);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
 	ep->x->cq.next++;

@@ -89,12 +89,20 @@ static __attribute__((noinline, cold)) int nap_end(struct xpi_be *be, int n)
 	return n;
 }
 
+static __attribute__((noinline)) int poll_more(struct xpi_be *be, int n)
+{
+	be->quiet = n == 0 ? be->quiet + 1 : 0;
+	return be->napping ? nap_end(be, n) : n;
+}
+
 int ucx_poll(struct xpi_be *be)
 {
 	int n = (int)ucp_worker_progress(be->worker);
 
-	be->quiet = n == 0 ? be->quiet + 1 : 0;
-	return ucx_unlikely(be->napping) ? nap_end(be, n) : n;
+	if (n != 0 || ucx_unlikely(be->napping))
+		return poll_more(be, n);
+	be->quiet++;
+	return 0;
 }
 
 int ucx_fds(struct xpi_be *be, int *fds, int max)
