@@ -6,21 +6,18 @@
 #include "fake.h"
 
 /* All cases, in order: each is a function t_NAME without arguments, in cases_*.c. */
+/* clang-format off */
 #define ALL_CASES(X) \
-	X(open_and_close) \
-	X(no_device) \
-	X(port_down) \
-	X(no_address) X(no_rdma_cm) X(unknown_name) X(locked_memory) X(every_part_may_fail) X(inline_is_found) \
-		X(called) X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) \
-			X(malformed_address) X(connecting_fails) X(reached_by_another_device) X(no_queue_pair) \
-				X(frames_come) X(full_and_free_again) X(long_frames_of_siw) X(frame_in_two_pieces) \
-					X(stack_is_full) X(stack_refuses) X(receives_cannot_be_posted) X(put_and_get) \
-						X(short_gets) X(completions_out_of_order) X(region_too_long) \
-							X(receiver_not_ready) X(queue_pair_fatal) \
-								X(completion_queue_overrun) X(device_fatal) \
-									X(port_goes_down) X(another_port_goes_down) \
-										X(device_removed) X(peer_disconnects) \
-											X(does_not_drain) X(arm)
+	X(open_and_close) X(no_device) X(port_down) X(no_address) X(no_rdma_cm) X(unknown_name) \
+	X(locked_memory) X(every_part_may_fail) X(inline_is_found) X(called) X(calling) \
+	X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(malformed_address) \
+	X(connecting_fails) X(reached_by_another_device) X(no_queue_pair) X(frames_come) \
+	X(full_and_free_again) X(long_frames_of_siw) X(frame_in_two_pieces) X(stack_is_full) \
+	X(stack_refuses) X(receives_cannot_be_posted) X(put_and_get) X(short_gets) \
+	X(completions_out_of_order) X(region_too_long) X(receiver_not_ready) X(queue_pair_fatal) \
+	X(completion_queue_overrun) X(device_fatal) X(port_goes_down) X(another_port_goes_down) \
+	X(device_removed) X(peer_disconnects) X(does_not_drain) X(arm)
+/* clang-format on */
 
 #define DECLARE_CASE(name) void t_##name(void);
 ALL_CASES(DECLARE_CASE)
