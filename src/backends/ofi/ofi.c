@@ -56,8 +56,10 @@ static void measure(struct xpi_be *be)
 static int choose(struct xpi_be *be, const char *name)
 {
 	struct fi_info *offers = NULL, *chosen;
-	int rc = ofi_find(name, be->err, &offers);
+	int rc = ofi_interface(name, be->err);
 
+	if (rc == XPORT_OK)
+		rc = ofi_find(name, be->err, &offers);
 	if (rc != XPORT_OK)
 		return rc;
 	chosen = ofi_addr_collect(be, offers);
@@ -147,6 +149,7 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 	rc = open_parts(be, name);
 	ofi_signals_restore(&signals, be->log);
 	if (rc != XPORT_OK) {
+		ofi_explain(quirk, args->err);
 		ofi_close(be);
 		return rc;
 	}

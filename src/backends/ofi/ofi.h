@@ -265,6 +265,12 @@ int ofi_poll(struct xpi_be *be);
 int ofi_fds(struct xpi_be *be, int *fds, int max);
 int ofi_arm(struct xpi_be *be);
 
+/* ofi_room.c */
+/* XPORT_OK, or the interface that the provider's own variable names is not there: libfabric would take another. */
+int ofi_interface(const char *name, struct xport_error *err);
+/* After a failure to open: adds what is short here, if anything is. */
+void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err);
+
 /* ofi_status.c */
 int ofi_status(int64_t code);
 int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what);

@@ -186,27 +186,27 @@ static int unknown(const char *name, struct xport_error *err)
 }
 
 /* One that has a name with us, but that libfabric does not offer. */
-static int absent(const char *name, int code, struct xport_error *err)
+static int absent(const char *name, struct xport_error *err)
 {
 	const char *filter = secure_getenv("FI_PROVIDER");
 
 	if (filter != NULL && filter[0] != '\0')
-		return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA", "unset FI_PROVIDER",
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, FI_ENODATA, "FI_ENODATA", "unset FI_PROVIDER",
 		                "libfabric does not offer it under FI_PROVIDER=%.40s", filter);
 	if (strncmp(name, "verbs", 5) == 0)
-		return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA",
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, FI_ENODATA, "FI_ENODATA",
 		                "ibv_devices lists the RDMA devices there are; their ports need addresses, and "
 		                "`ulimit -l` room",
 		                "libfabric finds no RDMA device with an address");
-	return xpi_fail(err, XPORT_ERR_NO_BACKEND, -code, "FI_ENODATA", "`fi_info -l` lists what it has",
-	                "this libfabric does not offer it: %s", fi_strerror(-code));
+	return xpi_fail(err, XPORT_ERR_NO_BACKEND, FI_ENODATA, "FI_ENODATA", "`fi_info -l` lists what it has",
+	                "this libfabric does not offer it");
 }
 
 int ofi_find(const char *name, struct xport_error *err, struct fi_info **out)
 {
 	static const enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_RDM};
 	char names[OFI_NAMES][OFI_NAME_LEN];
-	int n, rc = -FI_ENODATA;
+	int n, rc = -FI_ENODATA, broke = 0;
 
 	if (ofi_quirk(name)->refused != NULL)
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp", "%s", ofi_quirk(name)->refused);
@@ -218,10 +218,14 @@ int ofi_find(const char *name, struct xport_error *err, struct fi_info **out)
 			return XPORT_OK;
 		if (rc == -FI_ENOMEM)
 			return ofi_fail(err, rc, NULL, "asking libfabric for its providers");
+		if (rc != 0 && rc != -FI_ENODATA && rc != -FI_ENOSYS && rc != -FI_ENODEV)
+			broke = rc;
 	}
 	n = ofi_names(names);
 	for (int i = 0; i < n; i++)
 		if (strcmp(names[i], name) == 0)
-			return absent(name, rc != 0 ? rc : -FI_ENODATA, err);
+			return broke != 0 ? ofi_fail(err, broke, "`fi_info` says more, with FI_LOG_LEVEL=info",
+			                             "asking libfabric for its providers")
+			                  : absent(name, err);
 	return unknown(name, err);
 }

@@ -78,23 +78,30 @@ static void sweep(const struct xpi_be *be)
 
 /* ---- opening ---- */
 
-static int open_endpoint(struct ofi_ep *ep)
+/* *step: what it was at if that failed. */
+static int open_endpoint(struct ofi_ep *ep, const char **step)
 {
 	struct xpi_be *be = ep->be;
 	struct fi_av_attr attr = {.type = FI_AV_TABLE, .count = 1};
 	int rc = fi_av_open(be->domain, &attr, &ep->av, NULL);
 
+	*step = "opening an address vector of libfabric";
 	if (rc != 0) {
 		ep->av = NULL;
 		return rc;
 	}
 	if (be->quirk->shm_prefix != NULL) {
+		*step = "making a page that peers share";
 		rc = ofi_guard_open(ep);
-		if (rc == 0)
-			rc = ofi_comp_queue(be, &ep->cq);
+		if (rc != 0)
+			return rc;
+		*step = "opening a completion queue of libfabric";
+		rc = ofi_comp_queue(be, &ep->cq);
+		if (rc != 0)
+			return rc;
 	}
-	if (rc == 0)
-		rc = ofi_ep_open(ep, NULL);
+	*step = "opening an endpoint of libfabric";
+	rc = ofi_ep_open(ep, NULL);
 	if (rc != 0)
 		return rc;
 	ep->name.len = sizeof(ep->name.bytes);
@@ -104,14 +111,15 @@ static int open_endpoint(struct ofi_ep *ep)
 
 int ofi_rdm_prepare(struct ofi_ep *ep)
 {
+	const char *step = "";
 	sigset_t all, mask;
 	int rc;
 
 	sigfillset(&all); /* see ofi_status.c */
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	rc = open_endpoint(ep);
+	rc = open_endpoint(ep, &step);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	return rc == 0 ? XPORT_OK : ofi_fail(ep->be->err, rc, "raise `ulimit -n`?", "opening an endpoint of libfabric");
+	return rc == 0 ? XPORT_OK : ofi_fail(ep->be->err, rc, "raise `ulimit -n`?", step);
 }
 
 /* Tries it once: what fi_getinfo offers is not always what there is, and some leave signal handlers behind. */
