@@ -9,8 +9,8 @@
 /* clang-format off */
 #define ALL_CASES(X) \
 	X(open_and_close) X(no_device) X(port_down) X(no_address) X(no_rdma_cm) X(unknown_name) \
-	X(locked_memory) X(every_part_may_fail) X(inline_is_found) X(called) X(calling) \
-	X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(malformed_address) \
+	X(locked_memory) X(every_part_may_fail) X(inline_is_found) X(first_queue_of_siw) X(called) \
+	X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(malformed_address) \
 	X(connecting_fails) X(reached_by_another_device) X(no_queue_pair) X(frames_come) \
 	X(full_and_free_again) X(long_frames_of_siw) X(frame_in_two_pieces) X(stack_is_full) \
 	X(stack_refuses) X(receives_cannot_be_posted) X(put_and_get) X(short_gets) \

@@ -38,6 +38,7 @@ void fake_reset(void)
 	fake.link_layer = IBV_LINK_LAYER_ETHERNET;
 	fake.port = IBV_PORT_ACTIVE;
 	fake.inline_max = 80;
+	fake.max_cqe = 32767;
 	if (pipe2(fake.async, O_NONBLOCK | O_CLOEXEC) != 0 || pipe2(fake.comp, O_NONBLOCK | O_CLOEXEC) != 0)
 		abort();
 }

@@ -17,6 +17,7 @@ struct fake {
 	uint8_t link_layer;
 	enum ibv_port_state port;
 	uint32_t inline_max; /* more is refused */
+	int max_cqe;
 	bool no_device, no_address, no_rdma_cm;
 	bool elsewhere; /* peers are reached by another device */
 	/* what fails, with which errno; 0: nothing */
@@ -26,6 +27,7 @@ struct fake {
 	/* what there is: all 0 after closing */
 	int contexts, pds, channels, mrs, cqs, qps, cms, ids, lists;
 	/* what was done */
+	int cqe; /* asked for, of the last completion queue */
 	struct ibv_qp *qp; /* the last one made */
 	struct rdma_cm_id *id, *listener;
 	struct ibv_send_wr sent[FAKE_QUEUE]; /* without their lists */

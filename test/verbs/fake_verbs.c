@@ -119,7 +119,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 		.vendor_id = fake.vendor,
 		.max_mr_size = 1 << 30,
 		.max_qp_wr = 1024,
-		.max_cqe = 32767,
+		.max_cqe = fake.max_cqe,
 		.max_qp_rd_atom = 16,
 		.max_qp_init_rd_atom = 16,
 		.phys_port_cnt = 1,
@@ -220,7 +220,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context, st
 	cq->context = ctx;
 	cq->channel = c;
 	cq->cq_context = context;
-	cq->cqe = cqe;
+	cq->cqe = fake.cqe = cqe;
 	return cq;
 }
 

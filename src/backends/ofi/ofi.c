@@ -26,7 +26,7 @@
 static void measure(struct xpi_be *be)
 {
 	const struct fi_info *info = be->info;
-	bool held_back = info->domain_attr->resource_mgmt == FI_RM_ENABLED;
+	bool held_back = info->domain_attr->resource_mgmt == FI_RM_ENABLED && !be->quirk->unready;
 	size_t rx = info->rx_attr->size, tx = info->tx_attr->size;
 
 	be->rdm = info->ep_attr->type == FI_EP_RDM;

@@ -51,6 +51,8 @@ struct ofi_quirk {
 	unsigned sends;   /* that it should hold of an endpoint at most; 0: any */
 	unsigned credits; /* and frames that may be under way at all; 0: OFI_CREDITS */
 	size_t frame;     /* the longest; 0: as long as it takes */
+	size_t cq;        /* entries of its completion queue; 0: OFI_CQ_SIZE */
+	bool unready; /* it does not hold back a sender that has no receive, although it says so */
 	const char *variable, *value; /* what it is to find in the environment when its fabric is opened */
 	bool inject_only; /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */

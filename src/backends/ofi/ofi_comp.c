@@ -30,10 +30,15 @@ static int wait_fd(struct fid *fid)
 	return fi_control(fid, FI_GETWAIT, &fd) == 0 ? fd : -1;
 }
 
+static size_t cq_size(const struct xpi_be *be)
+{
+	return be->quirk->cq > 0 ? be->quirk->cq : OFI_CQ_SIZE;
+}
+
 int ofi_comp_queue(struct xpi_be *be, struct fid_cq **cq)
 {
 	struct fi_cq_attr attr = {
-		.size = OFI_CQ_SIZE,
+		.size = cq_size(be),
 		.format = FI_CQ_FORMAT_MSG,
 		.wait_obj = !no_fd(be) ? FI_WAIT_FD : FI_WAIT_NONE,
 	};
@@ -55,7 +60,7 @@ int ofi_comp_open(struct xpi_be *be)
 	if (rc != 0)
 		return ofi_fail(be->err, rc, NULL, "opening a completion queue of libfabric");
 	xpi_pool_init(&be->recs, sizeof(struct ofi_rec), 64);
-	be->cq_left = OFI_CQ_SIZE;
+	be->cq_left = cq_size(be);
 	return XPORT_OK;
 }
 

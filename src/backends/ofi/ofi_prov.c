@@ -40,6 +40,12 @@ static const struct ofi_quirk quirks[] = {
          .value = "1048576",
          .blocks = true,
          .caution = stray_bytes},
+	/* libsiw cannot map what the kernel puts at page 144 of a device's file: to it that is the number of nothing.  After
+	 * 16384 completions and one send queue a receive queue would be there.  This many reach beyond it, and for good;
+	 * more the kernel's rxe does not make.
+	 * A sender that finds no receive waits for 655 ms on InfiniBand and RoCE; on iWARP the connection ends.  Receives are
+	 * registered memory, so not too many of them. */
+	{.name = "verbs", .cq = 32767, .unready = true, .credits = 32},
 	/* What it does not copy at once it leaves to the peer, and waits for it behind all that the peer did not do. */
 	{.name = "shm", .no_fd = true, .inject_only = true, .shm_prefix = "fi_shm://"},
 	/* Any datagram is a peer's to it.  And it sends more of them than the peer's socket has room for while the peer

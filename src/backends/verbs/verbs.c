@@ -29,6 +29,12 @@ enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, RETRIES = 8, TIMEOUT_MIN = 
 enum { SIW_GET_MIN = 64 };    /* what fits into the header of a READ is shorter; see verbs_rma.c */
 enum { SIW_LENT_MIN = 4096 }; /* a page at least; see verbs_am.c */
 
+/*
+ * libsiw cannot map what the kernel puts at page 144 of a device's file: to it that is the number of nothing.  The first
+ * completion queue is there for as long as the instance; with this many entries of 32 bytes it covers that page.
+ */
+enum { CQ_ENTRIES = 4096, SIW_CQ_ENTRIES = 32768 };
+
 /* ---- choosing ---- */
 
 static int unknown(const struct vrb_devs *d, const char *name, struct xport_error *err)
@@ -137,6 +143,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
+	be->cq_entries = be->attr.vendor_id == VENDOR_SIW ? SIW_CQ_ENTRIES : CQ_ENTRIES;
 	be->lent_min = be->attr.vendor_id == VENDOR_SIW ? SIW_LENT_MIN : UINT32_MAX;
 	be->ack_timeout = ack_timeout(peer_timeout_ms);
 	return XPORT_OK;

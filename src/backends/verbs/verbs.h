@@ -31,7 +31,6 @@ enum {
 	VRB_RING = 256 << 10, /* bytes of frames under way; a power of two */
 	VRB_BUFFER = VRB_RING + VRB_RX * VRB_FRAME_MAX,
 	VRB_CQ_SHARE = 256,    /* entries of an endpoint: all it may have under way, so that no queue overruns */
-	VRB_CQ_ENTRIES = 4096, /* of the first completion queue; each further one is twice as long */
 	VRB_WC = 16,           /* completions taken at a time */
 	VRB_EVENTS = 96,       /* ... and in a poll, about */
 	VRB_COPY_MAX = 1024,   /* puts up to here are copied, which is cheaper than a completion */
@@ -80,6 +79,7 @@ struct xpi_be {
 	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
+	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
 	bool gone;             /* the device was removed */
 	struct xpi_list eps;   /* struct vrb_ep: all of them */

@@ -18,7 +18,7 @@ enum { RNR_TIMER = 12 /* 0.64 ms; 0 would be 655 */ };
 
 static struct vrb_cq *cq_new(struct xpi_be *be)
 {
-	unsigned entries = VRB_CQ_ENTRIES;
+	unsigned entries = be->cq_entries;
 	struct vrb_cq *c = calloc(1, sizeof(*c));
 
 	if (c == NULL)
