@@ -29,6 +29,13 @@ const char *xport_version(void)
 	return PACKAGE_VERSION;
 }
 
+/* Where nobody said what to do, what helps with this status in general. */
+static void advise(struct xport_error *error)
+{
+	if (error->hint[0] == '\0')
+		snprintf(error->hint, sizeof(error->hint), "%s", xpi_status_hint(error->status));
+}
+
 int xport_last_error(const xport *x, struct xport_error *error)
 {
 	size_t size = error != NULL ? error->size : 0;
@@ -37,6 +44,7 @@ int xport_last_error(const xport *x, struct xport_error *error)
 		return XPORT_ERR_INVALID;
 	if (x == NULL) {
 		*error = thread_error;
+		advise(error);
 		return XPORT_OK;
 	}
 	if (x->slow & XPI_SLOW_LOCK)
@@ -44,6 +52,7 @@ int xport_last_error(const xport *x, struct xport_error *error)
 	*error = x->err;
 	xpi_leave((struct xport *)(uintptr_t)x);
 	error->size = size;
+	advise(error);
 	return XPORT_OK;
 }
 

@@ -3,15 +3,31 @@
 #ifndef XPI_BASE_LOG_H
 #define XPI_BASE_LOG_H
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "xport.h"
+
+/* So many lines of one id go out within a second, warnings and information alone; how many were left out is told by one
+ * line of the same id, before the next one that goes out, or at the end. */
+enum { XPI_LOG_BURST = 200, XPI_LOG_IDS = 64 };
+struct xpi_log_rate {
+	pthread_mutex_t lock;
+	struct {
+		char id[5];
+		uint8_t level;
+		uint32_t said, left_out;
+		int64_t since_ms;
+	} of[XPI_LOG_IDS]; /* more ids than that are not limited */
+};
 
 struct xpi_log {
 	int level;       /* enum xport_log_level: what is more talkative is dropped */
 	xport_log_fn fn; /* NULL: write to fd */
 	void *arg;
 	int fd;
+	struct xpi_log_rate *rate; /* NULL: no limit */
 };
 
 /*
@@ -21,6 +37,10 @@ struct xpi_log {
  */
 void xpi_log(const struct xpi_log *log, int level, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5), cold));
+
+void xpi_log_rate_init(struct xpi_log *log, struct xpi_log_rate *rate);
+/* Tells what was left out and not told yet; from then on there is no limit. */
+void xpi_log_rate_end(struct xpi_log *log);
 
 static inline bool xpi_log_on(const struct xpi_log *log, int level)
 {

@@ -457,6 +457,7 @@ int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, str
 	memset(s, 0, sizeof(*s));
 	s->progress_core = -1;
 	s->log = (struct xpi_log){.level = XPORT_LOG_WARN, .fd = STDERR_FILENO};
+	xpi_log_rate_init(&s->log, &s->log_rate);
 	if (attr != NULL)
 		rc = check_attr(attr, err);
 	for (int i = 0; i < VAR_COUNT && rc == XPORT_OK; i++)
@@ -482,6 +483,7 @@ int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, str
 
 void xpi_settings_fini(struct xpi_settings *s)
 {
+	xpi_log_rate_end(&s->log);
 	if (s->log_owned)
 		close(s->log.fd);
 	s->log_owned = false;

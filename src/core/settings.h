@@ -25,6 +25,7 @@ struct xpi_settings {
 	uint32_t queue_depth;
 	bool auth_none;       /* XPORT_AUTH=none */
 	struct xpi_log log;   /* log.fd is owned if log_owned */
+	struct xpi_log_rate log_rate;
 	bool log_owned;
 };
 

@@ -55,7 +55,7 @@ static void last_error(struct h *h)
 	H_OK(xport_last_error(h->x, &e));
 	H_EQ(XPORT_ERR_INVALID, e.status);
 	H_CHECK(!strcmp(e.operation, "xport_mr_reg"), "%s", e.operation);
-	H_TRUE(e.text[0] != 0);
+	H_TRUE(e.text[0] != 0 && e.hint[0] != 0);
 	H_STATUS(XPORT_ERR_INVALID, xport_last_error(h->x, NULL));
 	f = e;
 	f.size--;

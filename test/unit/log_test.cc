@@ -40,7 +40,7 @@ std::string drain(int fd)
 TEST(Log, SinkGetsLevelIdAndLine)
 {
 	std::vector<Line> lines;
-	struct xpi_log log = {XPORT_LOG_INFO, collect, &lines, -1};
+	struct xpi_log log = {XPORT_LOG_INFO, collect, &lines, -1, nullptr};
 
 	errno = ENOSPC;
 	xpi_log(&log, XPORT_LOG_WARN, "0123", "text %d", 7);
@@ -54,7 +54,7 @@ TEST(Log, SinkGetsLevelIdAndLine)
 TEST(Log, LevelDropsWhatIsMoreTalkative)
 {
 	std::vector<Line> lines;
-	struct xpi_log log = {XPORT_LOG_WARN, collect, &lines, -1};
+	struct xpi_log log = {XPORT_LOG_WARN, collect, &lines, -1, nullptr};
 
 	xpi_log(&log, XPORT_LOG_INFO, "9001", "no");
 	xpi_log(&log, XPORT_LOG_DEBUG, "9001", "no");
@@ -69,7 +69,7 @@ TEST(Log, DescriptorGetsWholeLines)
 	int p[2];
 
 	ASSERT_EQ(0, pipe2(p, O_NONBLOCK));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1]};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
 	errno = ENOSPC;
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "one");
 	xpi_log(&log, XPORT_LOG_WARN, "9002", "two");
@@ -87,7 +87,7 @@ TEST(Log, OneLineStaysOneLine)
 	int p[2];
 
 	ASSERT_EQ(0, pipe2(p, O_NONBLOCK));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1]};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "a\nxport E XP-9999: forged\r\033[2J\x7f");
 	EXPECT_EQ("xport E XP-9001: a xport E XP-9999: forged  [2J \n", drain(p[0]));
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "%s", std::string(5000, 'x').c_str());
@@ -99,6 +99,48 @@ TEST(Log, OneLineStaysOneLine)
 	close(p[1]);
 }
 
+TEST(Log, TooManyOfOneIdAreLeftOutAndCounted)
+{
+	std::vector<Line> lines;
+	struct xpi_log_rate rate;
+	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr};
+
+	xpi_log_rate_init(&log, &rate);
+	for (int i = 0; i < XPI_LOG_BURST + 50; i++) {
+		xpi_log(&log, XPORT_LOG_WARN, "9001", "line %d", i);
+		xpi_log(&log, XPORT_LOG_ERROR, "9002", "errors all come");
+	}
+	xpi_log(&log, XPORT_LOG_INFO, "9003", "another id");
+	EXPECT_EQ(2u * XPI_LOG_BURST + 50 + 1, lines.size());
+	EXPECT_EQ("XP-9003", lines.back().id);
+	usleep(1100000);
+	xpi_log(&log, XPORT_LOG_WARN, "9001", "later");
+	EXPECT_EQ("later", lines.back().text);
+	EXPECT_EQ("XP-9001", lines[lines.size() - 2].id);
+	EXPECT_EQ(0u, lines[lines.size() - 2].text.find("50 lines with this id were left out"));
+	for (int i = 0; i < XPI_LOG_BURST + 6; i++)
+		xpi_log(&log, XPORT_LOG_INFO, "9001", "more");
+	xpi_log_rate_end(&log);
+	EXPECT_EQ("XP-9001", lines.back().id);
+	EXPECT_EQ(0u, lines.back().text.find("7 lines with this id were left out"));
+	EXPECT_EQ(nullptr, log.rate);
+}
+
+TEST(Log, MoreIdsThanThereIsRoomForAreNotLimited)
+{
+	std::vector<Line> lines;
+	struct xpi_log_rate rate;
+	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr};
+
+	xpi_log_rate_init(&log, &rate);
+	for (int i = 0; i < XPI_LOG_IDS; i++)
+		xpi_log(&log, XPORT_LOG_INFO, std::to_string(1000 + i).c_str(), "one");
+	for (int i = 0; i < 2 * XPI_LOG_BURST; i++)
+		xpi_log(&log, XPORT_LOG_INFO, "9999", "many");
+	EXPECT_EQ(static_cast<size_t>(XPI_LOG_IDS + 2 * XPI_LOG_BURST), lines.size());
+	xpi_log_rate_end(&log);
+}
+
 TEST(Log, ReaderThatWentAwayKillsNobody)
 {
 	int p[2];
@@ -107,7 +149,7 @@ TEST(Log, ReaderThatWentAwayKillsNobody)
 	ASSERT_EQ(0, pipe2(p, 0));
 	close(p[0]);
 	ASSERT_NE(SIG_ERR, signal(SIGPIPE, SIG_DFL));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1]};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "nobody reads this");
 	sigpending(&pending);
 	EXPECT_FALSE(sigismember(&pending, SIGPIPE));

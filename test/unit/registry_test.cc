@@ -26,7 +26,7 @@ void ignore_line(void *, int, const char *, const char *)
 {
 }
 
-const struct xpi_log quiet = {XPORT_LOG_DEBUG, ignore_line, nullptr, -1};
+const struct xpi_log quiet = {XPORT_LOG_DEBUG, ignore_line, nullptr, -1, nullptr};
 
 /* A back end with the required slots only; none of them is called. */
 struct xpi_backend minimal(const char *name)

@@ -37,7 +37,7 @@ class Select : public testing::Test
 protected:
 	void SetUp() override
 	{
-		log = {XPORT_LOG_INFO, collect_line, &lines, -1};
+		log = {XPORT_LOG_INFO, collect_line, &lines, -1, nullptr};
 		memset(&settings, 0, sizeof(settings));
 		settings.peer_timeout_ms = 5000;
 		memset(&err, 0, sizeof(err));

@@ -16,10 +16,11 @@ struct Row {
 	int status;
 	const char *name;
 	const char *text;
+	const char *hint;
 };
 
 const Row rows[] = {
-#define ROW(status, text) {status, #status, text},
+#define ROW(status, text, hint) {status, #status, text, hint},
 	XPI_STATUS_LIST(ROW)};
 
 TEST(Status, TableIsInTheOrderOfTheEnumWithoutGaps)
@@ -39,6 +40,9 @@ TEST(Status, EveryOneHasItsNameAndAText)
 		EXPECT_STREQ(r.name, xpi_status_name(r.status));
 		EXPECT_STREQ(r.text, xpi_status_text(r.status));
 		EXPECT_GT(strlen(r.text), 5u) << r.name;
+		EXPECT_STREQ(r.hint, xpi_status_hint(r.status));
+		EXPECT_EQ(r.status == XPORT_OK, strlen(r.hint) == 0) << r.name;
+		EXPECT_LT(strlen(r.hint), sizeof(xport_error::hint)) << r.name;
 		names.insert(r.name);
 		texts.insert(r.text);
 	}
@@ -51,6 +55,7 @@ TEST(Status, NumbersThatAreNoneHaveNameAndTextToo)
 	for (int n : {1, 2, 100, static_cast<int>(XPORT_ERR_BUSY) - 1, -1000, INT32_MIN, INT32_MAX}) {
 		EXPECT_STREQ("XPORT_ERR_UNKNOWN", xpi_status_name(n)) << n;
 		EXPECT_STREQ("unknown status", xpi_status_text(n)) << n;
+		EXPECT_STREQ("", xpi_status_hint(n)) << n;
 	}
 }
 
