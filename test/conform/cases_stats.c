@@ -112,25 +112,38 @@ static void compare(struct h *h, const struct xport_counters *want, const struct
 	H_EQ(0, all_errors(is));
 }
 
-/* Both sides agree on the frames between them, once nothing is under way. */
+static uint64_t swap(struct h *h, int role, uint64_t mine)
+{
+	h_tell_u64(h, role, mine);
+	return h_hear_u64(h, role);
+}
+
+/* Both sides agree on the frames between them, once nothing is under way; that may take a moment. */
 static void frames_agree(struct h *h, int role)
 {
 	struct xport_counters c;
-	uint64_t theirs;
+	uint64_t frames, acks;
+	bool agree;
 
-	h_run_for(h, 100);
-	h_sync(h);
-	h->idle = true;
-	c = ask(h, h->ep[role]);
-	h_tell_u64(h, role, c.frames_out);
-	theirs = h_hear_u64(h, role);
-	H_EQ(theirs, c.frames_in);
-	h_tell_u64(h, role, c.acks_out);
-	theirs = h_hear_u64(h, role);
-	H_EQ(theirs, c.acks_in);
+	for (int round = 0;; round++) {
+		h_run_for(h, 100);
+		h_sync(h);
+		h->idle = true;
+		c = ask(h, h->ep[role]);
+		frames = swap(h, role, c.frames_out);
+		acks = swap(h, role, c.acks_out);
+		agree = frames == c.frames_in && acks == c.acks_in;
+		agree = swap(h, role, agree) && agree;
+		h->idle = false;
+		if (agree)
+			break;
+		H_CHECK(round < 30,
+		        "%" PRIu64 " frames and %" PRIu64 " acknowledgements came, %" PRIu64 " and %" PRIu64
+		        " were sent",
+		        c.frames_in, c.acks_in, frames, acks);
+	}
 	H_CHECK(c.frames_acked <= c.frames_out, "%" PRIu64 " of %" PRIu64, c.frames_acked, c.frames_out);
 	H_TRUE(c.frames_out > 0);
-	h->idle = false;
 	h_sync(h);
 }
 
