@@ -294,6 +294,10 @@ def initiator(side, address):
 		assert result[0] == old, result[0]
 	side.must(lib.xport_flush(side.ep, ffi.NULL))
 	side.reap(lib.XPORT_OP_FLUSH)
+	n = side.struct("xport_counters")
+	side.must(lib.xport_stats(side.x, side.ep, n))
+	counted = (n.puts, n.put_notifies, n.gets, n.atomics, n.flushes, n.bytes_out)
+	assert counted == (1, 1, 1, 2, 1, len(PUT) + len(NOTIFY)), counted
 	assert side.swap(MESSAGE[::-1]) == MESSAGE, "the bytes of the message"
 	side.swap(b"")
 	alone(side)
