@@ -7,6 +7,7 @@
 #include "core/ep.h"
 #include "core/mr.h"
 #include "core/open.h"
+#include "core/registry.h"
 #include "core/rkey.h"
 #include "core/select.h"
 #include "core/stats.h"
@@ -145,11 +146,13 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 
 	if (max < 0 || (max > 0 && list == NULL) || (max > 0 && entry_size != sizeof(*list)))
 		return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, NULL, "list is NULL, or max or entry_size is wrong");
+	xpi_registry_enter();
 	r = xpi_settings_read(attr, &settings, err);
-	if (r != XPORT_OK)
-		return r;
-	r = xpi_select_list(&settings.log, collect, &to);
-	xpi_settings_fini(&settings);
+	if (r == XPORT_OK) {
+		r = xpi_select_list(&settings.log, collect, &to);
+		xpi_settings_fini(&settings);
+	}
+	xpi_registry_leave();
 	return r < 0 ? r : to.n;
 }
 

@@ -13,6 +13,7 @@
 #include "core/match.h"
 #include "core/msg.h"
 #include "core/opq.h"
+#include "core/registry.h"
 #include "core/rkey.h"
 #include "core/rma.h"
 #include "core/rx.h"
@@ -317,14 +318,10 @@ static void choose_ways(struct xport *x)
 		xpi_cq_open(&x->cq);
 }
 
-int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xport **out)
+static int read_and_open(struct xport *x, const struct xport_attr *attr, struct xport_error *err)
 {
-	struct xport *x = instance_new(err);
-	int r;
+	int r = xpi_settings_read(attr, &x->settings, err);
 
-	if (x == NULL)
-		return err->status;
-	r = xpi_settings_read(attr, &x->settings, err);
 	if (r == XPORT_OK) {
 		choose_ways(x); /* first of all: a progress thread looks at them as soon as it runs */
 		memcpy(x->err.operation, err->operation, sizeof(x->err.operation));
@@ -332,6 +329,19 @@ int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xpor
 		if (r != XPORT_OK)
 			*err = x->err;
 	}
+	return r;
+}
+
+int xpi_open(const struct xport_attr *attr, struct xport_error *err, struct xport **out)
+{
+	struct xport *x = instance_new(err);
+	int r;
+
+	if (x == NULL)
+		return err->status;
+	xpi_registry_enter();
+	r = read_and_open(x, attr, err);
+	xpi_registry_leave();
 	if (r != XPORT_OK) {
 		close_parts(x);
 		return r;

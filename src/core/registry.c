@@ -249,7 +249,7 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
 
 /* ---- Once a process ----------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct {
 	const struct xpi_registry_entry *entry;
 	struct xpi_backend ops;
@@ -284,6 +284,16 @@ static int load_locked(const struct xpi_registry_entry *entry, const struct xpi_
 	return XPORT_OK;
 }
 
+void xpi_registry_enter(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void xpi_registry_leave(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 int xpi_registry_load(const struct xpi_registry_entry *entry, const struct xpi_log *log, struct xport_error *err,
                       const struct xpi_backend **be)
 {
@@ -295,8 +305,8 @@ int xpi_registry_load(const struct xpi_registry_entry *entry, const struct xpi_l
 		         entry->name);
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "not in this build: %s", entry->why_not);
 	}
-	pthread_mutex_lock(&lock);
+	xpi_registry_enter();
 	rc = load_locked(entry, log, err, be);
-	pthread_mutex_unlock(&lock);
+	xpi_registry_leave();
 	return rc;
 }

@@ -13,6 +13,14 @@ struct xpi_registry_entry {
 	const struct xpi_backend *builtin;
 };
 
+/*
+ * Opening, listing, and whatever else reads the environment take turns in a process: modules are loaded with variables set,
+ * and `environ` may move then, under whoever reads it.  May be nested.  What the stacks read goes by it as well; what
+ * the application reads while it opens for the first time does not (getenv(3), MT-Safe env).
+ */
+void xpi_registry_enter(void);
+void xpi_registry_leave(void);
+
 /* The table, ended by a NULL name: those of the configuration, those not built, then the site's own. */
 const struct xpi_registry_entry *xpi_registry(void);
 

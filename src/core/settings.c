@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "core/registry.h"
 
 enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 
@@ -370,7 +371,9 @@ bool xpi_settings_variable(int row, struct xport_variable *v)
 		return false;
 	var = &xpi_variables[row];
 	*v = (struct xport_variable){var->name, var->type, var->range, var->standard, var->text, NULL, ""};
+	xpi_registry_enter();
 	v->value = secure_getenv(var->name);
+	xpi_registry_leave();
 	if (v->value != NULL && *v->value == '\0')
 		v->value = NULL;
 	/* A reader notes what it reads, and does no more: no file is opened here. */
@@ -449,7 +452,7 @@ static int check_names(const struct reading *r)
 	return XPORT_OK;
 }
 
-int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
+static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
 {
 	struct reading r = {.s = s, .err = err};
 	int rc = XPORT_OK;
@@ -478,6 +481,16 @@ int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, str
 		rc = check_names(&r);
 	if (rc != XPORT_OK)
 		xpi_settings_fini(s);
+	return rc;
+}
+
+int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
+{
+	int rc;
+
+	xpi_registry_enter();
+	rc = read_all(attr, s, err);
+	xpi_registry_leave();
 	return rc;
 }
 

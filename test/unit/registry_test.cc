@@ -16,6 +16,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "core/registry.h"
+#include "core/settings.h"
 #include "core/site.h"
 }
 
@@ -178,6 +179,37 @@ TEST_F(Registry, AModuleThatIsNotThereSaysSo)
 	EXPECT_NE(nullptr, strstr(err.text, "No such file or directory")) << err.text;
 	EXPECT_NE('\0', err.hint[0]);
 	EXPECT_EQ(nullptr, getenv("XPUNIT_LOAD"));
+}
+
+/* While a module is loaded `environ` moves; AddressSanitizer sees who reads it then. */
+TEST_F(Registry, NobodyReadsTheEnvironmentWhileItChanges)
+{
+	const struct xpi_registry_entry e = {"nosuchmodule", nullptr, "XPUNIT_LOAD=1 XPUNIT_MORE=2", nullptr};
+	struct xport_attr attr = {};
+	std::vector<std::thread> readers;
+
+	attr.size = sizeof(attr);
+	attr.log_fn = ignore_line;
+	for (int i = 0; i < 3; i++)
+		readers.emplace_back([&attr] {
+			struct xpi_settings s;
+			struct xport_error mine = {};
+			struct xport_variable v;
+
+			mine.size = sizeof(mine);
+			for (int n = 0; n < 1000; n++) {
+				EXPECT_EQ(XPORT_OK, xpi_settings_read(&attr, &s, &mine)) << mine.text;
+				xpi_settings_fini(&s);
+				EXPECT_TRUE(xpi_settings_variable(n % 8, &v));
+			}
+		});
+	for (int n = 0; n < 1000; n++) {
+		const struct xpi_backend *be;
+
+		EXPECT_EQ(XPORT_ERR_NO_BACKEND, load(&e, &be));
+	}
+	for (std::thread &t : readers)
+		t.join();
 }
 
 TEST_F(Registry, FillsWhatABackEndLeavesOut)
