@@ -83,9 +83,10 @@ struct xpi_be_caps {
 	/* put, get */
 	bool rma_reg;        /* put and get reach memory from mr_reg; else only memory from mr_alloc */
 	bool put_placed;     /* a put that is done is visible to the target's CPU */
-	bool am_after_put;   /* a frame sent after puts arrives after they are visible, without drain */
+	bool am_after_put;   /* what follows puts, a frame, put or get, finds them visible, without drain */
 	bool target_bounds;  /* the target, or its hardware, checks put and get */
 	bool passive_target; /* put and get proceed without calls at the target */
+	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
 	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
@@ -156,7 +157,7 @@ struct xpi_backend {
 	 * Optional, both or none.  Between registered memory; `offset` counts from the region's base.  `mr` is the local
 	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the
 	 * core carry this one itself).  Returns as am_send does; done means: put, the source may be reused (caps.put_placed:
-	 * and it is visible); get, the bytes are there.  Never zero bytes.
+	 * and it is visible); get, the bytes are there.  Never zero bytes.  `req` is NULL for some puts of up to caps.put_short.
 	 */
 	int (*put)(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
 	           struct xpi_req *req);

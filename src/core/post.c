@@ -175,18 +175,11 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 	return XPORT_OK;
 }
 
-int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
-            const struct xport_opt *opt)
+int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                 const struct xport_opt *opt)
 {
-	int r = admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
 	struct xpi_op *op;
 
-	if (unlikely(r != XPORT_OK))
-		return r;
-	if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt))
-		return xpi_quick_put(ep, buf, len, k, offset, opt);
-	if (k->put == XPI_BY_COPY && !ep->q_busy)
-		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_put");
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
@@ -198,6 +191,20 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 		return XPORT_OK;
 	}
 	return launch(ep, op, k, k->put);
+}
+
+int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+            const struct xport_opt *opt)
+{
+	int r = admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
+
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt))
+		return xpi_quick_put(ep, buf, len, k, offset, opt);
+	if (k->put == XPI_BY_COPY && !ep->q_busy)
+		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
+	return xpi_put_long(ep, buf, len, k, offset, opt);
 }
 
 int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

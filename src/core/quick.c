@@ -32,6 +32,24 @@ bool xpi_quick_renew(struct xport_ep *ep)
 	return ep->quick > 0;
 }
 
+int xpi_quick_put_network(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                          const struct xport_opt *opt)
+{
+	struct xport *x = ep->x;
+
+	if (x->ops->put(x->be, xpi_ep_be(ep), buf, len, NULL, xpi_rkey_be(k), offset, NULL) != XPORT_OK)
+		return xpi_put_long(ep, buf, len, k, offset, opt);
+	XPI_PROBE_OP_POSTED(ep, XPORT_OP_PUT, len, opt->context);
+	ep->native_handed++;
+	ep->touched++;
+	ep->n.bytes_out += len;
+	if ((opt->flags & XPORT_QUIET) != 0)
+		return XPORT_OK;
+	xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);
+	x->cq.next++;
+	return XPORT_OK;
+}
+
 int xpi_quick_unusual(struct xport_ep *ep, int status)
 {
 	const struct xpi_rec *rec;

@@ -127,7 +127,11 @@ static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xp
 	return XPORT_OK;
 }
 
-/* By a copy; or by a message, if nobody waits for it. */
+/* The network carries it, and is done with the buffer when it returns.  If it does not take it now, the long way does. */
+int xpi_quick_put_network(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                          const struct xport_opt *opt);
+
+/* By a copy; or by a message or the network, if nobody waits for it. */
 static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
                                      uint64_t offset, const struct xport_opt *opt)
 {
@@ -135,12 +139,15 @@ static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf,
 	    opt == NULL || opt->size < sizeof(*opt) || opt->mr != NULL ||
 	    (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
 		return false;
-	return k->put == XPI_BY_COPY ||
-	       (k->put == XPI_BY_MESSAGE && opt->flags != 0 && len != 0 && ep->epoch != ep->x->epoch);
+	if (k->put == XPI_BY_COPY)
+		return true;
+	if (opt->flags == 0 || len == 0)
+		return false;
+	return k->put == XPI_BY_MESSAGE ? ep->epoch != ep->x->epoch : len <= ep->x->caps.put_short;
 }
 
-static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
-                                uint64_t offset, const struct xport_opt *opt)
+static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                                const struct xport_opt *opt)
 {
 	bool quiet = (opt->flags & XPORT_QUIET) != 0;
 	int r;
@@ -156,6 +163,8 @@ static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len
 		ep->x->cq.next++;
 		return XPORT_OK;
 	}
+	if (xpi_rarely(k->put == XPI_BY_NETWORK))
+		return xpi_quick_put_network(ep, buf, len, k, offset, opt);
 	if (quiet)
 		return xpi_quick_put_message(ep, buf, len, k->region, offset, opt->context);
 	xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);

@@ -14,6 +14,9 @@
 
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt);
+/* The same, past its checks and the short way. */
+int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                 const struct xport_opt *opt);
 int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt);
 int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

@@ -5,6 +5,7 @@
  *   loop:message  the required slots alone; the core carries everything
  *   loop:native   puts and gets too, with the manners of a real network: they are done at a later poll, and a frame
  *                 sent after a put may overtake it, so that the core has to drain
+ *   loop:rdma     the same with the manners of verbs: short puts are done when posted, and nothing overtakes a put
  *
  * Frames are copied into the inbox of the other instance, which finds them in its next poll.
  */
@@ -34,10 +35,10 @@ struct xpi_be *loop_find(uint64_t id)
 
 static int loop_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 {
-	static const char *const names[] = {"loop:native", "loop:message"};
+	static const char *const names[] = {"loop:native", "loop:rdma", "loop:message"};
 
 	(void)log;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct xport_candidate c = {.state = XPORT_READY, .reason = "instances of this process"};
 
 		snprintf(c.name, sizeof(c.name), "%s", names[i]);
@@ -51,9 +52,9 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	const char *provider = args->provider != NULL ? args->provider : "native";
 	struct xpi_be *be;
 
-	if (strcmp(provider, "native") != 0 && strcmp(provider, "message") != 0)
+	if (strcmp(provider, "native") != 0 && strcmp(provider, "rdma") != 0 && strcmp(provider, "message") != 0)
 		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
-		                "loop has no provider %s: it has native and message", provider);
+		                "loop has no provider %s: it has native, rdma and message", provider);
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance of loop");
@@ -62,7 +63,8 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		free(be);
 		return xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, NULL, "no descriptor for an instance of loop");
 	}
-	be->native = provider[0] == 'n';
+	be->native = provider[0] != 'm';
+	be->ordered = provider[0] == 'r';
 	be->core = args->core;
 	be->up = args->up;
 	be->err = args->err;
@@ -100,7 +102,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 		.am_credits = CREDITS,
 		.ep_size = sizeof(struct loop_ep),
 	};
-	snprintf(c->provider, sizeof(c->provider), "%s", be->native ? "native" : "message");
+	snprintf(c->provider, sizeof(c->provider), "%s", be->ordered ? "rdma" : be->native ? "native" : "message");
 	if (!be->native)
 		return;
 	c->mr_size = sizeof(struct loop_mr);
@@ -110,6 +112,8 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->target_bounds = true;
 	c->passive_target = true;
 	c->rma_max = 1 << 20;
+	c->am_after_put = be->ordered;
+	c->put_short = be->ordered ? LOOP_PUT_SHORT : 0;
 }
 
 /* ---- connect ---- */
@@ -206,7 +210,7 @@ static int keep(struct xpi_be *be, struct loop_ep *ep, const void *buf, size_t l
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
 	loop_manners.keep -= loop_manners.keep > 0;
-	ep->kept++;
+	ep->before++;
 	it->kind = LOOP_KEPT;
 	it->ep = ep;
 	it->req = req;
@@ -224,7 +228,7 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size
 		loop_manners.refuse--;
 		return XPORT_ERR_AGAIN;
 	}
-	if (loop_manners.keep > 0 || ep->kept > 0)
+	if (loop_manners.keep > 0 || ep->before > 0)
 		return keep(be, ep, buf, len, req);
 	return loop_deliver(ep, buf, len, NULL, 0);
 }
@@ -236,7 +240,7 @@ static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, 
 
 	(void)be;
 	(void)req; /* never pending: the frame is copied */
-	return ep->kept > 0 ? XPORT_ERR_AGAIN : loop_deliver(ep, hdr, hlen, data, dlen);
+	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(ep, hdr, hlen, data, dlen);
 }
 
 static struct loop_item *next_frame(struct xpi_be *be)

@@ -8,6 +8,8 @@
 #include "backends/backend.h"
 #include "base/list.h"
 
+enum { LOOP_PUT_SHORT = 256 };
+
 /* A frame on its way, or a put, get or drain that waits for its poll. */
 struct loop_item {
 	struct xpi_list link;
@@ -34,13 +36,13 @@ struct loop_rkey {
 struct loop_ep {
 	struct xpi_core_ep *core_ep;
 	uint64_t peer; /* id of the other instance, 0: not connected */
-	unsigned kept; /* frames that wait for the next poll: none may overtake them */
+	unsigned before; /* what waits for the next poll and may not be overtaken by a frame */
 };
 
 struct xpi_be {
 	struct xpi_list link; /* in the table of all instances */
 	uint64_t id;
-	bool native;
+	bool native, ordered; /* loop:native and loop:rdma; loop:rdma */
 	struct xpi_core *core;
 	const struct xpi_core_ops *up;
 	struct xport_error *err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_mr.c - regions of loop:native, and puts and gets to them. */
+/* loop_mr.c - regions of loop:native and loop:rdma, and puts and gets to them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,45 +63,17 @@ void loop_rkey_destroy(struct xpi_be *be, void *rkey)
 	(void)rkey;
 }
 
-static int queue(struct xpi_be *be, int kind, void *ep, void *buf, size_t len, const void *rkey, uint64_t offset,
-                 struct xpi_req *req)
+static int queue(struct xpi_be *be, const struct loop_item *what)
 {
-	const struct loop_rkey *k = rkey;
 	struct loop_item *it = calloc(1, sizeof(*it));
 
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
-	it->kind = kind;
-	it->ep = ep;
-	it->req = req;
-	it->buf = buf;
-	it->len = len;
-	it->offset = offset;
-	if (k != NULL) {
-		it->peer = k->peer;
-		it->region = k->region;
-	}
+	*it = *what;
+	if (be->ordered && it->kind == LOOP_PUT)
+		it->ep->before++;
 	xpi_list_push(&be->own, &it->link);
 	return XPI_PENDING;
-}
-
-int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
-             struct xpi_req *req)
-{
-	(void)mr;
-	return queue(be, LOOP_PUT, ep, (void *)(uintptr_t)buf, len, rkey, offset, req);
-}
-
-int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
-             struct xpi_req *req)
-{
-	(void)mr;
-	return queue(be, LOOP_GET, ep, buf, len, rkey, offset, req);
-}
-
-int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
-{
-	return queue(be, LOOP_DRAIN, ep, NULL, 0, NULL, 0, req);
 }
 
 /* Copies to or from the other instance's region, if it is (still) there. */
@@ -112,10 +84,8 @@ static int carry_out(const struct loop_item *it)
 
 	if (it->kind == LOOP_DRAIN)
 		return XPORT_OK;
-	if (it->kind == LOOP_KEPT) {
-		it->ep->kept--;
+	if (it->kind == LOOP_KEPT)
 		return loop_deliver(it->ep, it->buf, it->len, NULL, 0);
-	}
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
 	if (peer != NULL) {
@@ -136,6 +106,49 @@ static int carry_out(const struct loop_item *it)
 	return r;
 }
 
+int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+             struct xpi_req *req)
+{
+	const struct loop_rkey *k = rkey;
+	struct loop_item put = {.kind = LOOP_PUT,
+	                        .ep = ep,
+	                        .req = req,
+	                        .buf = (void *)(uintptr_t)buf,
+	                        .len = len,
+	                        .peer = k->peer,
+	                        .region = k->region,
+	                        .offset = offset};
+
+	(void)mr;
+	if (!be->ordered || len > LOOP_PUT_SHORT)
+		return queue(be, &put);
+	return put.ep->before == 0 ? carry_out(&put) : XPORT_ERR_AGAIN;
+}
+
+int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
+             struct xpi_req *req)
+{
+	const struct loop_rkey *k = rkey;
+	struct loop_item get = {.kind = LOOP_GET,
+	                        .ep = ep,
+	                        .req = req,
+	                        .buf = buf,
+	                        .len = len,
+	                        .peer = k->peer,
+	                        .region = k->region,
+	                        .offset = offset};
+
+	(void)mr;
+	return queue(be, &get);
+}
+
+int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
+{
+	struct loop_item drain = {.kind = LOOP_DRAIN, .ep = ep, .req = req};
+
+	return queue(be, &drain);
+}
+
 int loop_rma_poll(struct xpi_be *be)
 {
 	struct xpi_list *l;
@@ -146,6 +159,8 @@ int loop_rma_poll(struct xpi_be *be)
 		struct xpi_req *req = it->req;
 		int r = carry_out(it);
 
+		if (it->kind == LOOP_KEPT || (be->ordered && it->kind == LOOP_PUT))
+			it->ep->before--;
 		free(it);
 		be->up->done(be->core, req, r);
 		n++;

@@ -280,6 +280,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->rma_reg = true;
 	caps->put_placed = false; /* only a frame behind it proves that */
 	caps->am_after_put = true;
+	caps->put_short = VRB_COPY_MAX;
 	caps->target_bounds = true;
 	caps->passive_target = be->get_min == 1;
 	caps->rma_max = be->rma_max;

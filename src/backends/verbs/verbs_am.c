@@ -99,10 +99,16 @@ static __attribute__((cold)) int send_not(const struct vrb_ep *ep)
 	return ep->broken || ep->state > VRB_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
 }
 
+/* Fills in what a SEND has, and no more: the whole is 128 bytes. */
 static inline __attribute__((always_inline)) int send_inline(struct vrb_ep *ep, struct ibv_sge *sge, int nsge)
 {
-	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = nsge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+	struct ibv_send_wr wr;
 
+	wr.next = NULL;
+	wr.sg_list = sge;
+	wr.num_sge = nsge;
+	wr.opcode = IBV_WR_SEND;
+	wr.send_flags = IBV_SEND_INLINE;
 	if (vrb_signal_due(ep))
 		wr.send_flags |= IBV_SEND_SIGNALED;
 	return vrb_post(ep, &wr, NULL);
