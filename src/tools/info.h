@@ -27,6 +27,7 @@ struct info_request {
 	const char *backend, *source; /* "ucx:tcp", "environment" or "default" */
 	bool usable;
 	char takes[80];               /* what xport_open takes of it, where it is usable */
+	struct xport_info caps;       /* of what was opened; size 0: nothing was */
 	struct xport_error error;     /* why not */
 };
 
@@ -126,6 +127,11 @@ enum info_state info_check_ucx_devices(const struct info *info, struct info_chec
 enum info_state info_check_fi_provider(const struct info *info, struct info_check *c);
 enum info_state info_check_addresses(const struct info *info, struct info_check *c);
 enum info_state info_check_bridges(const struct info *info, struct info_check *c);
+
+/* info_checks_way.c: what is taken */
+enum info_state info_check_versions(const struct info *info, struct info_check *c);
+enum info_state info_check_way(const struct info *info, struct info_check *c);
+enum info_state info_check_timeouts(const struct info *info, struct info_check *c);
 
 /* Calls fn with each item of a list by comma, until it returns true; returns whether one did. */
 bool info_each_item(const char *list, bool (*fn)(void *arg, const char *item), void *arg);

@@ -88,17 +88,38 @@ enum info_state info_check_files(const struct info *info, struct info_check *c)
 	                (unsigned long long)lim.rlim_cur);
 }
 
+/* The mappings that the process has: a line each. */
+static long mappings(const struct info *info)
+{
+	char path[1024], line[1024];
+	FILE *f = info_path(info, path, sizeof(path), "%s/maps", info_process(info)) ? fopen(path, "re") : NULL;
+	long n = 0;
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		n += strchr(line, '\n') != NULL;
+	if (f != NULL)
+		fclose(f);
+	return n;
+}
+
 enum info_state info_check_maps(const struct info *info, struct info_check *c)
 {
 	char line[64];
-	long n;
+	long n, used;
 
 	if (!info_line(info, line, sizeof(line), "/proc/sys/vm/max_map_count"))
 		return info_say(c, INFO_NOT_APPLICABLE, "/proc/sys/vm/max_map_count cannot be read");
 	n = strtol(line, NULL, 10);
-	if (n >= MAPS_MIN)
-		return info_say(c, INFO_OK, "vm.max_map_count is %ld", n);
-	info_cure(c, "sysctl -w vm.max_map_count=262144");
+	used = mappings(info);
+	info_cure(c, "sysctl -w vm.max_map_count=%d", n < MAPS_MIN * 4 ? 262144 : 1 << 20);
+	if (used > n - n / 10)
+		return info_say(c, INFO_PROBLEM,
+		                "%ld of %ld mappings (vm.max_map_count) are in use: registering memory fails soon",
+		                used, n);
+	if (n >= MAPS_MIN) {
+		c->cure[0] = '\0';
+		return info_say(c, INFO_OK, "vm.max_map_count is %ld, %ld mappings are in use", n, used);
+	}
 	return info_say(c, INFO_PROBLEM, "vm.max_map_count is %ld: registering many regions fails for want of mappings",
 	                n);
 }
@@ -206,7 +227,8 @@ enum info_state info_check_copies(const struct info *info, struct info_check *c)
 	fclose(f);
 	if (copies.twice[0] == '\0')
 		return info_say(c, INFO_OK, "each stack's libraries are loaded once");
-	info_cure(c, "env -u LD_PRELOAD -u LD_LIBRARY_PATH COMMAND; ldd of the program tells where a copy comes from");
+	info_cure(c, "unset LD_PRELOAD LD_LIBRARY_PATH (where they are not set, ldd of the program tells where a copy "
+	             "comes from)");
 	return info_say(c, INFO_PROBLEM, "two copies of a library are loaded, each with state of its own: %.440s",
 	                copies.twice);
 }

@@ -105,6 +105,52 @@ bool info_have_rdma(const struct info *info)
 	return walk(info, NULL).ndevices > 0;
 }
 
+static bool is_mellanox(void *arg, const char *name)
+{
+	char line[64];
+
+	return info_line(arg, line, sizeof(line), "/sys/bus/pci/devices/%s/vendor", name) &&
+	       strcmp(line, "0x15b3") == 0;
+}
+
+/* A network device on which one in software could be made: one that is up, else one that may be. */
+struct netdevs {
+	const struct info *info;
+	char up[64], other[64];
+};
+
+static bool at_netdev(void *arg, const char *name)
+{
+	struct netdevs *n = arg;
+	char line[64];
+
+	if (strcmp(name, "lo") == 0 || !info_line(n->info, line, sizeof(line), "/sys/class/net/%s/operstate", name))
+		return false;
+	if (strcmp(line, "up") == 0 && n->up[0] == '\0')
+		snprintf(n->up, sizeof(n->up), "%s", name);
+	if (strcmp(line, "unknown") == 0 && n->other[0] == '\0')
+		snprintf(n->other, sizeof(n->other), "%s", name);
+	return false;
+}
+
+static void cure_kernel(const struct info *info, struct info_check *c)
+{
+	struct netdevs n = {.info = info, .up = "", .other = ""};
+
+	if (info_each_file(info, "/sys/bus/pci/devices", is_mellanox, (void *)(uintptr_t)info)) {
+		info_cure(c, "modprobe mlx5_ib (an old adapter: mlx4_ib)");
+		return;
+	}
+	info_each_file(info, "/sys/class/net", at_netdev, &n);
+	if (n.other[0] == '\0')
+		snprintf(n.other, sizeof(n.other), "NETDEV");
+	info_cure(c,
+	          "rdma link add rxe0 type rxe netdev %s (in software; for an adapter, which lspci shows: modprobe "
+	          "DRIVER, "
+	          "such as irdma or bnxt_re)",
+	          n.up[0] != '\0' ? n.up : n.other);
+}
+
 enum info_state info_check_rdma_kernel(const struct info *info, struct info_check *c)
 {
 	struct walk w = walk(info, NULL);
@@ -113,8 +159,7 @@ enum info_state info_check_rdma_kernel(const struct info *info, struct info_chec
 		return info_say(c, INFO_OK, "the kernel has %d RDMA device%s", w.ndevices, w.ndevices == 1 ? "" : "s");
 	if (!info_asks_for_rdma(info))
 		return info_say(c, INFO_NOT_APPLICABLE, "the kernel has no RDMA device, and none is asked for");
-	info_cure(c, "lspci -nn | grep -i -e ethernet -e infiniband; modprobe DRIVER (mlx5_ib, irdma ...); without an "
-	             "adapter: rdma link add rxe0 type rxe netdev NETDEV");
+	cure_kernel(info, c);
 	if (!info_exists(info, DEVICES))
 		return info_say(c, INFO_PROBLEM, "no driver of an RDMA device is loaded: there is no " DEVICES);
 	return info_say(c, INFO_PROBLEM, "the kernel has no RDMA device: " DEVICES " is empty");

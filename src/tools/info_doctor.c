@@ -27,6 +27,9 @@ static const struct {
 	{"rdma-addresses", info_check_rdma_addresses},
 	{"addresses", info_check_addresses},
 	{"bridges", info_check_bridges},
+	{"versions", info_check_versions},
+	{"way", info_check_way},
+	{"timeouts", info_check_timeouts},
 };
 
 /* ---- for the checks ---- */
@@ -113,12 +116,38 @@ static void examine_candidates(struct info *info)
 	}
 }
 
+/* The name that the library takes what was asked for to mean, up to a character that ends it; NULL: none. */
+static const char *meant(const char *text, int *n)
+{
+	static const char *const words[] = {"did you mean ", "the nearest is "};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const char *at = strstr(text, words[i]);
+
+		if (at == NULL)
+			continue;
+		at += strlen(words[i]);
+		/* A name may have a semicolon in it, "ofi:tcp;ofi_rxm". */
+		*n = (int)strcspn(at, "?, )");
+		if (*n > 0 && at[*n - 1] == ';')
+			--*n;
+		return at;
+	}
+	return NULL;
+}
+
 static void examine_error(struct info *info, const char *id, const char *what, const struct xport_error *e)
 {
 	struct info_check *c = next(info, id);
+	const char *name;
+	int n;
 
 	c->state = info_say(c, INFO_PROBLEM, "%.120s cannot be used: %.380s", what, e->text);
-	info_cure(c, "%s", e->hint);
+	name = strchr(what, ',') == NULL ? meant(e->text, &n) : NULL;
+	if (name != NULL)
+		info_cure(c, info->nnames > 0 ? "xport_info --doctor '%.*s'" : "export XPORT_BACKEND='%.*s'", n, name);
+	else
+		info_cure(c, "%s", e->hint);
 }
 
 static void examine_request(struct info *info)

@@ -159,10 +159,12 @@ static void ask_by_opening(struct info *info)
 
 	open_one(info, NULL, &o);
 	r->usable = o.status == XPORT_OK;
-	if (r->usable)
+	if (r->usable) {
+		r->caps = o.caps;
 		snprintf(r->takes, sizeof(r->takes), "%s:%s", o.caps.backend, o.caps.provider);
-	else
+	} else {
 		r->error = o.error;
+	}
 }
 
 void info_look_request(struct info *info, bool sure)

@@ -8,5 +8,6 @@ XPORT_STACK([ucx], [ucx >= 1.13], [-lucp -luct -lucs],
     ucp_am_handler_param_t param = {0};
     return ucp_worker_set_am_recv_handler(worker, &param);]],
   [libucx-dev])
-# Without these, UCX leaves its own handlers of SIGSEGV and others behind.
-ucx_load_env="UCX_HANDLE_ERRORS=none UCX_DEBUG_SIGNO=0"
+# Without these, UCX leaves its own handlers of SIGSEGV and others behind, and with UCX_LOG_LEVEL=debug has its lines
+# among the application's output from the moment that it is loaded.
+ucx_load_env="UCX_HANDLE_ERRORS=none UCX_DEBUG_SIGNO=0 UCX_LOG_FILE=stderr"

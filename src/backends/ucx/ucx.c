@@ -47,6 +47,22 @@ enum { NPROVIDERS = sizeof(providers) / sizeof(providers[0]) };
 
 /* ---- choosing ---- */
 
+/* The provider that has the transport which UCX itself calls so ("rc_mlx5"), or NULL. */
+static const char *has_transport(const char *name)
+{
+	static const char *const of[][2] = {{"rc", "rc"},    {"dc", "rc"},      {"ud", "rc"},    {"ib", "rc"},
+	                                    {"mm", "shm"},   {"posix", "shm"},  {"sysv", "shm"}, {"cma", "shm"},
+	                                    {"self", "shm"}, {"all", "default"}};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		size_t n = strlen(of[i][0]);
+
+		if (strncmp(name, of[i][0], n) == 0 && (name[n] == '\0' || name[n] == '_'))
+			return of[i][1];
+	}
+	return NULL;
+}
+
 static const struct ucx_provider *find_provider(const char *name, struct xport_error *err)
 {
 	struct xpi_nearest nearest = xpi_nearest(name);
@@ -58,6 +74,8 @@ static const struct ucx_provider *find_provider(const char *name, struct xport_e
 			return &providers[i];
 		xpi_nearest_look(&nearest, providers[i].name);
 	}
+	if (has_transport(name) != NULL)
+		nearest.name = has_transport(name);
 	xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "ucx alone leaves the choice to UCX",
 	         "ucx has no provider '%s': it has tcp, shm, rc and default%s%s", name,
 	         nearest.name != NULL ? "; the nearest is ucx:" : "", nearest.name != NULL ? nearest.name : "");
