@@ -24,7 +24,7 @@
  *
  * Thread rule.  Calls on one instance, and on whatever belongs to it, are made by one thread at a time, unless the
  * instance was opened with XPORT_THREAD_MULTIPLE, or with the progress thread, which imply a lock.  Different
- * instances are independent.  A function says so where its rule differs.
+ * instances are independent.  A function says so where its rule differs.  XPORT_STRICT=1 finds out who breaks it.
  *
  * Fork rule.  A forked child may only call exec or _exit; a call on an instance of its parent returns XPORT_ERR_FORK.
  *

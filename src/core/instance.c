@@ -53,12 +53,28 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+/* The error that xport_last_error gives is the other thread's, so that only the log can tell. */
+static bool locked_alone(struct xport *x)
+{
+	if (pthread_mutex_trylock(&x->lock) == 0)
+		return true;
+	xpi_log(x->log, XPORT_LOG_ERROR, "0007",
+	        "a thread called while another one was in a call of the same instance, and was refused: let in one at "
+	        "a "
+	        "time, or open it with XPORT_THREAD_MULTIPLE");
+	return false;
+}
+
 int xpi_enter_slowly(struct xport *x)
 {
 	if (x->slow & XPI_SLOW_FORK)
 		return XPORT_ERR_FORK;
-	if (x->slow & XPI_SLOW_LOCK)
+	if (x->slow & XPI_SLOW_WATCH) {
+		if (!locked_alone(x))
+			return XPORT_ERR_INVALID;
+	} else if (x->slow & XPI_SLOW_LOCK) {
 		pthread_mutex_lock(&x->lock);
+	}
 	if (x->fd_state == XPI_FD_ARMED)
 		xpi_signal(x);
 	return XPORT_OK;
@@ -310,7 +326,10 @@ static void choose_ways(struct xport *x)
 {
 	if (x->settings.progress_thread)
 		x->settings.multiple = true;
-	x->slow = x->settings.multiple ? XPI_SLOW_LOCK : 0;
+	if (x->settings.multiple)
+		x->slow = XPI_SLOW_LOCK;
+	else if (x->settings.strict)
+		x->slow = XPI_SLOW_LOCK | XPI_SLOW_WATCH;
 	if (!x->settings.liveness_thread || x->settings.op_timeout_ms > 0)
 		x->todo |= XPI_TODO_CLOCK;
 	x->cq.size = x->settings.queue_depth < XPI_CQ_NOW ? x->settings.queue_depth : XPI_CQ_NOW;

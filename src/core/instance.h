@@ -38,12 +38,13 @@ enum xpi_fd_state { XPI_FD_UNUSED, XPI_FD_SIGNALLED, XPI_FD_ARMED };
 enum {
 	XPI_SLOW_LOCK = 1, /* lock the instance */
 	XPI_SLOW_FORK = 2, /* this is a forked child */
-	XPI_SLOW_ARMED = 4 /* the descriptor sleeps: fd_state is XPI_FD_ARMED */
+	XPI_SLOW_ARMED = 4, /* the descriptor sleeps: fd_state is XPI_FD_ARMED */
+	XPI_SLOW_WATCH = 8 /* who finds the lock held breaks the thread rule (XPORT_STRICT) */
 };
 
 struct xport {
 	/* the data path */
-	unsigned slow; /* XPI_SLOW_*; the first two are constant while open */
+	unsigned slow; /* XPI_SLOW_*; LOCK and WATCH are constant while open */
 	enum xpi_fd_state fd_state;
 	atomic_uint attention; /* rung by the helper thread: control channels need a look */
 	unsigned todo;         /* XPI_TODO_* */

@@ -43,7 +43,8 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "how much is logged, and the file it is appended to instead of standard error") \
 	X(AUTH, "XPORT_AUTH", "word", "none", "", "none: connections off this machine are not authenticated") \
 	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", "key that authenticates peers") \
-	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", "1: an unknown name beginning with XPORT_ is an error")
+	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", \
+	  "1: an unknown name beginning with XPORT_ is an error, and so is a call while another thread is in one")
 
 enum variable {
 #define ID(id, name, type, range, standard, text) VAR_##id,
@@ -63,7 +64,6 @@ struct reading {
 	const char *value;
 	const char *log_file;
 	const char *key_file;
-	bool strict;
 };
 
 static int bad(const struct reading *r, const char *why)
@@ -273,7 +273,7 @@ static int read_AUTH_KEY_FILE(struct reading *r)
 
 static int read_STRICT(struct reading *r)
 {
-	return read_either(r, "0", "1", &r->strict);
+	return read_either(r, "0", "1", &r->s->strict);
 }
 
 static int (*const readers[])(struct reading *) = {
@@ -420,7 +420,7 @@ static int unknown_name(const struct reading *r, const char *name)
 	for (int i = 0; i < VAR_COUNT; i++)
 		xpi_nearest_look(&near, xpi_variables[i].name);
 	snprintf(hint, sizeof(hint), near.name != NULL ? "did you mean %s?" : "unset it", near.name);
-	if (r->strict)
+	if (r->s->strict)
 		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, hint,
 		                "%.100s is no variable of this library (XPORT_STRICT=1)", name);
 	xpi_log(&r->s->log, XPORT_LOG_WARN, "0201", "%.100s is no variable of this library: %s", name, hint);

@@ -18,6 +18,7 @@ struct xpi_settings {
 	char backend[256];
 	uint32_t require, emulate;
 	bool multiple;        /* lock the instance */
+	bool strict;          /* slips of the pen and of threads are errors */
 	bool progress_thread;
 	int progress_core;    /* -1: any */
 	bool liveness_thread; /* XPORT_LIVENESS=thread (default) or poll */

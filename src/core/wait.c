@@ -165,6 +165,8 @@ void xpi_fd_settle(struct xport *x)
 /* Sleeps with the signals of `mask` blocked; NULL: those that are. */
 static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
 {
+	/* Who calls meanwhile is welcome, or else is to be found out. */
+	bool others = (x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) == XPI_SLOW_LOCK;
 	struct epoll_event ev;
 	int n;
 
@@ -183,12 +185,12 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
 	}
 	if (!arm(x))
 		return true;
-	if (x->slow & XPI_SLOW_LOCK)
+	if (others)
 		pthread_mutex_unlock(&x->lock);
 	n = epoll_pwait(x->epfd, &ev, 1, timeout_ms, mask);
 	if (n < 0)
 		n = -errno;
-	if (x->slow & XPI_SLOW_LOCK)
+	if (others)
 		pthread_mutex_lock(&x->lock);
 	if (x->fd_asked)
 		stay_readable(x);

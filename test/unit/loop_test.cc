@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -252,7 +253,7 @@ TEST_P(Loop, DeregisteredKeysAreStale)
 	auto out = pattern(4096, 9);
 	ASSERT_EQ(xport_put(a.ep, out.data(), 4096, r.key, 0, nullptr), XPORT_OK);
 	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
-	if (std::string(GetParam()) == "native_none") {
+	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none") {
 		/* A native key has to be revoked: the peer must poll meanwhile, and knows it afterwards. */
 		std::atomic<bool> stop{false};
 		std::thread peer([&] {
@@ -469,7 +470,71 @@ TEST_P(Loop, PeerThatClosesIsSeenAfterItsMessages)
 	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_ERR_CLOSED);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Loop, testing::Values("native_none", "native_all", "message_none"),
+void note(void *arg, int, const char *id, const char *)
+{
+	static_cast<std::vector<std::string> *>(arg)->push_back(id);
+}
+
+/* A call beside a wait, with and without XPORT_STRICT: without, it is a race, and nobody looks. */
+TEST(LoopStrict, ACallBesideAnotherThreadsIsRefused)
+{
+	std::vector<std::string> logged;
+	xport_completion c;
+	xport_attr attr{};
+	xport *x;
+
+	attr.size = sizeof(attr);
+	attr.backend = "loop:native";
+	attr.log_fn = note;
+	attr.log_arg = &logged;
+	setenv("XPORT_STRICT", "1", 1);
+	ASSERT_EQ(xport_open(&attr, &x), XPORT_OK);
+	unsetenv("XPORT_STRICT");
+	EXPECT_EQ(xport_poll(x, &c, 1), 0);
+	std::atomic<bool> begun{false};
+	std::thread other([&] {
+		xport_completion d;
+		begun = true;
+		EXPECT_EQ(xport_wait(x, &d, 1, 1000), 0);
+	});
+	while (!begun)
+		std::this_thread::yield();
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+	EXPECT_EQ(xport_poll(x, &c, 1), XPORT_ERR_INVALID);
+	other.join();
+	EXPECT_EQ(xport_poll(x, &c, 1), 0);
+	EXPECT_EQ(logged, std::vector<std::string>{"XP-0007"});
+	xport_close(x);
+}
+
+/* Where the library locks, there is no rule to break. */
+TEST(LoopStrict, ThreadMultipleIsNotWatched)
+{
+	std::vector<std::string> logged;
+	xport_completion c;
+	xport_attr attr{};
+	xport *x;
+
+	attr.size = sizeof(attr);
+	attr.backend = "loop:native";
+	attr.thread_mode = XPORT_THREAD_MULTIPLE;
+	attr.log_fn = note;
+	attr.log_arg = &logged;
+	setenv("XPORT_STRICT", "1", 1);
+	ASSERT_EQ(xport_open(&attr, &x), XPORT_OK);
+	unsetenv("XPORT_STRICT");
+	std::thread other([&] {
+		xport_completion d;
+		EXPECT_EQ(xport_wait(x, &d, 1, 300), 0);
+	});
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	EXPECT_EQ(xport_poll(x, &c, 1), 0);
+	other.join();
+	EXPECT_TRUE(logged.empty());
+	xport_close(x);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Loop, testing::Values("native_none", "native_all", "rdma_none", "message_none"),
                          [](const auto &i) { return std::string(i.param); });
 
 } // namespace
