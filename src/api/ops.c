@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ops.c - the public functions that post operations and reap completions: the hot path begins and ends here. */
 #include "api/enter.h"
+#include "base/grow.h"
 #include "core/ep.h"
 #include "core/msg.h"
 #include "core/opq.h"
@@ -20,17 +21,45 @@ static inline bool ready(const struct xport_ep *ep)
 	return ep != NULL && ep->x->slow == 0 && ((unsigned)(ep->state ^ XPI_EP_OPEN) | ep->closed) == 0;
 }
 
+/* Options of another size are an older or a newer program's. */
+static inline bool usual(const struct xport_opt *opt)
+{
+	return opt == NULL || opt->size == sizeof(*opt);
+}
+
+/* Those options as this library has them, kept by the instance, which has been entered; NULL: it says why not. */
+static __attribute__((noinline, cold)) const struct xport_opt *known(struct xport *x, const char *operation,
+                                                                     const struct xport_opt *opt)
+{
+	int r = xpi_grow_in(&x->own_opt, sizeof(x->own_opt), XPI_FIRST_OPT, opt);
+
+	if (r == XPORT_OK)
+		return &x->own_opt;
+	xpi_refuse(x, r, operation,
+	           r == XPORT_ERR_INVALID ? "opt->size is wrong"
+	                                  : "opt sets a member that this version of the library does not know");
+	return NULL;
+}
+
+/* What is to be done where the endpoint is not ready, or the options are not usual; *opt may change. */
 #define POST(ep, operation, call) \
 	do { \
 		int r_; \
-		if (likely(ready(ep))) \
+		if (likely(ready(ep)) && likely(usual(opt))) \
 			return call; \
 		if ((ep) == NULL) \
 			return XPORT_ERR_INVALID; \
 		r_ = xpi_enter((ep)->x); \
 		if (r_ != XPORT_OK) \
 			return r_; \
-		r_ = (ep)->state != XPI_EP_OPEN || (ep)->closed ? xpi_ep_refuse((ep), operation) : (call); \
+		if ((ep)->state != XPI_EP_OPEN || (ep)->closed) \
+			return leave((ep)->x, xpi_ep_refuse((ep), operation)); \
+		if (!usual(opt)) { \
+			opt = known((ep)->x, operation, opt); \
+			if (opt == NULL) \
+				return leave((ep)->x, (ep)->x->err.status); \
+		} \
+		r_ = (call); \
 		return leave((ep)->x, r_); \
 	} while (0)
 
@@ -58,9 +87,30 @@ int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey
 	POST(ep, "xport_put_notify", xpi_put_notify(ep, buf, len, rkey, offset, opt));
 }
 
+static __attribute__((noinline, cold)) int atomic_known(xport_ep *ep, const struct xport_atomic_args *args,
+                                                        xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
+{
+	struct xport_atomic_args own;
+	int r;
+
+	if (ep == NULL)
+		return XPORT_ERR_INVALID;
+	r = xpi_grow_in(&own, sizeof(own), XPI_FIRST_ATOMIC_ARGS, args);
+	if (r == XPORT_OK)
+		return xport_atomic(ep, &own, rkey, offset, opt);
+	if (xpi_enter(ep->x) != XPORT_OK)
+		return XPORT_ERR_FORK;
+	return leave(ep->x, xpi_refuse(ep->x, r, "xport_atomic",
+	                               r == XPORT_ERR_INVALID
+	                                       ? "args->size is wrong"
+	                                       : "args sets a member that this version of the library does not know"));
+}
+
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
                  const struct xport_opt *opt)
 {
+	if (unlikely(args != NULL && args->size != sizeof(*args)))
+		return atomic_known(ep, args, rkey, offset, opt);
 	POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
 }
 
@@ -79,6 +129,8 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 
 int xport_fence(xport_ep *ep)
 {
+	const struct xport_opt *opt = NULL; /* it has none */
+
 	POST(ep, "xport_fence", xpi_fence(ep));
 }
 
@@ -96,6 +148,11 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 	r = xpi_enter(x);
 	if (unlikely(r != XPORT_OK))
 		return r;
+	if (unlikely(!usual(opt))) {
+		opt = known(x, "xport_recv", opt);
+		if (opt == NULL)
+			return leave(x, x->err.status);
+	}
 	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
 }
 

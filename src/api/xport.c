@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* xport.c - the public functions beside the hot path (ops.c): arguments, the lock, and down. */
 #include "api/enter.h"
+#include "base/grow.h"
 #include "base/status.h"
 #include "core/conn.h"
 #include "core/dump.h"
@@ -40,20 +41,21 @@ static void advise(struct xport_error *error)
 int xport_last_error(const xport *x, struct xport_error *error)
 {
 	size_t size = error != NULL ? error->size : 0;
+	struct xport_error all;
 
-	if (size != sizeof(*error))
+	if (!xpi_grow_size(size, XPI_FIRST_ERROR))
 		return XPORT_ERR_INVALID;
 	if (x == NULL) {
-		*error = thread_error;
-		advise(error);
-		return XPORT_OK;
+		all = thread_error;
+	} else {
+		if (x->slow & XPI_SLOW_LOCK)
+			pthread_mutex_lock(&((struct xport *)(uintptr_t)x)->lock);
+		all = x->err;
+		xpi_leave((struct xport *)(uintptr_t)x);
 	}
-	if (x->slow & XPI_SLOW_LOCK)
-		pthread_mutex_lock(&((struct xport *)(uintptr_t)x)->lock);
-	*error = x->err;
-	xpi_leave((struct xport *)(uintptr_t)x);
-	error->size = size;
-	advise(error);
+	all.size = size;
+	advise(&all);
+	xpi_grow_out(error, size, &all, sizeof(all));
 	return XPORT_OK;
 }
 
@@ -79,26 +81,12 @@ static int path(bool native)
 	return native ? XPORT_NATIVE : XPORT_EMULATED;
 }
 
-int xport_query(xport *x, struct xport_info *info)
+/* What of it is not zero. */
+static void describe(const xport *x, struct xport_info *info)
 {
-	size_t size = info != NULL ? info->size : 0;
-	const struct xpi_be_caps *c;
-	bool native, reg;
-	int r;
+	const struct xpi_be_caps *c = &x->caps;
+	bool native = c->rkey_native_max > 0, reg = native && c->rma_reg;
 
-	if (x == NULL)
-		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_query");
-	if (r != XPORT_OK)
-		return r;
-	if (size < sizeof(*info))
-		return leave(
-			x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_query", "info is NULL or info->size is too small"));
-	c = &x->caps;
-	native = c->rkey_native_max > 0;
-	reg = native && c->rma_reg;
-	memset(info, 0, sizeof(*info));
-	info->size = size;
 	snprintf(info->backend, sizeof(info->backend), "%s", x->ops->name);
 	memcpy(info->provider, c->provider, sizeof(info->provider));
 	memcpy(info->device, c->device, sizeof(info->device));
@@ -120,31 +108,57 @@ int xport_query(xport *x, struct xport_info *info)
 	info->window = XPI_WINDOW;
 	info->rkey_max = XPI_RKEY_FIXED + c->rkey_native_max;
 	info->private_max = XPI_PRIVATE_MAX;
+}
+
+int xport_query(xport *x, struct xport_info *info)
+{
+	struct xport_info all = {.size = info != NULL ? info->size : 0};
+	int r;
+
+	if (x == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(x, "xport_query");
+	if (r != XPORT_OK)
+		return r;
+	if (!xpi_grow_size(all.size, XPI_FIRST_INFO))
+		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_query", "info is NULL or info->size is wrong"));
+	describe(x, &all);
+	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(x, XPORT_OK);
 }
 
-struct collect {
-	struct xport_candidate *list;
+/* An array of the program's, whose entries may be shorter or longer than this library's. */
+struct array {
+	void *at;
+	size_t entry_size;
 	int max, n;
 };
 
+static bool array_good(const struct array *a, size_t first)
+{
+	return a->max == 0 || (a->max > 0 && a->at != NULL && xpi_grow_size(a->entry_size, first));
+}
+
+static void array_add(struct array *a, const void *entry, size_t known)
+{
+	if (a->n < a->max)
+		xpi_grow_out((char *)a->at + (size_t)a->n * a->entry_size, a->entry_size, entry, known);
+	a->n++;
+}
+
 static void collect(void *arg, const struct xport_candidate *c)
 {
-	struct collect *to = arg;
-
-	if (to->n < to->max)
-		to->list[to->n] = *c;
-	to->n++;
+	array_add(arg, c, sizeof(*c));
 }
 
 int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size_t entry_size, int max)
 {
 	struct xport_error *err = begin_error(&thread_error, "xport_list");
-	struct collect to = {list, max, 0};
+	struct array to = {list, entry_size, max, 0};
 	struct xpi_settings settings;
 	int r;
 
-	if (max < 0 || (max > 0 && list == NULL) || (max > 0 && entry_size != sizeof(*list)))
+	if (!array_good(&to, XPI_FIRST_CANDIDATE))
 		return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, NULL, "list is NULL, or max or entry_size is wrong");
 	xpi_registry_enter();
 	r = xpi_settings_read(attr, &settings, err);
@@ -159,15 +173,14 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 int xport_variables(struct xport_variable *list, size_t entry_size, int max)
 {
 	struct xport_error *err = begin_error(&thread_error, "xport_variables");
+	struct array to = {list, entry_size, max, 0};
 	struct xport_variable v;
-	int n = 0;
 
-	if (max < 0 || (max > 0 && list == NULL) || (max > 0 && entry_size != sizeof(*list)))
+	if (!array_good(&to, XPI_FIRST_VARIABLE))
 		return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, NULL, "list is NULL, or max or entry_size is wrong");
-	for (; xpi_settings_variable(n, &v); n++)
-		if (n < max)
-			list[n] = v;
-	return n;
+	while (xpi_settings_variable(to.n, &v))
+		array_add(&to, &v, sizeof(v));
+	return to.n;
 }
 
 void xport_dump(xport *x)
@@ -178,8 +191,25 @@ void xport_dump(xport *x)
 
 /* ---- connections ---- */
 
+/* Makes *attr, where there is one, point to it as this library has it. */
+static int conn_attr(xport *x, const struct xport_conn_attr **attr, struct xport_conn_attr *own)
+{
+	int r = *attr != NULL ? xpi_grow_in(own, sizeof(*own), XPI_FIRST_CONN_ATTR, *attr) : XPORT_OK;
+
+	if (r == XPORT_ERR_INVALID)
+		return xpi_fail(&x->err, r, 0, NULL, "set it to sizeof(struct xport_conn_attr)",
+		                "xport_conn_attr.size is %zu", (*attr)->size);
+	if (r != XPORT_OK)
+		return xpi_fail(&x->err, r, 0, NULL, "use a library as new as the header",
+		                "xport_conn_attr sets a field that this version of the library does not know");
+	if (*attr != NULL)
+		*attr = own;
+	return XPORT_OK;
+}
+
 int xport_listen(xport *x, const char *address, const struct xport_conn_attr *attr, xport_listener **listener)
 {
+	struct xport_conn_attr own;
 	int r;
 
 	if (x == NULL)
@@ -190,7 +220,8 @@ int xport_listen(xport *x, const char *address, const struct xport_conn_attr *at
 	if (address == NULL || listener == NULL)
 		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_listen",
 		                           "the address or the place for the result is NULL"));
-	return leave(x, xpi_listener_open(x, address, attr, listener));
+	r = conn_attr(x, &attr, &own);
+	return leave(x, r == XPORT_OK ? xpi_listener_open(x, address, attr, listener) : r);
 }
 
 int xport_listener_name(const xport_listener *listener, char *buf, size_t len)
@@ -225,6 +256,7 @@ void xport_listener_close(xport_listener *listener)
 
 int xport_connect(xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms, xport_ep **ep)
 {
+	struct xport_conn_attr own;
 	int r;
 
 	if (x == NULL)
@@ -236,7 +268,8 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_connect",
 		                           "the address or the place for the result is NULL"));
 	snprintf(x->err.peer, sizeof(x->err.peer), "%s", address);
-	return leave(x, xpi_connect(x, address, attr, timeout_ms, ep));
+	r = conn_attr(x, &attr, &own);
+	return leave(x, r == XPORT_OK ? xpi_connect(x, address, attr, timeout_ms, ep) : r);
 }
 
 int xport_ep_close(xport_ep *ep, int timeout_ms)
@@ -278,31 +311,27 @@ static int public_state(const struct xport_ep *ep)
 
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 {
-	size_t size = info != NULL ? info->size : 0;
+	struct xport_ep_info all = {.size = info != NULL ? info->size : 0};
 	int r;
 
-	if (ep == NULL || size < sizeof(*info))
+	if (ep == NULL || !xpi_grow_size(all.size, XPI_FIRST_EP_INFO))
 		return XPORT_ERR_INVALID;
 	r = xpi_enter(ep->x);
 	if (r != XPORT_OK)
 		return r;
-	memset(info, 0, sizeof(*info));
-	info->size = size;
-	info->state = public_state(ep);
-	info->reason = ep->state >= XPI_EP_FAILING ? ep->reason : XPORT_OK;
-	memcpy(info->peer, ep->peer, sizeof(info->peer));
-	memcpy(info->local, ep->local, sizeof(info->local));
-	memcpy(info->peer_host, ep->peer_host, sizeof(info->peer_host));
-	info->peer_pid = ep->peer_pid;
-	info->private_data = ep->peer_private;
-	info->private_len = ep->peer_private_len;
-	info->context = ep->context;
-	info->in_flight = xpi_stats_in_flight(ep);
+	all.state = public_state(ep);
+	all.reason = ep->state >= XPI_EP_FAILING ? ep->reason : XPORT_OK;
+	memcpy(all.peer, ep->peer, sizeof(all.peer));
+	memcpy(all.local, ep->local, sizeof(all.local));
+	memcpy(all.peer_host, ep->peer_host, sizeof(all.peer_host));
+	all.peer_pid = ep->peer_pid;
+	all.private_data = ep->peer_private;
+	all.private_len = ep->peer_private_len;
+	all.context = ep->context;
+	all.in_flight = xpi_stats_in_flight(ep);
+	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(ep->x, XPORT_OK);
 }
-
-/* What the first version of the struct ended with. */
-enum { COUNTERS_MIN = offsetof(struct xport_counters, errors) + sizeof(((struct xport_counters *)NULL)->errors) };
 
 int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters)
 {
@@ -313,9 +342,9 @@ int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters)
 	r = enter(x, "xport_stats");
 	if (r != XPORT_OK)
 		return r;
-	if (counters == NULL || counters->size < COUNTERS_MIN)
+	if (counters == NULL || !xpi_grow_size(counters->size, XPI_FIRST_COUNTERS))
 		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_stats",
-		                           "counters is NULL or counters->size is too small"));
+		                           "counters is NULL or counters->size is wrong"));
 	if (ep != NULL && ep->x != x)
 		return leave(
 			x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_stats", "the endpoint belongs to another instance"));
@@ -365,12 +394,15 @@ int xport_mr_dereg(xport_mr *mr)
 
 int xport_mr_query(const xport_mr *mr, struct xport_mr_info *info)
 {
-	if (mr == NULL || info == NULL || info->size < sizeof(*info))
+	struct xport_mr_info all = {.size = info != NULL ? info->size : 0};
+
+	if (mr == NULL || !xpi_grow_size(all.size, XPI_FIRST_MR_INFO))
 		return XPORT_ERR_INVALID;
-	info->base = mr->base;
-	info->length = mr->length;
-	info->rights = mr->rights;
-	info->allocated = mr->allocated;
+	all.base = mr->base;
+	all.length = mr->length;
+	all.rights = mr->rights;
+	all.allocated = mr->allocated;
+	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return XPORT_OK;
 }
 
@@ -415,12 +447,15 @@ void xport_rkey_destroy(xport_rkey *rkey)
 
 int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 {
-	if (rkey == NULL || info == NULL || info->size < sizeof(*info))
+	struct xport_rkey_info all = {.size = info != NULL ? info->size : 0};
+
+	if (rkey == NULL || !xpi_grow_size(all.size, XPI_FIRST_RKEY_INFO))
 		return XPORT_ERR_INVALID;
-	info->length = rkey->length;
-	info->rights = rkey->rights;
-	info->put = path(rkey->put != XPI_BY_MESSAGE);
-	info->get = path(rkey->get != XPI_BY_MESSAGE);
-	info->direct = rkey->direct != NULL;
+	all.length = rkey->length;
+	all.rights = rkey->rights;
+	all.put = path(rkey->put != XPI_BY_MESSAGE);
+	all.get = path(rkey->get != XPI_BY_MESSAGE);
+	all.direct = rkey->direct != NULL;
+	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return XPORT_OK;
 }

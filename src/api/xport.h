@@ -32,6 +32,8 @@
  * during the call only.  Buffers of an operation belong to the library from a successful post to the completion.
  *
  * Parameter structs begin with `size`: set it to sizeof the struct and zero the rest; a zero field means the default.
+ * Later versions may add to their ends: a library that does not know a field refuses it unless it is zero
+ * (XPORT_ERR_NOT_SUPPORTED), and zeroes one that it should have filled.
  * Functions that can fail return a negative xport_status; xport_last_error tells what, why, and what to do.
  * Sizes and offsets are in bytes; times in milliseconds, -1 meaning without limit.
  */

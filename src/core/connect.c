@@ -151,9 +151,6 @@ int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr)
 {
 	if (attr == NULL)
 		return XPORT_OK;
-	if (attr->size != sizeof(*attr))
-		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, "set it to sizeof(struct xport_conn_attr)",
-		                "xport_conn_attr.size is %zu", attr->size);
 	if (attr->private_len > XPI_PRIVATE_MAX || (attr->private_len > 0 && attr->private_data == NULL))
 		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL,
 		                "private data of %zu bytes: it must be given, and be %d at most", attr->private_len,

@@ -75,6 +75,7 @@ struct xport {
 	struct xpi_live *live;
 	struct xpi_bell bell;
 	struct xpi_list eps, listeners, conns, failing;
+	struct xport_opt own_opt;   /* of the call that is in, where it has them of another size (ops.c) */
 	struct xport_counters past; /* of endpoints that are gone, and what belongs to none */
 	bool conn_busy; /* xpi_conn_progress walks the handshakes: none is freed under its feet */
 	/* the descriptor */

@@ -9,9 +9,6 @@ int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size
 {
 	if (buf == NULL && len > 0)
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the buffer is NULL");
-	if (opt->size < sizeof(*opt))
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "opt->size is %zu, not %zu", opt->size,
-		                  sizeof(*opt));
 	if ((opt->flags & ~flags) != 0)
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "flags %#llx do not apply here",
 		                  (unsigned long long)(opt->flags & ~flags));

@@ -78,7 +78,7 @@ static inline bool xpi_opt_fits(const struct xport *x, const void *buf, size_t l
 		return false;
 	if (opt == NULL)
 		return true;
-	if (opt->size < sizeof(*opt) || (opt->flags & ~flags) != 0)
+	if ((opt->flags & ~flags) != 0)
 		return false;
 	mr = opt->mr;
 	return mr == NULL || (mr->x == x && !mr->dying && len <= mr->length && (const uint8_t *)buf >= mr->base &&

@@ -296,8 +296,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 
 static bool atomic_valid(const struct xport_atomic_args *a)
 {
-	return a != NULL && a->size >= sizeof(*a) && a->op >= XPORT_ATOMIC_ADD && a->op <= XPORT_ATOMIC_CAS &&
-	       (a->width == 4 || a->width == 8);
+	return a != NULL && a->op >= XPORT_ATOMIC_ADD && a->op <= XPORT_ATOMIC_CAS && (a->width == 4 || a->width == 8);
 }
 
 int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
@@ -308,10 +307,9 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	int r;
 
 	if (unlikely(!atomic_valid(a)))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
-		                  "args is NULL or its size, op or width is wrong");
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "args is NULL or its op or width is wrong");
 	/* The result arrives by message: opt->mr, if given, is not needed. */
-	if (opt != NULL && opt->size >= sizeof(local)) {
+	if (opt != NULL) {
 		local = *opt;
 		local.mr = NULL;
 		opt = &local;
@@ -364,8 +362,8 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 {
 	struct xpi_op *op;
 
-	if (opt != NULL && (opt->size < sizeof(*opt) || opt->flags != 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->size or opt->flags is wrong");
+	if (opt != NULL && opt->flags != 0)
+		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags is wrong");
 	if (xpi_full(ep))
 		return xpi_full_refuse(ep, "xport_flush");
 	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, opt);

@@ -85,7 +85,7 @@ static inline bool xpi_quick_send_may(const struct xport_ep *ep, const void *buf
                                       const struct xport_opt *opt)
 {
 	return xpi_quick_may(ep, buf, len) && ep->epoch != ep->x->epoch &&
-	       (__builtin_expect(opt == NULL, 1) || (opt->size >= sizeof(*opt) && opt->flags == 0 && opt->mr == NULL));
+	       (__builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && opt->flags == 0 && opt->mr == NULL));
 }
 
 static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag,
@@ -136,7 +136,7 @@ static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf,
                                      uint64_t offset, const struct xport_opt *opt)
 {
 	if (!xpi_quick_may(ep, buf, len) || k == NULL || !xpi_rkey_fits(k, ep, offset, len, XPORT_REMOTE_WRITE) ||
-	    opt == NULL || opt->size < sizeof(*opt) || opt->mr != NULL ||
+	    opt == NULL || opt->size != sizeof(*opt) || opt->mr != NULL ||
 	    (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
 		return false;
 	if (k->put == XPI_BY_COPY)

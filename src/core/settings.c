@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/nearest.h"
 #include "core/registry.h"
 
@@ -318,18 +319,24 @@ static const char *attr_value(const struct xport_attr *a, enum variable var, cha
 	}
 }
 
-/* A longer struct is of a later version, and good as long as it asks for nothing that this one does not know. */
+/* Makes *attr, where there is one, point to it as this library has it. */
+static int take_attr(const struct xport_attr **attr, struct xport_attr *own, struct xport_error *err)
+{
+	int rc = *attr != NULL ? xpi_grow_in(own, sizeof(*own), XPI_FIRST_ATTR, *attr) : XPORT_OK;
+
+	if (rc == XPORT_ERR_INVALID)
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "set xport_attr.size to sizeof(struct xport_attr)",
+		                "xport_attr.size=%zu, but the struct has %zu bytes", (*attr)->size, sizeof(*own));
+	if (rc != XPORT_OK)
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "use a library as new as the header",
+		                "xport_attr sets a field that this version of the library does not know");
+	if (*attr != NULL)
+		*attr = own;
+	return XPORT_OK;
+}
+
 static int check_attr(const struct xport_attr *a, struct xport_error *err)
 {
-	const unsigned char *bytes = (const unsigned char *)a;
-
-	if (a->size < sizeof(*a) || a->size > 4096)
-		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "set xport_attr.size to sizeof(struct xport_attr)",
-		                "xport_attr.size=%zu, but the struct has %zu bytes", a->size, sizeof(*a));
-	for (size_t i = sizeof(*a); i < a->size; i++)
-		if (bytes[i] != 0)
-			return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, "use a library as new as the header",
-			                "xport_attr sets a field that this version of the library does not know");
 	if (a->thread_mode < XPORT_THREAD_DEFAULT || a->thread_mode > XPORT_THREAD_MULTIPLE)
 		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
 		                "xport_attr.thread_mode=%d is not one of enum xport_thread_mode", a->thread_mode);
@@ -455,13 +462,15 @@ static int check_names(const struct reading *r)
 static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
 {
 	struct reading r = {.s = s, .err = err};
-	int rc = XPORT_OK;
+	struct xport_attr own;
+	int rc;
 
 	memset(s, 0, sizeof(*s));
 	s->progress_core = -1;
 	s->log = (struct xpi_log){.level = XPORT_LOG_WARN, .fd = STDERR_FILENO};
 	xpi_log_rate_init(&s->log, &s->log_rate);
-	if (attr != NULL)
+	rc = take_attr(&attr, &own, err);
+	if (rc == XPORT_OK && attr != NULL)
 		rc = check_attr(attr, err);
 	for (int i = 0; i < VAR_COUNT && rc == XPORT_OK; i++)
 		rc = read_variable(&r, attr, (enum variable)i);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/grow.h"
 #include "core/ep.h"
 #include "core/instance.h"
 #include "core/match.h"
@@ -94,9 +95,7 @@ void xpi_stats(const struct xport *x, const struct xport_ep *ep, struct xport_co
 	}
 	all.unmatched = xpi_match_waiting(x->match, ep);
 	all.size = size;
-	/* A program that knows more of them than this library finds 0 there. */
-	memset(out, 0, size);
-	memcpy(out, &all, size < sizeof(all) ? size : sizeof(all));
+	xpi_grow_out(out, size, &all, sizeof(all));
 }
 
 void xpi_stats_log(const struct xport_ep *ep, int level, const char *id)

@@ -477,7 +477,7 @@ TEST_F(Settings, AttributesAreCheckedAsTheEnvironmentIs)
 		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = 5; }},
 		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = -1; }},
 		{"xport_attr.size", [](struct xport_attr *a) { a->size = 0; }},
-		{"xport_attr.size", [](struct xport_attr *a) { a->size--; }},
+		{"xport_attr.size", [](struct xport_attr *a) { a->size = offsetof(struct xport_attr, log_level); }},
 		{"xport_attr.size", [](struct xport_attr *a) { a->size = SIZE_MAX; }},
 	};
 
