@@ -34,3 +34,26 @@ AC_DEFUN([XPORT_USDT], [
       [AS_IF([test "x$enable_usdt" = xauto], [xport_usdt="no (sys/sdt.h not found; Debian: systemtap-sdt-dev)"],
         [AC_MSG_ERROR([--enable-usdt needs sys/sdt.h (Debian: systemtap-sdt-dev)])])])])
 ])
+
+# XPORT_NUMA - libnuma, by which the pool of libxport_services places memory on a node.
+AC_DEFUN([XPORT_NUMA], [
+  AC_ARG_ENABLE([numa],
+    [AS_HELP_STRING([--enable-numa], [pools on a NUMA node, by libnuma (default: where it is found)])],
+    [], [enable_numa=auto])
+  xport_numa=no
+  NUMA_LIBS=
+  AS_IF([test "x$enable_numa" != xno], [
+    xport_save_LIBS=$LIBS
+    LIBS="-lnuma $LIBS"
+    AC_MSG_CHECKING([whether libnuma works])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <numa.h>
+#include <numaif.h>]], [[return numa_available() + (int)set_mempolicy(MPOL_DEFAULT, 0, 0);]])],
+      [xport_numa=yes
+       NUMA_LIBS=-lnuma],
+      [AS_IF([test "x$enable_numa" = xauto], [xport_numa="no (libnuma does not compile and link; Debian: libnuma-dev)"],
+        [AC_MSG_ERROR([--enable-numa needs libnuma (Debian: libnuma-dev)])])])
+    AC_MSG_RESULT([$xport_numa])
+    LIBS=$xport_save_LIBS])
+  AC_SUBST([NUMA_LIBS])
+  AM_CONDITIONAL([HAVE_NUMA], [test "x$NUMA_LIBS" != x])
+])

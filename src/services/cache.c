@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The entries that can be found stand in an array, by where they begin; none lies wholly in another, so that they end
+ * in the same order.  The last one that begins at or before an address therefore reaches farthest, and it alone is
+ * looked at.  An entry is `found` (in the array) or forgotten; one that is found and has no users is in the list of
+ * those that may make room.
+ *
+ * Locks: `lock` guards all of it, also while memory is registered: on an instance that does not lock there is one
+ * thread anyway.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "services/fault.h"
+
+enum { ENTRIES = 1024, RIGHTS = 7 };
+
+struct entry {
+	uintptr_t base, end;
+	xport_mr *mr;
+	uint64_t users;
+	bool found;
+	struct entry *next, *prev; /* idle: the one used longer ago is next; or in the list of forgotten ones: next */
+};
+
+struct xport_cache {
+	pthread_mutex_t lock;
+	xport *x;
+	uint32_t rights, max_entries;
+	size_t max_bytes;
+	uintptr_t page; /* what is rounded to */
+	struct entry **list;
+	size_t n;
+	struct entry idle;       /* head of the ring */
+	struct entry *forgotten; /* with users, or which could not be deregistered yet */
+	struct xport_cache_info info;
+};
+
+/* ---- the ring of those without users ---- */
+
+static void idle_in(struct xport_cache *c, struct entry *e)
+{
+	e->next = c->idle.next;
+	e->prev = &c->idle;
+	e->next->prev = e;
+	c->idle.next = e;
+}
+
+static void idle_out(struct entry *e)
+{
+	e->prev->next = e->next;
+	e->next->prev = e->prev;
+	e->next = e->prev = NULL;
+}
+
+/* ---- the array ---- */
+
+/* How many begin at or before the address. */
+static size_t begin_by(const struct xport_cache *c, uintptr_t address)
+{
+	size_t low = 0, high = c->n, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (c->list[mid]->base <= address)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static struct entry *covering(const struct xport_cache *c, uintptr_t base, uintptr_t end)
+{
+	size_t i = begin_by(c, base);
+
+	return i > 0 && c->list[i - 1]->end >= end ? c->list[i - 1] : NULL;
+}
+
+static void array_out(struct xport_cache *c, struct entry *e)
+{
+	/* Two that begin at the same place would lie in one another: the place is this one's alone. */
+	size_t i = begin_by(c, e->base) - 1;
+
+	memmove(&c->list[i], &c->list[i + 1], (c->n - i - 1) * sizeof(c->list[0]));
+	c->n--;
+	e->found = false;
+}
+
+static void array_in(struct xport_cache *c, struct entry *e)
+{
+	size_t i = begin_by(c, e->base);
+
+	memmove(&c->list[i + 1], &c->list[i], (c->n - i) * sizeof(c->list[0]));
+	c->list[i] = e;
+	c->n++;
+	e->found = true;
+}
+
+/* ---- entries ---- */
+
+/* Deregisters one that is neither found nor has users; BUSY: it is still there, forgotten. */
+static int end_entry(struct xport_cache *c, struct entry *e)
+{
+	int r = xport_mr_dereg(e->mr);
+
+	if (r == XPORT_ERR_BUSY) {
+		e->next = c->forgotten;
+		c->forgotten = e;
+		return r;
+	}
+	c->info.entries--;
+	c->info.bytes -= e->end - e->base;
+	free(e);
+	return XPORT_OK;
+}
+
+/* Nobody finds it any more.  Without users it ends, or is BUSY; with users it stays until the last one is gone. */
+static int forget(struct xport_cache *c, struct entry *e)
+{
+	array_out(c, e);
+	if (e->users == 0) {
+		idle_out(e);
+		return end_entry(c, e);
+	}
+	e->next = c->forgotten;
+	c->forgotten = e;
+	return XPORT_OK;
+}
+
+/* Of those that were forgotten, ends the ones without users.  BUSY: not all. */
+static int sweep(struct xport_cache *c)
+{
+	struct entry *e, *all = c->forgotten;
+	int r = XPORT_OK;
+
+	c->forgotten = NULL;
+	while ((e = all) != NULL) {
+		all = e->next;
+		if (e->users == 0) {
+			if (end_entry(c, e) == XPORT_ERR_BUSY)
+				r = XPORT_ERR_BUSY;
+			continue;
+		}
+		e->next = c->forgotten;
+		c->forgotten = e;
+	}
+	return r;
+}
+
+/* Those wholly inside are of no use beside a new one that covers them. */
+static void forget_inside(struct xport_cache *c, uintptr_t base, uintptr_t end)
+{
+	size_t i = begin_by(c, base);
+
+	while (i > 0 && c->list[i - 1]->base >= base)
+		i--;
+	while (i < c->n && c->list[i]->base < end) {
+		if (c->list[i]->end <= end)
+			(void)forget(c, c->list[i]);
+		else
+			i++;
+	}
+}
+
+static bool fits(const struct xport_cache *c, size_t length)
+{
+	return c->info.entries < c->max_entries &&
+	       (c->max_bytes == 0 || (c->info.bytes <= c->max_bytes && length <= c->max_bytes - c->info.bytes));
+}
+
+static int make_room(struct xport_cache *c, size_t length)
+{
+	struct entry *e;
+
+	while (!fits(c, length)) {
+		e = c->idle.prev;
+		if (e == &c->idle || (c->max_bytes != 0 && length > c->max_bytes))
+			return svc_fail(XPORT_ERR_AGAIN, "xport_cache_get",
+			                "put registrations that are not needed any more, or raise "
+			                "xport_cache_attr.max_entries and max_bytes",
+			                "no room for %zu bytes: %" PRIu64 " registrations of %" PRIu64
+			                " bytes are there, %" PRIu64 " in use; the bounds are %u and %zu bytes",
+			                length, c->info.entries, c->info.bytes, c->info.in_use,
+			                (unsigned)c->max_entries, c->max_bytes);
+		(void)forget(c, e);
+		c->info.evictions++;
+	}
+	return XPORT_OK;
+}
+
+static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struct entry **entry)
+{
+	struct entry *e;
+	int r;
+
+	/* Page by page up to the last one: an end beyond the address space was refused before. */
+	base &= ~(c->page - 1);
+	end = (end + c->page - 1) & ~(c->page - 1);
+	forget_inside(c, base, end);
+	(void)sweep(c);
+	r = make_room(c, end - base);
+	if (r != XPORT_OK)
+		return r;
+	e = calloc(1, sizeof(*e));
+	if (e == NULL)
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_get", NULL, "out of memory");
+	r = xport_mr_reg(c->x, (void *)base, end - base, c->rights, &e->mr);
+	if (r != XPORT_OK) {
+		free(e);
+		return svc_pass(c->x, r, "xport_cache_get");
+	}
+	e->base = base;
+	e->end = end;
+	array_in(c, e);
+	idle_in(c, e);
+	c->info.entries++;
+	c->info.bytes += end - base;
+	*entry = e;
+	return XPORT_OK;
+}
+
+/* ---- public ---- */
+
+int xport_cache_create(xport *x, const struct xport_cache_attr *attr, xport_cache **cache)
+{
+	static const struct xport_cache_attr none = {.size = sizeof(none)};
+	const struct xport_cache_attr *a = attr == NULL ? &none : attr;
+	struct xport_cache *c;
+
+	if (x == NULL || cache == NULL || a->size != sizeof(*a) || (a->rights & ~(uint32_t)RIGHTS) != 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_create", NULL, "%s",
+		                x == NULL || cache == NULL ? "an argument is NULL"
+		                : a->size != sizeof(*a)    ? "xport_cache_attr.size is not that of the struct"
+		                                           : "xport_cache_attr.rights has unknown bits");
+	c = calloc(1, sizeof(*c));
+	if (c == NULL)
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_create", NULL, "out of memory");
+	c->x = x;
+	c->rights = a->rights;
+	c->max_entries = a->max_entries == 0 ? ENTRIES : a->max_entries;
+	c->max_bytes = a->max_bytes;
+	/* With rights, peers would reach what lies beside the buffer. */
+	c->page = a->rights == 0 ? (uintptr_t)sysconf(_SC_PAGESIZE) : 1;
+	c->idle.next = c->idle.prev = &c->idle;
+	c->list = calloc(c->max_entries, sizeof(c->list[0]));
+	if (c->list == NULL) {
+		free(c);
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_create", NULL, "out of memory");
+	}
+	pthread_mutex_init(&c->lock, NULL);
+	*cache = c;
+	return XPORT_OK;
+}
+
+int xport_cache_destroy(xport_cache *c)
+{
+	int r;
+
+	if (c == NULL)
+		return XPORT_OK;
+	while (c->n > 0)
+		(void)forget(c, c->list[c->n - 1]);
+	for (struct entry *e = c->forgotten; e != NULL; e = e->next)
+		e->users = 0;
+	r = sweep(c);
+	if (r != XPORT_OK)
+		return svc_pass(c->x, r, "xport_cache_destroy");
+	pthread_mutex_destroy(&c->lock);
+	free(c->list);
+	free(c);
+	return XPORT_OK;
+}
+
+int xport_cache_get(xport_cache *c, void *address, size_t length, struct xport_cached *cached)
+{
+	uintptr_t base = (uintptr_t)address, end = base + length;
+	struct entry *e;
+	int r = XPORT_OK;
+
+	if (address == NULL || length == 0 || end < base || end > UINTPTR_MAX - c->page || cached == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", NULL, "%zu bytes at %p are no buffer", length,
+		                address);
+	pthread_mutex_lock(&c->lock);
+	e = covering(c, base, end);
+	if (e != NULL) {
+		c->info.hits++;
+	} else {
+		c->info.misses++;
+		r = new_entry(c, base, end, &e);
+	}
+	if (r == XPORT_OK) {
+		if (e->users++ == 0) {
+			idle_out(e);
+			c->info.in_use++;
+		}
+		*cached = (struct xport_cached){.mr = e->mr, .offset = base - e->base, .entry = e};
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int xport_cache_put(xport_cache *c, const struct xport_cached *cached)
+{
+	struct entry *e = cached == NULL ? NULL : cached->entry;
+	int r = XPORT_OK;
+
+	if (e == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_put", NULL, "it does not come from xport_cache_get");
+	pthread_mutex_lock(&c->lock);
+	if (e->users == 0) {
+		r = svc_fail(XPORT_ERR_INVALID, "xport_cache_put", "put once for each xport_cache_get",
+		             "the registration has no users");
+	} else if (--e->users == 0) {
+		c->info.in_use--;
+		if (e->found)
+			idle_in(c, e);
+		else
+			(void)sweep(c);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int xport_cache_invalidate(xport_cache *c, const void *address, size_t length)
+{
+	uintptr_t base = (uintptr_t)address, end = base + length;
+	int busy = 0, r = XPORT_OK;
+	size_t i;
+
+	if (length == 0)
+		return 0;
+	if (end < base)
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_invalidate", NULL, "%zu bytes at %p are no buffer",
+		                length, address);
+	pthread_mutex_lock(&c->lock);
+	/* They begin and end in the same order: those that reach into the range stand side by side, before this one. */
+	i = begin_by(c, end - 1);
+	while (i > 0 && c->list[i - 1]->end > base) {
+		c->info.invalidations++;
+		(void)forget(c, c->list[--i]);
+	}
+	(void)sweep(c);
+	for (struct entry *e = c->forgotten; e != NULL; e = e->next) {
+		if (e->base >= end || e->end <= base)
+			continue;
+		busy += e->users > 0;
+		if (e->users == 0)
+			r = XPORT_ERR_BUSY;
+	}
+	if (r != XPORT_OK)
+		svc_pass(c->x, r, "xport_cache_invalidate");
+	pthread_mutex_unlock(&c->lock);
+	return r == XPORT_OK ? busy : r;
+}
+
+int xport_cache_query(xport_cache *c, struct xport_cache_info *info)
+{
+	struct xport_cache_info i;
+
+	if (info == NULL || info->size < sizeof(i))
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_query", NULL, "xport_cache_info.size is less than %zu",
+		                sizeof(i));
+	pthread_mutex_lock(&c->lock);
+	i = c->info;
+	pthread_mutex_unlock(&c->lock);
+	i.size = info->size;
+	memset((char *)info + sizeof(i), 0, info->size - sizeof(i));
+	memcpy(info, &i, sizeof(i));
+	return XPORT_OK;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * depot.h - what a pool's threads share: its slabs, and the blocks that lie in no thread's cache.
+ *
+ * Locks: `lock` guards all of it but the table's reading side; it is held for moments.  `grow` is held while memory is
+ * registered, so that one thread at a time does that and the others go on; it is taken before `lock`.
+ */
+#ifndef SVC_DEPOT_H
+#define SVC_DEPOT_H
+
+#include <pthread.h>
+
+#include "services/slab.h"
+
+enum { SVC_CLASSES = 19, SVC_SMALL_MAX = SVC_SPAN, SVC_LARGE = SVC_CLASSES };
+
+struct svc_piece {
+	void *address;
+	struct svc_span *span;
+};
+
+struct svc_depot {
+	pthread_mutex_t lock, grow;
+	struct svc_table *_Atomic table;
+	struct svc_source source;
+	struct svc_slab *slabs;
+	struct svc_span *partial[SVC_CLASSES]; /* spans of this class that have free blocks */
+	size_t slab_bytes, max_bytes;
+	pthread_t owner;   /* whoever made the pool */
+	bool any_grows;    /* the instance locks: any thread may register */
+	bool debug;
+	uint64_t nslabs, registered, registrations, huge_bytes;
+	uint64_t out;      /* bytes of blocks that are not here */
+};
+
+extern const uint32_t svc_class_size[SVC_CLASSES];
+
+/* Memory of its own: its fields are the caller's to set before. */
+int svc_depot_init(struct svc_depot *d, const char *operation);
+/* BUSY: some slabs are left, and the call may come again. */
+int svc_depot_fini(struct svc_depot *d);
+
+/* Takes up to `n` blocks of the class, growing if there is none.  Returns how many, at least 1, or an error. */
+int svc_depot_take(struct svc_depot *d, unsigned class, struct svc_piece *list, int n, const char *operation);
+/* Takes `spans` spans as one block. */
+int svc_depot_take_large(struct svc_depot *d, size_t spans, struct svc_piece *piece, const char *operation);
+void svc_depot_give(struct svc_depot *d, const struct svc_piece *list, int n);
+
+int svc_depot_reserve(struct svc_depot *d, size_t bytes, const char *operation);
+int svc_depot_add(struct svc_depot *d, xport_mr *mr, const char *operation);
+/* Ends the slabs that are wholly free; how many, or BUSY. */
+int svc_depot_trim(struct svc_depot *d);
+
+static inline struct svc_span *svc_depot_span(struct svc_depot *d, const void *address)
+{
+	return svc_table_find(atomic_load_explicit(&d->table, memory_order_acquire), address);
+}
+
+#endif

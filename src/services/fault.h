@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fault.h - the calling thread's last failure, for xport_services_last_error. */
+#ifndef SVC_FAULT_H
+#define SVC_FAULT_H
+
+#include "services/xport_services.h"
+
+/* Remembers the failure and returns its status.  `hint` may be NULL. */
+int svc_fail(int status, const char *operation, const char *hint, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5), cold));
+/* Remembers what libxport says of its own failure, with our operation's name before it; returns the status. */
+int svc_pass(xport *x, int status, const char *operation) __attribute__((cold));
+
+#endif

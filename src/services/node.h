@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* node.h - on which NUMA node new memory comes to lie.  node.c by libnuma, node_none.c where it was not found. */
+#ifndef SVC_NODE_H
+#define SVC_NODE_H
+
+#include "services/xport_services.h"
+
+enum { SVC_NODES = 1024, SVC_NODE_WORDS = SVC_NODES / (8 * sizeof(unsigned long)) };
+
+/* The calling thread's policy, put aside. */
+struct svc_policy {
+	int mode;
+	unsigned long nodes[SVC_NODE_WORDS];
+};
+
+/* *node, as in xport_pool_attr, becomes the number of a node that has memory.  NOT_SUPPORTED: none such here. */
+int svc_node_resolve(int asked, int *node, const char *operation);
+/* What the calling thread touches first from now on comes from this node, while it has room. */
+int svc_node_prefer(int node, struct svc_policy *saved);
+void svc_node_restore(const struct svc_policy *saved);
+/* Says where these pages lie. */
+void svc_node_tell(void *base, size_t length, int node, char *text, size_t room);
+
+#endif

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/fault.h"
+#include "services/guard.h"
+#include "services/memlock.h"
+#include "services/node.h"
+#include "services/tcache.h"
+
+#define likely(c) __builtin_expect(!!(c), 1)
+#define unlikely(c) __builtin_expect(!!(c), 0)
+
+static const size_t MIB = (size_t)1 << 20;
+enum { FLAGS = XPORT_POOL_HUGE | XPORT_POOL_LOCK | XPORT_POOL_DEBUG, RIGHTS = 7 };
+
+struct xport_pool {
+	uint8_t class[SVC_SMALL_MAX / SVC_BLOCK_MIN]; /* of (length - 1) / 64 */
+	pthread_key_t key;
+	bool debug; /* no thread's caches: each block is looked at */
+	bool ending;
+	size_t cache_bytes;
+	struct svc_depot depot;
+	/* of depot.lock */
+	struct svc_tcache *caches;
+	uint64_t nthreads;
+	uint64_t ended_allocations, ended_frees, ended_refills; /* of threads that ended */
+	/* what goes past the caches */
+	_Atomic uint64_t allocations, frees, refills, quarantined;
+};
+
+/* ---- threads ---- */
+
+static void thread_ends(void *arg)
+{
+	struct svc_tcache *t = arg;
+	struct xport_pool *p = t->pool;
+
+	svc_tcache_empty(t, &p->depot);
+	pthread_mutex_lock(&p->depot.lock);
+	if (t->prev != NULL)
+		t->prev->next = t->next;
+	else
+		p->caches = t->next;
+	if (t->next != NULL)
+		t->next->prev = t->prev;
+	p->nthreads--;
+	p->ended_allocations += atomic_load_explicit(&t->allocations, memory_order_relaxed);
+	p->ended_frees += atomic_load_explicit(&t->frees, memory_order_relaxed);
+	p->ended_refills += atomic_load_explicit(&t->refills, memory_order_relaxed);
+	pthread_mutex_unlock(&p->depot.lock);
+	free(t);
+}
+
+/* The calling thread's cache; NULL: it goes without one. */
+static struct svc_tcache *begin_thread(struct xport_pool *p)
+{
+	struct svc_tcache *t = svc_tcache_new(p, p->cache_bytes);
+
+	if (t == NULL || pthread_setspecific(p->key, t) != 0) {
+		free(t);
+		return NULL;
+	}
+	pthread_mutex_lock(&p->depot.lock);
+	t->next = p->caches;
+	if (t->next != NULL)
+		t->next->prev = t;
+	p->caches = t;
+	p->nthreads++;
+	pthread_mutex_unlock(&p->depot.lock);
+	return t;
+}
+
+static struct svc_tcache *this_thread(struct xport_pool *p)
+{
+	struct svc_tcache *t = pthread_getspecific(p->key);
+
+	return t != NULL || p->debug ? t : begin_thread(p);
+}
+
+/* ---- life ---- */
+
+static int check_attr(const struct xport_pool_attr *a, const char *operation)
+{
+	if (a->size != sizeof(*a))
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.size is %zu, not %zu", a->size,
+		                sizeof(*a));
+	if ((a->flags & ~(uint32_t)FLAGS) != 0)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.flags has unknown bits: %#x",
+		                (unsigned)a->flags);
+	if ((a->rights & ~(uint32_t)RIGHTS) != 0)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.rights has unknown bits: %#x",
+		                (unsigned)a->rights);
+	if (a->slab_bytes != 0 && a->slab_bytes < MIB)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.slab_bytes is %zu, less than %zu",
+		                a->slab_bytes, MIB);
+	if (a->slab_bytes > SIZE_MAX / 2 || a->node < XPORT_POOL_NODE_LOCAL)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.%s",
+		                a->node < XPORT_POOL_NODE_LOCAL ? "node is negative" : "slab_bytes is too large");
+	return XPORT_OK;
+}
+
+/*
+ * Ordinary memory that is registered may be reached by a slower path than what the back end allocates: on shared memory
+ * by messages in place of a copy.  Huge pages do not make up for that.
+ */
+static void choose_source(struct svc_source *s, const struct xport_info *info)
+{
+	bool slower = info->put > info->put_reg || info->get > info->get_reg;
+
+	s->memlock = svc_memlock_network(info);
+	s->own = (s->flags & XPORT_POOL_HUGE) != 0 && !slower;
+	if ((s->flags & XPORT_POOL_HUGE) == 0)
+		snprintf(s->huge, sizeof(s->huge), "not asked for");
+	else if (slower)
+		snprintf(s->huge, sizeof(s->huge),
+		         "no: %.15s:%.47s reaches the memory that it allocates itself faster, and has no huge ones",
+		         info->backend, info->provider);
+}
+
+static int fill_source(struct svc_depot *d, xport *x, const struct xport_pool_attr *a, const char *operation)
+{
+	struct xport_info info = {.size = sizeof(info)};
+	int r = xport_query(x, &info);
+
+	if (r != XPORT_OK)
+		return svc_pass(x, r, operation);
+	d->source.x = x;
+	d->source.rights = a->rights;
+	d->source.flags = a->flags;
+	d->source.node = -1;
+	d->any_grows = info.thread_mode == XPORT_THREAD_MULTIPLE;
+	choose_source(&d->source, &info);
+	if (a->node == XPORT_POOL_NODE_ANY)
+		return XPORT_OK;
+	return svc_node_resolve(a->node, &d->source.node, operation);
+}
+
+static void fill_classes(struct xport_pool *p)
+{
+	unsigned class = 0;
+
+	for (size_t i = 0; i < sizeof(p->class); i++) {
+		while (svc_class_size[class] < (i + 1) * SVC_BLOCK_MIN)
+			class ++;
+		p->class[i] = (uint8_t) class;
+	}
+}
+
+int xport_pool_create(xport *x, const struct xport_pool_attr *attr, xport_pool **pool)
+{
+	static const struct xport_pool_attr none = {.size = sizeof(none)};
+	const struct xport_pool_attr *a = attr == NULL ? &none : attr;
+	struct xport_pool *p;
+	int r = check_attr(a, "xport_pool_create");
+
+	if (r != XPORT_OK)
+		return r;
+	if (x == NULL || pool == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_create", NULL, "%s is NULL", x == NULL ? "x" : "pool");
+	p = calloc(1, sizeof(*p));
+	if (p == NULL)
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_pool_create", NULL, "out of memory");
+	p->debug = p->depot.debug = (a->flags & XPORT_POOL_DEBUG) != 0;
+	p->cache_bytes = a->cache_bytes == 0 ? MIB / 4 : a->cache_bytes;
+	p->depot.max_bytes = a->max_bytes;
+	p->depot.slab_bytes = a->slab_bytes == 0 ? 4 * MIB : a->slab_bytes;
+	if ((a->flags & XPORT_POOL_HUGE) != 0)
+		p->depot.slab_bytes = (p->depot.slab_bytes + 2 * MIB - 1) & ~(2 * MIB - 1);
+	fill_classes(p);
+	r = fill_source(&p->depot, x, a, "xport_pool_create");
+	if (r == XPORT_OK)
+		r = svc_depot_init(&p->depot, "xport_pool_create");
+	if (r != XPORT_OK)
+		goto err_free;
+	if (pthread_key_create(&p->key, thread_ends) != 0) {
+		r = svc_fail(XPORT_ERR_NO_MEMORY, "xport_pool_create", "destroy pools that are not used any more",
+		             "no thread-specific key is left: a process has %d", PTHREAD_KEYS_MAX);
+		goto err_depot;
+	}
+	*pool = p;
+	return XPORT_OK;
+err_depot:
+	(void)svc_depot_fini(&p->depot);
+err_free:
+	free(p);
+	return r;
+}
+
+int xport_pool_destroy(xport_pool *p)
+{
+	struct svc_tcache *t;
+
+	if (p == NULL)
+		return XPORT_OK;
+	if (!p->ending)
+		pthread_key_delete(p->key);
+	p->ending = true;
+	while ((t = p->caches) != NULL) {
+		p->caches = t->next;
+		free(t);
+	}
+	if (svc_depot_fini(&p->depot) == XPORT_ERR_BUSY)
+		return svc_pass(p->depot.source.x, XPORT_ERR_BUSY, "xport_pool_destroy");
+	free(p);
+	return XPORT_OK;
+}
+
+/* ---- taking ---- */
+
+static inline void describe(const struct svc_piece *piece, struct xport_block *b)
+{
+	const struct svc_span *span = piece->span;
+
+	b->address = piece->address;
+	b->mr = span->slab->mr;
+	b->offset = (uintptr_t)piece->address - span->slab->region;
+	b->length = span->block;
+}
+
+static inline _Atomic uint32_t *state_of(const struct svc_piece *piece)
+{
+	return &piece->span->state[svc_span_index(piece->span, piece->address)];
+}
+
+static inline void hand_out(const struct svc_piece *piece, struct xport_block *b)
+{
+	/* Nobody else may know the block now; whoever gets to know it does so by the program's own means. */
+	atomic_store_explicit(state_of(piece), SVC_USED, memory_order_relaxed);
+	describe(piece, b);
+}
+
+/* The class, or SVC_LARGE. */
+static unsigned class_for(const struct xport_pool *p, size_t length, size_t align)
+{
+	unsigned class;
+
+	if (length < align)
+		length = align;
+	if (length > SVC_SMALL_MAX)
+		return SVC_LARGE;
+	class = p->class[(length - 1) / SVC_BLOCK_MIN];
+	while (align > SVC_BLOCK_MIN && svc_class_size[class] % align != 0)
+		class ++;
+	return class;
+}
+
+static int take(struct xport_pool *p, unsigned class, size_t length, struct svc_piece *piece)
+{
+	struct svc_tcache *t;
+	int r;
+
+	if (class == SVC_LARGE) {
+		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
+		return svc_depot_take_large(&p->depot, (length + SVC_SPAN - 1) / SVC_SPAN, piece, "xport_pool_alloc");
+	}
+	t = this_thread(p);
+	if (t == NULL) {
+		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
+		r = svc_depot_take(&p->depot, class, piece, 1, "xport_pool_alloc");
+		return r < 0 ? r : XPORT_OK;
+	}
+	if (svc_keep_take(&t->keep[class], piece))
+		return XPORT_OK;
+	r = svc_tcache_fill(t, &p->depot, class, "xport_pool_alloc");
+	if (r == XPORT_OK)
+		(void)svc_keep_take(&t->keep[class], piece);
+	return r;
+}
+
+/* Whether nobody wrote to the block since it was freed; one that was written to is not handed out again. */
+static int look_at(const struct svc_piece *piece, size_t length)
+{
+	const struct svc_span *span = piece->span;
+	size_t *asked = &span->asked[svc_span_index(span, piece->address)], at = 0;
+	bool whole = *asked != SIZE_MAX || svc_guard_freed_whole(piece->address, span->block, &at);
+
+	*asked = length;
+	svc_guard_end(piece->address, length, span->block);
+	if (whole)
+		return XPORT_OK;
+	return svc_fail(XPORT_ERR_INVALID, "xport_pool_alloc",
+	                "look for who writes there after xport_pool_free, or for an operation that had not completed; "
+	                "call again for another block",
+	                "byte %zu of the block of %zu bytes at %p was written to after it was freed", at, span->block,
+	                piece->address);
+}
+
+static int __attribute__((noinline))
+alloc_slowly(struct xport_pool *p, size_t length, size_t align, struct xport_block *b)
+{
+	struct svc_piece piece = {0};
+	size_t guard = p->debug ? SVC_GUARD : 0;
+	int r;
+
+	if (b == NULL || length == 0 || length > SIZE_MAX / 2 || (align & (align - 1)) != 0 || align > SVC_SPAN)
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_alloc", NULL,
+		                "%zu bytes aligned to %zu: 1 or more, aligned to a power of 2 up to %d", length, align,
+		                SVC_SPAN);
+	if (align < SVC_BLOCK_MIN)
+		align = SVC_BLOCK_MIN;
+	r = take(p, class_for(p, length + guard, align), length + guard, &piece);
+	if (r == XPORT_OK && p->debug)
+		r = look_at(&piece, length);
+	if (r != XPORT_OK)
+		return r;
+	atomic_fetch_add_explicit(&p->allocations, 1, memory_order_relaxed);
+	hand_out(&piece, b);
+	if (p->debug)
+		b->length = length;
+	return XPORT_OK;
+}
+
+int xport_pool_alloc(xport_pool *p, size_t length, size_t align, struct xport_block *b)
+{
+	struct svc_tcache *t;
+	struct svc_piece piece;
+
+	if (likely(length - 1 < SVC_SMALL_MAX && align <= SVC_BLOCK_MIN && (align & (align - 1)) == 0 && b != NULL)) {
+		t = pthread_getspecific(p->key);
+		if (likely(t != NULL) && svc_keep_take(&t->keep[p->class[(length - 1) / SVC_BLOCK_MIN]], &piece)) {
+			svc_count(&t->allocations);
+			hand_out(&piece, b);
+			return XPORT_OK;
+		}
+	}
+	return alloc_slowly(p, length, align, b);
+}
+
+/* ---- giving back ---- */
+
+static void give(struct xport_pool *p, const struct svc_piece *piece)
+{
+	struct svc_tcache *t = piece->span->class < SVC_CLASSES ? this_thread(p) : NULL;
+
+	if (p->debug) {
+		svc_guard_freed(piece->address, piece->span->block);
+		piece->span->asked[svc_span_index(piece->span, piece->address)] = SIZE_MAX;
+	}
+	if (t == NULL) {
+		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
+		svc_depot_give(&p->depot, piece, 1);
+		return;
+	}
+	if (svc_keep_give(&t->keep[piece->span->class], piece->address, piece->span))
+		return;
+	svc_tcache_drain(t, &p->depot, piece->span->class);
+	(void)svc_keep_give(&t->keep[piece->span->class], piece->address, piece->span);
+}
+
+/* The block that the address is in; false: none of this pool's. */
+static bool locate(struct xport_pool *p, const void *address, struct svc_piece *piece)
+{
+	struct svc_span *span = svc_depot_span(&p->depot, address);
+	uint32_t i;
+
+	if (span == NULL || span->head->state == NULL)
+		return false;
+	span = span->head;
+	i = svc_span_index(span, address);
+	if (i >= span->nblocks)
+		return false;
+	*piece = (struct svc_piece){svc_span_address(span, i), span};
+	return true;
+}
+
+static int unknown(const char *operation, const void *address)
+{
+	return svc_fail(XPORT_ERR_INVALID, operation, "pass the address that xport_pool_alloc gave, once",
+	                "%p is in no block of this pool that is in use", address);
+}
+
+static int freed_twice(const struct svc_piece *piece)
+{
+	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "free a block once",
+	                "the block of %zu bytes at %p was freed before", piece->span->block, piece->address);
+}
+
+/* Whether its end is as it was; it is given back in any case. */
+static int look_at_end(const struct svc_piece *piece)
+{
+	const struct svc_span *span = piece->span;
+	size_t asked = span->asked[svc_span_index(span, piece->address)], at = 0;
+
+	if (svc_guard_end_whole(piece->address, asked, span->block, &at))
+		return XPORT_OK;
+	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "look for who writes past the end",
+	                "the block of %zu bytes at %p was written to at byte %zu, past its end", asked, piece->address,
+	                at);
+}
+
+static int __attribute__((noinline)) free_slowly(struct xport_pool *p, void *address)
+{
+	struct svc_piece piece;
+	uint32_t old, now;
+	int r = XPORT_OK;
+
+	if (!locate(p, address, &piece))
+		return unknown("xport_pool_free", address);
+	if (piece.address != address)
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "pass the address that xport_pool_alloc gave",
+		                "%p lies inside the block of %zu bytes at %p", address, piece.span->block,
+		                piece.address);
+	old = atomic_load_explicit(state_of(&piece), memory_order_acquire);
+	do {
+		if ((old & SVC_USED) == 0 || (old & SVC_FREED) != 0)
+			return freed_twice(&piece);
+		now = (old & SVC_HOLDS) == 0 ? 0 : old | SVC_FREED;
+		/* Before the state says so, since then another thread's release may give it back. */
+		if (now != 0)
+			atomic_fetch_add_explicit(&p->quarantined, 1, memory_order_relaxed);
+		if (p->debug && r == XPORT_OK)
+			r = look_at_end(&piece);
+		if (atomic_compare_exchange_strong_explicit(state_of(&piece), &old, now, memory_order_acq_rel,
+		                                            memory_order_acquire))
+			break;
+		if (now != 0)
+			atomic_fetch_sub_explicit(&p->quarantined, 1, memory_order_relaxed);
+	} while (true);
+	atomic_fetch_add_explicit(&p->frees, 1, memory_order_relaxed);
+	if (now == 0)
+		give(p, &piece);
+	return r;
+}
+
+int xport_pool_free(xport_pool *p, void *address)
+{
+	struct svc_tcache *t = pthread_getspecific(p->key);
+	struct svc_span *span = svc_depot_span(&p->depot, address);
+	_Atomic uint32_t *state;
+	uint32_t i;
+
+	if (likely(t != NULL && span != NULL && span->state != NULL && span->class < SVC_CLASSES)) {
+		i = svc_span_index(span, address);
+		state = &span->state[i];
+		/* Acquire: whoever released it last is done with it. */
+		if (likely(i < span->nblocks && address == svc_span_address(span, i) &&
+		           atomic_load_explicit(state, memory_order_acquire) == SVC_USED) &&
+		    svc_keep_give(&t->keep[span->class], address, span)) {
+			atomic_store_explicit(state, 0, memory_order_relaxed);
+			svc_count(&t->frees);
+			return XPORT_OK;
+		}
+	}
+	return address == NULL ? XPORT_OK : free_slowly(p, address);
+}
+
+/* ---- holding ---- */
+
+int xport_pool_hold(xport_pool *p, const void *address)
+{
+	struct svc_piece piece;
+	uint32_t old;
+
+	if (!locate(p, address, &piece))
+		return unknown("xport_pool_hold", address);
+	old = atomic_load_explicit(state_of(&piece), memory_order_relaxed);
+	do {
+		if ((old & SVC_USED) == 0 || ((old & SVC_FREED) != 0 && (old & SVC_HOLDS) == 0))
+			return unknown("xport_pool_hold", address);
+		if ((old & SVC_HOLDS) == SVC_HOLDS)
+			return svc_fail(XPORT_ERR_INVALID, "xport_pool_hold", NULL, "the block at %p is held %u times",
+			                piece.address, (unsigned)SVC_HOLDS);
+	} while (!atomic_compare_exchange_weak_explicit(state_of(&piece), &old, old + 1, memory_order_relaxed,
+	                                                memory_order_relaxed));
+	return XPORT_OK;
+}
+
+int xport_pool_release(xport_pool *p, const void *address)
+{
+	struct svc_piece piece;
+	uint32_t old, now;
+
+	if (!locate(p, address, &piece))
+		return unknown("xport_pool_release", address);
+	old = atomic_load_explicit(state_of(&piece), memory_order_relaxed);
+	do {
+		if ((old & SVC_USED) == 0 || (old & SVC_HOLDS) == 0)
+			return svc_fail(XPORT_ERR_INVALID, "xport_pool_release",
+			                "release once for each xport_pool_hold", "the block at %p is not held",
+			                piece.address);
+		now = old - 1 == (SVC_USED | SVC_FREED) ? 0 : old - 1;
+	} while (!atomic_compare_exchange_weak_explicit(state_of(&piece), &old, now, memory_order_acq_rel,
+	                                                memory_order_relaxed));
+	if (now != 0)
+		return XPORT_OK;
+	atomic_fetch_sub_explicit(&p->quarantined, 1, memory_order_relaxed);
+	give(p, &piece);
+	return XPORT_OK;
+}
+
+int xport_pool_find(xport_pool *p, const void *address, struct xport_block *b)
+{
+	struct svc_piece piece;
+
+	if (b == NULL || !locate(p, address, &piece) ||
+	    (atomic_load_explicit(state_of(&piece), memory_order_relaxed) & SVC_USED) == 0)
+		return unknown("xport_pool_find", address);
+	describe(&piece, b);
+	if (p->debug)
+		b->length = piece.span->asked[svc_span_index(piece.span, piece.address)];
+	return XPORT_OK;
+}
+
+/* ---- the whole ---- */
+
+int xport_pool_reserve(xport_pool *p, size_t bytes)
+{
+	return svc_depot_reserve(&p->depot, bytes, "xport_pool_reserve");
+}
+
+int xport_pool_add(xport_pool *p, xport_mr *mr)
+{
+	return svc_depot_add(&p->depot, mr, "xport_pool_add");
+}
+
+int xport_pool_trim(xport_pool *p)
+{
+	struct svc_tcache *t = pthread_getspecific(p->key);
+	int r;
+
+	if (t != NULL)
+		svc_tcache_empty(t, &p->depot);
+	r = svc_depot_trim(&p->depot);
+	return r == XPORT_ERR_BUSY ? svc_pass(p->depot.source.x, r, "xport_pool_trim") : r;
+}
+
+/* What the threads' caches add; the lock is held. */
+static void add_threads(const struct xport_pool *p, struct xport_pool_info *i)
+{
+	for (const struct svc_tcache *t = p->caches; t != NULL; t = t->next) {
+		i->allocations += atomic_load_explicit(&t->allocations, memory_order_relaxed);
+		i->frees += atomic_load_explicit(&t->frees, memory_order_relaxed);
+		i->refills += atomic_load_explicit(&t->refills, memory_order_relaxed);
+		for (int k = 0; k < SVC_CLASSES; k++)
+			i->cached +=
+				(uint64_t)atomic_load_explicit(&t->keep[k].n, memory_order_relaxed) * svc_class_size[k];
+	}
+}
+
+int xport_pool_query(xport_pool *p, struct xport_pool_info *info)
+{
+	struct svc_depot *d = &p->depot;
+	struct xport_pool_info i = {.size = sizeof(i)};
+
+	if (info == NULL || info->size < sizeof(i))
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_query", NULL, "xport_pool_info.size is less than %zu",
+		                sizeof(i));
+	i.size = info->size;
+	i.allocations = atomic_load_explicit(&p->allocations, memory_order_relaxed);
+	i.frees = atomic_load_explicit(&p->frees, memory_order_relaxed);
+	i.refills = atomic_load_explicit(&p->refills, memory_order_relaxed);
+	i.quarantined = atomic_load_explicit(&p->quarantined, memory_order_relaxed);
+	pthread_mutex_lock(&d->grow);
+	pthread_mutex_lock(&d->lock);
+	i.allocations += p->ended_allocations;
+	i.frees += p->ended_frees;
+	i.refills += p->ended_refills;
+	add_threads(p, &i);
+	i.in_use = d->out > i.cached ? d->out - i.cached : 0;
+	i.slabs = d->nslabs;
+	i.registered = d->registered;
+	i.registrations = d->registrations;
+	i.threads = p->nthreads;
+	i.huge_bytes = d->huge_bytes;
+	memcpy(i.huge, d->source.huge, sizeof(i.huge));
+	memcpy(i.placement, d->source.placement, sizeof(i.placement));
+	pthread_mutex_unlock(&d->lock);
+	pthread_mutex_unlock(&d->grow);
+	memset((char *)info + sizeof(i), 0, info->size - sizeof(i));
+	memcpy(info, &i, sizeof(i));
+	return XPORT_OK;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * services.cc - the services over real networks, and their parts alone:
+ *
+ *     services_check [--slow] [GoogleTest's flags] [BACKEND[:PROVIDER] ...]
+ *
+ * The scenarios run over each back end that is named, the parts without any.
+ */
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "services/services.h"
+
+namespace
+{
+
+const h_scenario *const tables[] = {svc_cases_pool, svc_cases_pool_peer, svc_cases_cache};
+
+class Services : public testing::Test
+{
+public:
+	Services(const h_scenario *scenario, const h_config &config) : scenario_(scenario), config_(config) {}
+
+	void TestBody() override
+	{
+		static h_result result;
+
+		h_run(scenario_, &config_, &result);
+		for (int i = 0; i < result.nfigures; i++)
+			printf("             %s = %llu\n", result.figures[i].name,
+			       static_cast<unsigned long long>(result.figures[i].value));
+		if (result.outcome == H_SKIPPED)
+			GTEST_SKIP() << result.text;
+		if (result.outcome == H_FAILED)
+			FAIL() << result.text;
+	}
+
+private:
+	const h_scenario *scenario_;
+	h_config config_;
+};
+
+void add(const h_scenario *s, const char *backend)
+{
+	static const h_param none[] = {{"", 0}, {nullptr, 0}};
+	std::string suite = backend;
+
+	for (char &c : suite)
+		if (!isalnum(static_cast<unsigned char>(c)))
+			c = '_';
+	for (const h_param *p = s->params ? s->params : none; p->suffix; p++) {
+		h_config config = {};
+		std::string name = s->name;
+
+		if (*p->suffix)
+			name += std::string("_") + p->suffix;
+		config.backend = backend;
+		config.threads = strncmp(backend, "loop", 4) == 0;
+		config.param = p->value;
+		testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+		                      [=]() -> Services * { return new Services(s, config); });
+	}
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	std::vector<const char *> backends;
+	bool slow = false;
+
+	testing::InitGoogleTest(&argc, argv);
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--slow"))
+			slow = true;
+		else if (argv[i][0] != '-')
+			backends.push_back(argv[i]);
+		else {
+			fprintf(stderr, "usage: services_check [--slow] [--gtest_...] [BACKEND[:PROVIDER] ...]\n");
+			return 2;
+		}
+	}
+	for (const char *backend : backends)
+		for (const h_scenario *table : tables)
+			for (const h_scenario *s = table; s->name; s++)
+				if (slow || !(s->flags & H_SLOW))
+					add(s, backend);
+	return RUN_ALL_TESTS();
+}

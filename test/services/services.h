@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* services.h - the tables of scenarios of the services, and what they share. */
+#ifndef TEST_SERVICES_H
+#define TEST_SERVICES_H
+
+#include "conform/scenario.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const struct h_scenario svc_cases_pool[], svc_cases_pool_peer[], svc_cases_cache[];
+
+/* The calling thread's last failure in the library has this status, function, and words in its text or hint. */
+void svc_expect_error(struct h *h, const char *file, int line, int status, const char *operation, const char *words);
+#define SVC_ERROR(status, operation, words) svc_expect_error(h, __FILE__, __LINE__, status, operation, words)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* units.c - for units_test.cc: what is inline, or takes C11 atomics, which C++ cannot read. */
+#include <stdlib.h>
+
+#include "services/depot.h"
+#include "services/memlock.h"
+
+int svc_memlock_network_c(const struct xport_info *info);
+int svc_memlock_check_c(uint64_t limit, uint64_t locked, int exempt, uint64_t more);
+uint64_t svc_memlock_limit_c(void);
+void *svc_table_new_c(void);
+void *svc_table_enter_c(void *table, uintptr_t base, void *span);
+void *svc_table_find_c(void *table, uintptr_t address);
+void svc_table_remove_c(void *table, uintptr_t base);
+void svc_table_free_c(void *table);
+int svc_index_wrong_c(void);
+
+int svc_memlock_network_c(const struct xport_info *info)
+{
+	return svc_memlock_network(info);
+}
+
+int svc_memlock_check_c(uint64_t limit, uint64_t locked, int exempt, uint64_t more)
+{
+	struct svc_memlock m = {.limit = limit, .locked = locked, .exempt = exempt != 0};
+
+	return svc_memlock_check(&m, more, "test");
+}
+
+uint64_t svc_memlock_limit_c(void)
+{
+	struct svc_memlock m;
+
+	svc_memlock_now(&m);
+	return m.limit;
+}
+
+void *svc_table_new_c(void)
+{
+	return svc_table_new();
+}
+
+void *svc_table_enter_c(void *table, uintptr_t base, void *span)
+{
+	struct svc_table *t = svc_table_room(table, 1);
+
+	svc_table_enter(t, base, span);
+	return t;
+}
+
+void *svc_table_find_c(void *table, uintptr_t address)
+{
+	return svc_table_find(table, (void *)address);
+}
+
+void svc_table_remove_c(void *table, uintptr_t base)
+{
+	svc_table_remove(table, base);
+}
+
+void svc_table_free_c(void *table)
+{
+	svc_table_free(table);
+}
+
+int svc_index_wrong_c(void)
+{
+	struct svc_slab *slab = calloc(1, sizeof(*slab) + sizeof(slab->span[0]));
+	struct svc_span *span = &slab->span[0];
+	int wrong = -1;
+
+	span->slab = slab;
+	span->head = span;
+	span->base = SVC_SPAN;
+	for (unsigned class = 0; class < SVC_CLASSES; class ++) {
+		slab->nfree = 1;
+		if (!svc_span_cut(span, svc_class_size[class], class, false))
+			abort();
+		for (uint32_t at = 0; at < SVC_SPAN; at++) {
+			if (svc_span_index(span, (void *)(span->base + at)) != at / svc_class_size[class])
+				wrong = (int)class;
+		}
+		svc_span_uncut(span);
+	}
+	free(slab);
+	return wrong;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* units_test.cc - parts of the services that need no instance. */
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "services/xport_services.h"
+
+extern "C" {
+int svc_memlock_network_c(const struct xport_info *info);
+int svc_memlock_check_c(uint64_t limit, uint64_t locked, int exempt, uint64_t more);
+uint64_t svc_memlock_limit_c(void);
+void *svc_table_new_c(void);
+void *svc_table_enter_c(void *table, uintptr_t base, void *span);
+void *svc_table_find_c(void *table, uintptr_t address);
+void svc_table_remove_c(void *table, uintptr_t base);
+void svc_table_free_c(void *table);
+int svc_index_wrong_c(void);
+}
+
+namespace
+{
+
+std::string last_text()
+{
+	xport_error e = {};
+
+	e.size = sizeof(e);
+	EXPECT_EQ(XPORT_OK, xport_services_last_error(&e));
+	return std::string(e.text) + "|" + e.hint;
+}
+
+bool locks(const char *backend, const char *provider)
+{
+	xport_info info = {};
+
+	snprintf(info.backend, sizeof(info.backend), "%s", backend);
+	snprintf(info.provider, sizeof(info.provider), "%s", provider);
+	return svc_memlock_network_c(&info) != 0;
+}
+
+TEST(Memlock, NetworksThatLock)
+{
+	EXPECT_TRUE(locks("verbs", "rxe0"));
+	EXPECT_TRUE(locks("ofi", "verbs"));
+	EXPECT_TRUE(locks("ofi", "verbs;ofi_rxm"));
+	EXPECT_TRUE(locks("ucx", "rc"));
+	EXPECT_FALSE(locks("ucx", "tcp"));
+	EXPECT_FALSE(locks("ucx", "shm"));
+	EXPECT_FALSE(locks("ofi", "tcp"));
+}
+
+TEST(Memlock, TheLimitIsCheckedAhead)
+{
+	EXPECT_EQ(XPORT_OK, svc_memlock_check_c(1 << 20, 0, 0, 1 << 20));
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(1 << 20, 0, 0, (1 << 20) + 1));
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(1 << 20, 1, 0, 1 << 20));
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(1 << 20, 2 << 20, 0, 1));
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(8 << 20, 6 << 20, 0, 4 << 20));
+	EXPECT_NE(std::string::npos,
+	          last_text().find("4096 KiB more would be locked; the limit of locked memory is 8192 KiB, and "
+	                           "6144 KiB are locked already|raise the limit: ulimit -l"));
+	EXPECT_EQ(XPORT_OK, svc_memlock_check_c(8 << 20, 6 << 20, 1, 4 << 20)) << "CAP_IPC_LOCK";
+	EXPECT_EQ(XPORT_OK, svc_memlock_check_c(UINT64_MAX, 6 << 20, 0, UINT64_MAX)) << "no limit";
+	EXPECT_GT(svc_memlock_limit_c(), 0u);
+}
+
+/* Much more than it begins with, entered, removed, entered again. */
+TEST(Table, FindsWhatIsThere)
+{
+	const uintptr_t span = 65536, first = uintptr_t{0x7f1234560000};
+	void *t = svc_table_new_c();
+	std::vector<int> spans(5000);
+
+	for (size_t i = 0; i < spans.size(); i++)
+		t = svc_table_enter_c(t, first + i * i * span, &spans[i]);
+	for (size_t i = 0; i < spans.size(); i++) {
+		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span));
+		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span + span - 1));
+	}
+	EXPECT_EQ(nullptr, svc_table_find_c(t, first - 1));
+	EXPECT_EQ(nullptr, svc_table_find_c(t, first + 2 * span));
+	EXPECT_EQ(nullptr, svc_table_find_c(t, 0));
+	EXPECT_EQ(nullptr, svc_table_find_c(t, UINTPTR_MAX));
+	for (size_t i = 0; i < spans.size(); i += 2)
+		svc_table_remove_c(t, first + i * i * span);
+	for (size_t i = 0; i < spans.size(); i++)
+		ASSERT_EQ(i % 2 ? &spans[i] : nullptr, svc_table_find_c(t, first + i * i * span));
+	for (size_t i = 0; i < spans.size(); i += 2)
+		t = svc_table_enter_c(t, first + i * i * span, &spans[i]);
+	for (size_t i = 0; i < spans.size(); i++)
+		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span));
+	svc_table_free_c(t);
+}
+
+/* The multiplication in place of a division, for each byte of a span and each class. */
+TEST(Span, IndexOfEachByte)
+{
+	EXPECT_EQ(-1, svc_index_wrong_c()) << "class";
+}
+
+TEST(LastError, RefusesAWrongStruct)
+{
+	xport_error e = {};
+
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_services_last_error(&e));
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_services_last_error(nullptr));
+}
+
+} // namespace
