@@ -258,7 +258,7 @@ struct xport_conn_attr {
  * Listens on "host:port": an IPv4 address, an IPv6 address in brackets, a name, or "*" for all addresses; port 0 lets
  * the system choose.  While the application polls, incoming connections are checked, refused if they do not fit, and
  * made ready for xport_accept; at most 64 may be half made, each at most 5 s long.  An address off loopback needs
- * authentication, or XPORT_AUTH=none.  Errors: ADDRESS, AUTH, INVALID, NO_MEMORY, SYSTEM.
+ * XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.  Errors: ADDRESS, AUTH, INVALID, NO_MEMORY, SYSTEM.
  */
 int xport_listen(xport *x, const char *address, const struct xport_conn_attr *attr,
                  xport_listener **listener) XPORT_CHECK;

@@ -43,7 +43,7 @@
 	X(XPORT_ERR_ADDRESS, "malformed address, or one that cannot be bound", \
 	  "choose an address of this host and a free port; 0 takes any.") \
 	X(XPORT_ERR_AUTH, "authentication is missing or failed", \
-	  "set XPORT_AUTH=none on both sides where the network is trusted.") \
+	  "give both sides the same XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none where the network is trusted.") \
 	X(XPORT_ERR_FORK, "used in a forked child", "fork before xport_open(3), and open in the child.") \
 	X(XPORT_ERR_SYSTEM, "a system call failed", "see the text; raise ulimit -n.") \
 	X(XPORT_ERR_PROTOCOL, "the peer broke the protocol", \

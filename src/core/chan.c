@@ -19,6 +19,12 @@ enum { BEAT = 1, BYE = 2, GONE = 3 };
 /* A peer may be given more time so often before it must have been heard, because this process was late itself. */
 enum { GRACE_MAX = 3 };
 
+/* How long a frame is on this channel. */
+static unsigned frame_len(const struct xpi_chan *c)
+{
+	return FRAME + (c->session != NULL ? XPI_SEAL_LEN : 0);
+}
+
 static bool has(const struct xpi_chan *c, unsigned what)
 {
 	return (atomic_load_explicit(&c->found, memory_order_relaxed) & what) != 0;
@@ -76,6 +82,11 @@ static void finished(struct xpi_live *live, struct xpi_chan *c, int error)
 
 static void frame(struct xpi_live *live, struct xpi_chan *c, const uint8_t *f, int64_t now)
 {
+	if (c->session != NULL && !xpi_session_open(c->session, XPI_SEAL_LATER, f, FRAME, f + FRAME)) {
+		lost(live, c,
+		     "damaged: a message on the control channel is not sealed with the key of this connection");
+		return;
+	}
 	if ((f[1] | f[2] | f[3]) != 0 || f[0] < BEAT || f[0] > GONE) {
 		lost(live, c, "damaged: the peer sent %02x %02x %02x %02x on the control channel", f[0], f[1], f[2],
 		     f[3]);
@@ -107,7 +118,7 @@ static bool read_frames(struct xpi_live *live, struct xpi_chan *c, int64_t now)
 		}
 		for (ssize_t i = 0; i < n && !ended(c); i++) {
 			c->in[c->in_len++] = buf[i];
-			if (c->in_len == FRAME) {
+			if (c->in_len == frame_len(c)) {
 				c->in_len = 0;
 				frame(live, c, c->in, now);
 			}
@@ -151,17 +162,26 @@ static void flush_out(struct xpi_chan *c)
 
 static void send_frame(struct xpi_chan *c, uint8_t type)
 {
+	unsigned len = frame_len(c);
+	uint8_t *f;
+
 	flush_out(c);
 	/* Beats are not worth queueing; a BYE or GONE finds room behind the rest of one frame. */
-	if (c->out_len + FRAME > sizeof(c->out) || (type == BEAT && c->out_len > 0))
+	if (c->out_len + len > sizeof(c->out) || (type == BEAT && c->out_len > 0))
 		return;
-	memset(c->out + c->out_len, 0, FRAME);
-	c->out[c->out_len] = type;
-	c->out_len += FRAME;
+	f = c->out + c->out_len;
+	memset(f, 0, FRAME);
+	f[0] = type;
+	if (c->session != NULL)
+		xpi_session_seal(c->session, XPI_SEAL_LATER, f, FRAME, f + FRAME);
+	c->out_len += len;
 	flush_out(c);
 	/* A beat of which nothing left is forgotten, one that left in part must be finished. */
-	if (type == BEAT && c->out_len == FRAME)
+	if (type == BEAT && c->out_len == len) {
 		c->out_len = 0;
+		if (c->session != NULL)
+			xpi_session_unseal(c->session);
+	}
 }
 
 int64_t xpi_chan_due(struct xpi_live *live, struct xpi_chan *c, int64_t now, int64_t late_ms)
@@ -272,6 +292,8 @@ void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c)
 		for (int turns = 0; turns < 16 && recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT) > 0; turns++)
 			;
 	}
+	xpi_session_free(c->session);
+	c->session = NULL;
 	close(c->fd);
 	c->fd = -1;
 	if (c->pidfd >= 0)

@@ -43,6 +43,8 @@ void xpi_conn_discard(struct xpi_conn *conn)
 	if (conn->fd >= 0)
 		close(conn->fd);
 	conn->fd = -1;
+	xpi_session_free(conn->session);
+	conn->session = NULL;
 	if (conn->ep != NULL)
 		conn->ep->conn = NULL;
 	conn->ep = NULL;
@@ -69,17 +71,21 @@ static void clean(char *s)
 /* Tells the peer why its handshake ends.  What does not fit into the socket now is not worth waiting for. */
 static void send_failed(struct xpi_conn *conn, int status, const char *text)
 {
-	uint8_t buf[FAILED_HEAD + FAILED_TEXT] = {FAILED};
-	size_t n = strnlen(text, FAILED_TEXT);
+	uint8_t buf[FAILED_HEAD + FAILED_TEXT + XPI_SEAL_LEN] = {FAILED};
+	size_t n = strnlen(text, FAILED_TEXT), len = FAILED_HEAD + n;
 
-	if (!conn->hello_sent || conn->out_done < conn->out_len)
+	if (!conn->tell && (!conn->hello_sent || conn->out_done < conn->out_len))
 		return;
 	for (int i = 0; i < 4; i++)
 		buf[1 + i] = (uint8_t)((uint32_t)status >> (24 - 8 * i));
 	buf[5] = (uint8_t)(n >> 8);
 	buf[6] = (uint8_t)n;
 	memcpy(buf + FAILED_HEAD, text, n);
-	(void)send(conn->fd, buf, FAILED_HEAD + n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (xpi_prove_done(conn)) {
+		xpi_session_seal(conn->session, XPI_SEAL_LATER, buf, len, buf + len);
+		len += XPI_SEAL_LEN;
+	}
+	(void)send(conn->fd, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void xpi_conn_fail(struct xpi_conn *conn, int status)
@@ -127,6 +133,8 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 {
 	static const char *const where[] = {
 		[XPI_CONN_TCP] = "the host does not answer",
+		[XPI_CONN_START] = "something listens there, but it does not begin to prove that it has the key",
+		[XPI_CONN_PROOF] = "something listens there, but it does not prove that it has the key",
 		[XPI_CONN_HELLO] = "something listens there, but it sent no HELLO",
 		[XPI_CONN_NATIVE] = "the HELLOs were exchanged, but the network did not connect",
 		[XPI_CONN_READY] = "the network connected, but the peer did not become ready",
@@ -134,6 +142,8 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 	};
 	static const char *const hints[] = {
 		[XPI_CONN_TCP] = "check the address, and firewalls",
+		[XPI_CONN_START] = "check that it is a listener of this library, and that its program polls",
+		[XPI_CONN_PROOF] = "check that it is a listener of this library, and that its program polls",
 		[XPI_CONN_HELLO] = "check that it is a listener of this library, and that its program polls",
 		[XPI_CONN_NATIVE] = "check that both programs poll, and that the network lets them reach each other",
 		[XPI_CONN_READY] = "check that the peer's program polls",
@@ -147,12 +157,11 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 
 /* ---- Bytes ---- */
 
-/* 1: all is sent; 0: the socket is full; else a status. */
-static int flush_out(struct xpi_conn *conn)
+/* 1: all is sent; 0: the socket is full. */
+static int send_rest(struct xpi_conn *conn, const uint8_t *buf, size_t len, size_t *done)
 {
-	while (conn->out_done < conn->out_len) {
-		ssize_t n = send(conn->fd, conn->out + conn->out_done, conn->out_len - conn->out_done,
-		                 MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (*done < len) {
+		ssize_t n = send(conn->fd, buf + *done, len - *done, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -161,14 +170,38 @@ static int flush_out(struct xpi_conn *conn)
 		/* Why it broke, the peer may have said: reading tells. */
 		if (n < 0)
 			return 1;
-		conn->out_done += (size_t)n;
+		*done += (size_t)n;
 	}
 	return 1;
 }
 
+/* The HELLO as it goes out, sealed once and no sooner: it may be made anew before. */
+static void seal_hello(struct xpi_conn *conn)
+{
+	size_t len = conn->out_len;
+
+	if (conn->session == NULL || conn->hello_sealed || len == 0)
+		return;
+	xpi_session_seal(conn->session, XPI_SEAL_HANDSHAKE, conn->out, len, conn->out + len);
+	xpi_session_note(conn->session, conn->out, len);
+	conn->out_len += XPI_SEAL_LEN;
+	conn->hello_sealed = true;
+}
+
+/* 1: all that may be sent is; 0: the socket is full. */
+static int flush_out(struct xpi_conn *conn)
+{
+	int rc = send_rest(conn, conn->word, conn->word_len, &conn->word_done);
+
+	if (rc != 1 || conn->step < XPI_CONN_HELLO)
+		return rc;
+	seal_hello(conn);
+	return send_rest(conn, conn->out, conn->out_len, &conn->out_done);
+}
+
 static int peer_went(struct xpi_conn *conn, int error)
 {
-	const char *when = conn->step == XPI_CONN_HELLO ? "without an answer" : "while the connection was being made";
+	const char *when = conn->step <= XPI_CONN_HELLO ? "without an answer" : "while the connection was being made";
 
 	if (error == 0)
 		return xpi_fail(&conn->x->err, XPORT_ERR_REFUSED, 0, NULL, NULL, "%s went away %s", conn->remote, when);
@@ -176,8 +209,7 @@ static int peer_went(struct xpi_conn *conn, int error)
 	return xpi_fail_errno(&conn->x->err, XPORT_ERR_REFUSED, NULL, "%s went away %s", conn->remote, when);
 }
 
-/* Reads until conn->in holds `want` bytes and never one more: what follows belongs to others.  1: they are there. */
-static int fill_in(struct xpi_conn *conn, size_t want)
+int xpi_conn_fill(struct xpi_conn *conn, size_t want)
 {
 	while (conn->in_len < want) {
 		ssize_t n = recv(conn->fd, conn->in + conn->in_len, want - conn->in_len, MSG_DONTWAIT);
@@ -214,7 +246,7 @@ int xpi_conn_watch(struct xpi_conn *conn)
 	int64_t deadline_ms = conn->deadline_ms, ask_ms = xpi_now_ms() + NATIVE_MS;
 	uint32_t events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
 
-	if (conn->out_done < conn->out_len)
+	if (conn->word_done < conn->word_len || (conn->step >= XPI_CONN_HELLO && conn->out_done < conn->out_len))
 		events |= EPOLLOUT;
 	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < deadline_ms)
 		deadline_ms = conn->addr_deadline_ms;
@@ -305,24 +337,58 @@ int xpi_conn_take_peer(struct xpi_conn *conn)
 	return XPORT_OK;
 }
 
-/* 1: the peer's HELLO has been dealt with. */
-static int step_hello(struct xpi_conn *conn)
+/* The peer's seal stands behind what it said. */
+static int check_seal(struct xpi_conn *conn, enum xpi_seal_kind kind, size_t len)
 {
-	struct xport *x = conn->x;
+	if (conn->session == NULL || xpi_session_open(conn->session, kind, conn->in, len, conn->in + len))
+		return XPORT_OK;
+	return xpi_fail(&conn->x->err, XPORT_ERR_AUTH, 0, NULL, "somebody between the two hosts changes what they say",
+	                "what came from %s is not sealed with the key of this connection", conn->remote);
+}
+
+/* How long the peer's HELLO is; 0: not yet known; else a status. */
+static int hello_length(struct xpi_conn *conn)
+{
+	int rc = xpi_conn_fill(conn, 8);
 	size_t length;
-	int rc = fill_in(conn, 8);
 
 	if (rc != 1)
 		return rc;
+	if (xpi_prove_meant(conn))
+		return xpi_prove_refuse(conn);
 	length = xpi_hello_length(conn->in);
 	if (length == 0)
-		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, "check that it is a listener of this library",
-		                "%s does not speak this protocol", conn->remote);
-	rc = fill_in(conn, length);
+		return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL,
+		                "check that it is a listener of this library", "%s does not speak this protocol",
+		                conn->remote);
+	return (int)length;
+}
+
+/* 1: the peer's HELLO has been dealt with. */
+static int step_hello(struct xpi_conn *conn)
+{
+	size_t seal = conn->session != NULL ? XPI_SEAL_LEN : 0;
+	struct xport *x = conn->x;
+	int length, rc = xpi_conn_fill(conn, 1);
+
 	if (rc != 1)
 		return rc;
-	if (!xpi_hello_decode(conn->in, length, &conn->peer))
+	/* Who has no key, and did not ask for one, hears in the clear of those who have. */
+	if (conn->session == NULL && conn->listener == NULL && conn->in[0] == FAILED)
+		return xpi_conn_read_failed(conn);
+	length = hello_length(conn);
+	if (length <= 0)
+		return length;
+	rc = xpi_conn_fill(conn, (size_t)length + seal);
+	if (rc != 1)
+		return rc;
+	rc = check_seal(conn, XPI_SEAL_HANDSHAKE, (size_t)length);
+	if (rc != XPORT_OK)
+		return rc;
+	if (!xpi_hello_decode(conn->in, (size_t)length, &conn->peer))
 		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "the HELLO of %s is damaged", conn->remote);
+	if (conn->session != NULL)
+		xpi_session_note(conn->session, conn->in, (size_t)length);
 	conn->in_len = 0;
 	rc = conn->listener != NULL ? xpi_listener_hello(conn) : xpi_connect_hello(conn);
 	return rc == XPORT_OK ? 1 : rc;
@@ -330,13 +396,13 @@ static int step_hello(struct xpi_conn *conn)
 
 /* ---- After the HELLO ---- */
 
-/* The rest of an 'F'.  0: not yet whole. */
-static int read_failed(struct xpi_conn *conn)
+int xpi_conn_read_failed(struct xpi_conn *conn)
 {
+	size_t seal = xpi_prove_done(conn) ? XPI_SEAL_LEN : 0;
 	char text[FAILED_TEXT + 1];
 	uint32_t status = 0;
 	size_t n;
-	int rc = fill_in(conn, FAILED_HEAD);
+	int rc = xpi_conn_fill(conn, FAILED_HEAD);
 
 	if (rc != 1)
 		return rc;
@@ -346,8 +412,11 @@ static int read_failed(struct xpi_conn *conn)
 	if (n > FAILED_TEXT)
 		return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "%s failed without a proper reason",
 		                conn->remote);
-	rc = fill_in(conn, FAILED_HEAD + n);
+	rc = xpi_conn_fill(conn, FAILED_HEAD + n + seal);
 	if (rc != 1)
+		return rc;
+	rc = seal > 0 ? check_seal(conn, XPI_SEAL_LATER, FAILED_HEAD + n) : XPORT_OK;
+	if (rc != XPORT_OK)
 		return rc;
 	memcpy(text, conn->in + FAILED_HEAD, n);
 	text[n] = '\0';
@@ -366,18 +435,36 @@ static int read_ready(struct xpi_conn *conn)
 	int rc;
 
 	while (!conn->peer_ready || !ours_sent) {
-		rc = fill_in(conn, 1);
+		rc = xpi_conn_fill(conn, 1);
 		if (rc != 1)
 			return rc;
 		if (conn->in[0] == FAILED)
-			return read_failed(conn);
+			return xpi_conn_read_failed(conn);
 		if (conn->in[0] != READY || conn->peer_ready)
 			return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
 			                "%s sent something else than that it is ready", conn->remote);
+		rc = conn->session != NULL ? xpi_conn_fill(conn, 1 + XPI_SEAL_LEN) : 1;
+		if (rc != 1)
+			return rc;
+		rc = check_seal(conn, XPI_SEAL_HANDSHAKE, 1);
+		if (rc != XPORT_OK)
+			return rc;
 		conn->in_len = 0;
 		conn->peer_ready = true;
 	}
 	return 0;
+}
+
+static void say_ready(struct xpi_conn *conn)
+{
+	uint8_t *p = conn->out + conn->out_len;
+
+	*p = READY;
+	conn->out_len++;
+	if (conn->session == NULL)
+		return;
+	xpi_session_seal(conn->session, XPI_SEAL_HANDSHAKE, p, 1, p + 1);
+	conn->out_len += XPI_SEAL_LEN;
 }
 
 static int step_native(struct xpi_conn *conn)
@@ -394,7 +481,7 @@ static int step_native(struct xpi_conn *conn)
 		return 0;
 	if (rc != XPORT_OK)
 		return rc;
-	conn->out[conn->out_len++] = READY;
+	say_ready(conn);
 	conn->step = XPI_CONN_READY;
 	return 1;
 }
@@ -423,13 +510,16 @@ static int establish(struct xpi_conn *conn)
 	}
 	xpi_watch_remove(x->live, &conn->watch);
 	ep->conn = NULL;
+	ep->chan.session = conn->session;
 	rc = xpi_ep_established(ep, fd, same_host(&conn->peer), &conn->peer);
 	if (rc != XPORT_OK) {
+		ep->chan.session = NULL;
 		ep->conn = conn;
 		free(ready);
 		return rc;
 	}
 	conn->fd = -1;
+	conn->session = NULL;
 	conn->ep = NULL;
 	if (ep->broken)
 		xpi_bell_ring(x); /* nobody attended to it while it connected */
@@ -484,6 +574,9 @@ static int take_step(struct xpi_conn *conn)
 	if (conn->out_done > 0)
 		conn->hello_sent = true;
 	switch (conn->step) {
+	case XPI_CONN_START:
+	case XPI_CONN_PROOF:
+		return xpi_prove_step(conn);
 	case XPI_CONN_HELLO:
 		return step_hello(conn);
 	case XPI_CONN_NATIVE:

@@ -3,6 +3,7 @@
  * conn.h - listeners and handshakes: from "host:port" to an endpoint that is OPEN at both ends.
  *
  *   client                              server
+ *   (START -->  <-- START  PROOF -->  <-- PROOF, where there is a key: auth.h; then all below is sealed)
  *   HELLO (with its native address) -->
  *                                   <-- HELLO (with its own, and the verdict on the client)
  *   both: back end's ep_connect with the peer's address, repeated until it is done
@@ -10,7 +11,8 @@
  *   OPEN once the peer's READY came and the own was sent
  *
  * A side whose own step fails after its HELLO sends 'F', a status (32 bits big-endian), a 16-bit length and a sentence,
- * then closes; the other reports it.  Nothing here blocks; sockets are watched by the helper thread, which rings the
+ * then closes; the other reports it.  A server that finds that one side has the key and the other has not, or another
+ * one, says so by an 'F', too, and says nothing else.  Nothing here blocks; sockets are watched by the helper thread, which rings the
  * instance's bell; xpi_conn_progress then takes the steps.
  */
 #ifndef XPI_CORE_CONN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * conn_impl.h - one handshake, between conn.c (its steps), connect.c (how a client's begins) and listener.c (how a
- * server's begins and where it leads).
+ * conn_impl.h - one handshake, between conn.c (its steps), prove.c (those before the HELLO, where there is a key),
+ * connect.c (how a client's begins) and listener.c (how a server's begins and where it leads).
  *
  * All functions that can fail describe why in x->err, whoever that is for in the end.
  */
@@ -15,6 +15,8 @@
 
 enum xpi_conn_step {
 	XPI_CONN_TCP,     /* client: until the socket is connected */
+	XPI_CONN_START,   /* with a key: until the peer's START is here */
+	XPI_CONN_PROOF,   /* with a key: until the peer's PROOF is here */
 	XPI_CONN_HELLO,   /* until the peer's HELLO is here */
 	XPI_CONN_NATIVE,  /* ep_connect is under way */
 	XPI_CONN_READY,   /* until both READY have passed */
@@ -35,6 +37,8 @@ struct xpi_conn {
 	enum xpi_conn_step step;
 	bool dead;       /* to be freed by xpi_conn_progress */
 	bool hello_sent; /* so the peer knows what an 'F' is */
+	bool hello_sealed;
+	bool tell; /* the peer is to be told why it is refused, although it was not sent a HELLO */
 	bool peer_ready;
 	bool rang; /* when the step began */
 	int fd;
@@ -47,11 +51,13 @@ struct xpi_conn {
 	int64_t addr_deadline_ms;
 	int tcp_errno;              /* of the most telling failure */
 	struct xpi_conn_wait *wait; /* NULL: asynchronous */
-	/* bytes */
-	size_t out_len, out_done, in_len;
+	struct xpi_session *session; /* NULL: there is no key */
+	/* bytes; a word is START or PROOF, and goes before anything else */
+	size_t out_len, out_done, in_len, word_len, word_done;
 	struct xpi_hello peer;
-	uint8_t out[XPI_HELLO_MAX + 8];
-	uint8_t in[XPI_HELLO_MAX];
+	uint8_t word[XPI_START_LEN];
+	uint8_t out[XPI_HELLO_MAX + 2 * XPI_SEAL_LEN + 8];
+	uint8_t in[XPI_HELLO_MAX + XPI_SEAL_LEN];
 };
 
 /* Waiting for xport_accept. */
@@ -78,6 +84,9 @@ struct xport_listener {
 	unsigned log_lines;
 };
 
+/* What to do where a peer off this host is not authenticated. */
+extern const char xpi_auth_hint[];
+
 /* A handshake in x->conns, without a socket.  NULL: out of memory. */
 struct xpi_conn *xpi_conn_new(struct xport *x);
 /* Ends it without a word: socket closed, ep->conn NULL; freed now, or by xpi_conn_progress if that is running. */
@@ -103,6 +112,25 @@ int xpi_conn_take_peer(struct xpi_conn *conn);
 /* A status from the peer, as one of those that xport_connect may return. */
 int xpi_conn_peer_status(int32_t status);
 int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr);
+
+/* Reads until conn->in holds `want` bytes and never one more: what follows belongs to others.  1: they are there. */
+int xpi_conn_fill(struct xpi_conn *conn, size_t want);
+/* The peer's 'F', of which one byte is there, as a failure of ours.  0: not yet whole. */
+int xpi_conn_read_failed(struct xpi_conn *conn);
+
+/* prove.c: with a key, the step after TCP: sends the client's START, or awaits it. */
+int xpi_prove_begin(struct xpi_conn *conn);
+/* prove.c: a step of it.  1: there may be more to do at once, 0: wait. */
+int xpi_prove_step(struct xpi_conn *conn);
+/* prove.c: whether the first 8 bytes of a peer begin a START, for which this side has no key; then reads the rest of it
+ * and refuses. */
+bool xpi_prove_meant(const struct xpi_conn *conn);
+int xpi_prove_refuse(struct xpi_conn *conn);
+/* prove.c: whether the peer has proved that it knows the key. */
+static inline bool xpi_prove_done(const struct xpi_conn *conn)
+{
+	return conn->session != NULL && conn->step >= XPI_CONN_HELLO;
+}
 
 /* connect.c: begins, or goes on, to connect the socket, and tries the next address where one failed.  1: connected. */
 int xpi_conn_tcp(struct xpi_conn *conn);

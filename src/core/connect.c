@@ -117,6 +117,8 @@ int xpi_conn_tcp(struct xpi_conn *conn)
 			return 0;
 		if (is == 1) {
 			xpi_conn_names(conn);
+			if (conn->x->settings.secret != NULL)
+				return xpi_prove_begin(conn);
 			conn->step = XPI_CONN_HELLO;
 			return 1;
 		}
@@ -147,6 +149,9 @@ int xpi_connect_hello(struct xpi_conn *conn)
 
 /* ---- xport_connect ---- */
 
+const char xpi_auth_hint[] =
+	"give both sides the same XPORT_AUTH_KEY_FILE; in a trusted network XPORT_AUTH=none will do";
+
 int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr)
 {
 	if (attr == NULL)
@@ -164,11 +169,13 @@ static int check_addresses(struct xpi_conn *conn)
 {
 	struct xport *x = conn->x;
 
-	for (int i = 0; i < conn->addrs.n && !x->settings.auth_none; i++)
+	if (x->settings.secret != NULL || x->settings.auth_none)
+		return XPORT_OK;
+	for (int i = 0; i < conn->addrs.n; i++)
 		if (!xpi_addr_loopback((const struct sockaddr *)&conn->addrs.a[i].sa))
-			return xpi_fail(&x->err, XPORT_ERR_AUTH, 0, NULL,
-			                "set XPORT_AUTH=none to allow unauthenticated peers",
-			                "%s is not on this host, and peers are not authenticated", conn->remote);
+			return xpi_fail(&x->err, XPORT_ERR_AUTH, 0, NULL, xpi_auth_hint,
+			                "%s is not on this host, and there is no key to authenticate it by",
+			                conn->remote);
 	return XPORT_OK;
 }
 

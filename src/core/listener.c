@@ -168,8 +168,9 @@ static bool make_room(struct xport_listener *l)
 		if (conn->listener == NULL || conn->dead)
 			continue;
 		n++;
-		if (silent == NULL && conn->step == XPI_CONN_HELLO && !atomic_load(&conn->watch.rang) &&
-		    xpi_now_ms() - conn->began_ms >= SILENT_MS)
+		/* Who has proved the key does not make place for those who have not. */
+		if (silent == NULL && conn->step <= XPI_CONN_HELLO && !xpi_prove_done(conn) &&
+		    !atomic_load(&conn->watch.rang) && xpi_now_ms() - conn->began_ms >= SILENT_MS)
 			silent = conn;
 	}
 	if (n < XPI_HALF_OPEN_MAX)
@@ -193,7 +194,7 @@ static int begin(struct xport_listener *l, int fd, const struct sockaddr *sa)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	conn->fd = fd;
 	conn->listener = l;
-	conn->step = XPI_CONN_HELLO;
+	conn->step = l->x->settings.secret != NULL ? XPI_CONN_START : XPI_CONN_HELLO;
 	conn->deadline_ms = conn->began_ms + XPI_HALF_OPEN_MS;
 	xpi_addr_format(sa, conn->remote, sizeof(conn->remote));
 	rc = xpi_conn_watch(conn);
@@ -285,11 +286,12 @@ static int bind_any(struct xport_listener *l, const char *address)
 
 	if (rc != XPORT_OK)
 		return rc;
-	for (int i = 0; i < addrs.n && !x->settings.auth_none; i++)
+	for (int i = 0; i < addrs.n && x->settings.secret == NULL && !x->settings.auth_none; i++)
 		if (!xpi_addr_loopback((struct sockaddr *)&addrs.a[i].sa))
-			return xpi_fail(&x->err, XPORT_ERR_AUTH, 0, NULL,
-			                "set XPORT_AUTH=none to allow unauthenticated peers",
-			                "%s can be reached from other hosts, and peers are not authenticated", address);
+			return xpi_fail(
+				&x->err, XPORT_ERR_AUTH, 0, NULL, xpi_auth_hint,
+				"%s can be reached from other hosts, and there is no key to authenticate them by",
+				address);
 	for (int i = 0; i < addrs.n; i++) {
 		rc = bind_one(l, (struct sockaddr *)&addrs.a[i].sa, addrs.a[i].len, address[0] == '*');
 		/* Another family will do where one is missing, but not where the port is taken. */

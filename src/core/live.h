@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "core/auth.h"
 #include "xport.h"
 
 struct xpi_live;
@@ -59,7 +60,8 @@ void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w);
 enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
 
 /*
- * The control channel of a connected endpoint.  Frames on it are 4 bytes: type, three zero bytes.
+ * The control channel of a connected endpoint.  Frames on it are 4 bytes, type, three zero bytes, and a seal behind them
+ * if the peers have a key (auth.h).
  *   BEAT  each min(own, peer's timeout) / 4
  *   BYE   the peer closes properly (everything it sends by the data path it has sent)
  *   GONE  the peer aborts: lost at once
@@ -73,12 +75,13 @@ struct xpi_chan {
 	int64_t last_heard_ms, next_beat_ms;
 	atomic_uint found; /* XPI_CHAN_* */
 	char why[128];     /* valid once LOST is set */
-	uint8_t in[4];
+	struct xpi_session *session; /* owned; freed by xpi_chan_stop; NULL: frames are not sealed */
+	uint8_t in[4 + XPI_SEAL_LEN];
 	unsigned in_len;
 	bool started;
 	bool over;      /* the peer closed after its BYE: nothing more is to be judged */
 	uint8_t grace;  /* times that it was given more time since it was last heard */
-	uint8_t out[8]; /* of a frame that the socket took only in part, and a BYE behind it */
+	uint8_t out[2 * (4 + XPI_SEAL_LEN)]; /* of a frame that the socket took only in part, and a BYE behind it */
 	unsigned out_len;
 };
 

@@ -42,8 +42,10 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "operations in flight or unreaped an endpoint, beyond which posting is answered AGAIN") \
 	X(LOG, "XPORT_LOG", "log", "error | warn | info | debug, then perhaps a comma and a file", "warn", \
 	  "how much is logged, and the file it is appended to instead of standard error") \
-	X(AUTH, "XPORT_AUTH", "word", "none", "", "none: connections off this machine are not authenticated") \
-	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", "key that authenticates peers") \
+	X(AUTH, "XPORT_AUTH", "word", "none", "", \
+	  "none: without a key, connections off this machine are allowed, and not authenticated") \
+	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", \
+	  "file with the key that peers must have, too; off this machine this or XPORT_AUTH=none is needed") \
 	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", \
 	  "1: an unknown name beginning with XPORT_ is an error, and so is a call while another thread is in one")
 
@@ -407,16 +409,15 @@ static int open_log(struct reading *r)
 	return XPORT_OK;
 }
 
-static int check_auth(const struct reading *r)
+static int read_key(const struct reading *r)
 {
 	if (r->key_file == NULL)
 		return XPORT_OK;
-	if (!r->s->auth_none)
-		return xpi_fail(r->err, XPORT_ERR_NOT_SUPPORTED, 0, NULL,
-		                "unset it, and set XPORT_AUTH=none where the network is trusted",
-		                "XPORT_AUTH_KEY_FILE=%.100s: this version has no key authentication yet", r->key_file);
-	xpi_log(&r->s->log, XPORT_LOG_WARN, "0202", "XPORT_AUTH_KEY_FILE is ignored because of XPORT_AUTH=none");
-	return XPORT_OK;
+	/* Of the two the safer one: a peer without the key is refused. */
+	if (r->s->auth_none)
+		xpi_log(&r->s->log, XPORT_LOG_WARN, "0202",
+		        "XPORT_AUTH=none is ignored, because XPORT_AUTH_KEY_FILE gives a key");
+	return xpi_secret_read(r->key_file, &r->s->secret, r->err);
 }
 
 static int unknown_name(const struct reading *r, const char *name)
@@ -485,7 +486,7 @@ static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struc
 	s->multiple = s->multiple || s->progress_thread;
 	rc = open_log(&r);
 	if (rc == XPORT_OK)
-		rc = check_auth(&r);
+		rc = read_key(&r);
 	if (rc == XPORT_OK)
 		rc = check_names(&r);
 	if (rc != XPORT_OK)
@@ -506,6 +507,8 @@ int xpi_settings_read(const struct xport_attr *attr, struct xpi_settings *s, str
 void xpi_settings_fini(struct xpi_settings *s)
 {
 	xpi_log_rate_end(&s->log);
+	xpi_secret_free(s->secret);
+	s->secret = NULL;
 	if (s->log_owned)
 		close(s->log.fd);
 	s->log_owned = false;

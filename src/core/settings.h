@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "core/auth.h"
 #include "xport.h"
 
 /* What XPORT_EMULATE may name. */
@@ -25,6 +26,7 @@ struct xpi_settings {
 	int peer_timeout_ms, op_timeout_ms;
 	uint32_t queue_depth;
 	bool auth_none;       /* XPORT_AUTH=none */
+	struct xpi_secret *secret; /* of XPORT_AUTH_KEY_FILE; NULL: none.  Owned */
 	struct xpi_log log;   /* log.fd is owned if log_owned */
 	struct xpi_log_rate log_rate;
 	bool log_owned;

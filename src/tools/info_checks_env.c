@@ -28,6 +28,29 @@ static void cure_name(struct info_check *c, const char *line)
 	info_cure(c, "export %.*s=\"$%.*s\"; unset %.*s", (int)strcspn(meant, "?"), meant, n, line, n, line);
 }
 
+/* The key file is the one thing of the settings that a list of the candidates reads besides the values. */
+static bool about_key(const struct info *info)
+{
+	return info->ncandidates < 0 && strstr(info->list_error.text, "XPORT_AUTH_KEY_FILE") != NULL;
+}
+
+enum info_state info_check_authentication(const struct info *info, struct info_check *c)
+{
+	const char *how = info_authentication(info), *file = info_value(info, "XPORT_AUTH_KEY_FILE");
+
+	if (about_key(info)) {
+		/* Only a command is a cure. */
+		if (strncmp(info->list_error.hint, "ch", 2) == 0)
+			info_cure(c, "%s", info->list_error.hint);
+		return info_say(c, INFO_PROBLEM, "%s", info->list_error.text);
+	}
+	if (strcmp(how, "key") == 0)
+		return info_say(c, INFO_OK, "peers must prove the key of %.200s; nothing is encrypted", file);
+	if (strcmp(how, "none") == 0)
+		return info_say(c, INFO_OK, "XPORT_AUTH=none: whoever reaches a listener may connect");
+	return info_say(c, INFO_NOT_APPLICABLE, "there is no key, so peers off this machine are refused");
+}
+
 enum info_state info_check_variables(const struct info *info, struct info_check *c)
 {
 	for (int i = 0; i < info->nvariables; i++) {
@@ -43,7 +66,7 @@ enum info_state info_check_variables(const struct info *info, struct info_check 
 		return info_say(c, INFO_PROBLEM, "%s", info->warnings[i].line);
 	}
 	/* With XPORT_STRICT=1 it is an error. */
-	if (info->ncandidates < 0) {
+	if (info->ncandidates < 0 && !about_key(info)) {
 		info_cure(c, "%s", info->list_error.hint);
 		return info_say(c, INFO_PROBLEM, "%s", info->list_error.text);
 	}

@@ -24,9 +24,9 @@ const char *info_value(const struct info *info, const char *name)
 
 const char *info_authentication(const struct info *info)
 {
-	if (strcmp(info_value(info, "XPORT_AUTH"), "none") == 0)
-		return "none";
-	return *info_value(info, "XPORT_AUTH_KEY_FILE") != '\0' ? "key" : "local";
+	if (*info_value(info, "XPORT_AUTH_KEY_FILE") != '\0')
+		return "key";
+	return strcmp(info_value(info, "XPORT_AUTH"), "none") == 0 ? "none" : "local";
 }
 
 const char *info_state_name(int state)

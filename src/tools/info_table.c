@@ -58,7 +58,7 @@ static const char *authentication_text(const struct info *info)
 	const char *how = info_authentication(info);
 
 	if (strcmp(how, "key") == 0)
-		return "by key (XPORT_AUTH_KEY_FILE)";
+		return "by a key (XPORT_AUTH_KEY_FILE), at connecting; the network's own ports know nothing of it";
 	return strcmp(how, "none") == 0 ? "none (XPORT_AUTH=none)" : "none, so peers off this machine are refused";
 }
 
@@ -78,7 +78,7 @@ static void show_one(const struct info *info, const struct info_opened *o)
 	       i->target_bounds ? "at the target, too" : "at the initiator alone");
 	printf("  %-15s passive_target=%d: puts and gets %s\n", "", i->passive_target,
 	       i->passive_target ? "need no calls of the target" : "move while the target calls the library");
-	printf("  %-15s authentication: %s\n", "", authentication_text(info));
+	printf("  %-15s authentication: %s; nothing is encrypted\n", "", authentication_text(info));
 }
 
 void info_show_opened(const struct info *info)

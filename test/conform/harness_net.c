@@ -94,6 +94,17 @@ static void mend_sum(uint8_t *buf, size_t n)
 		buf[n - 8 + (size_t)i] = (uint8_t)(sum >> 8 * i);
 }
 
+static void keep(struct h_proxy *p, int direction, const uint8_t *buf, size_t n, long passed)
+{
+	size_t room = sizeof(p->keep[0]) - p->kept[direction];
+
+	if (passed == 0)
+		p->kept[direction] = 0, room = sizeof(p->keep[0]);
+	n = n < room ? n : room;
+	memcpy(p->keep[direction] + p->kept[direction], buf, n);
+	p->kept[direction] += n;
+}
+
 /* Moves what is there from one side to the other; false at the end of it. */
 static bool pump(struct h_proxy *p, int from, int to, int direction, long *passed)
 {
@@ -110,6 +121,7 @@ static bool pump(struct h_proxy *p, int from, int to, int direction, long *passe
 		if (atomic_load(&p->mend_sum))
 			mend_sum(buf, (size_t)n);
 	}
+	keep(p, direction, buf, (size_t)n, *passed);
 	*passed += n;
 	atomic_store(&p->passed[direction], *passed);
 	if (atomic_load(&p->mode) == H_FORWARD)

@@ -31,6 +31,8 @@ struct h_proxy {
 	atomic_int flip_mask;
 	atomic_int mend_sum; /* the checksum is put right again, as a true peer of that kind would have it */
 	atomic_long passed[2]; /* bytes of the latest connection in each direction */
+	uint8_t keep[2][4096]; /* and the first of them, as they came; read once the connection is over */
+	size_t kept[2];
 	atomic_int stop;
 	struct h *h;
 	pthread_t thread;

@@ -367,14 +367,44 @@ TEST_F(Settings, Auth)
 	EXPECT_TRUE(s.auth_none);
 	for (const char *v : {"None", "key", "0"})
 		expect_bad("XPORT_AUTH", v);
-	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, read_with("XPORT_AUTH_KEY_FILE", "/etc/key"));
-	EXPECT_NE(nullptr, strstr(err.text, "XPORT_AUTH_KEY_FILE=/etc/key")) << err.text;
-	EXPECT_NE('\0', err.hint[0]);
+	EXPECT_EQ(nullptr, s.secret);
 	EXPECT_TRUE(log.empty());
-	setenv("XPORT_AUTH", "none", 1);
-	EXPECT_EQ(XPORT_OK, read_with("XPORT_AUTH_KEY_FILE", "/etc/key"));
-	ASSERT_EQ(1u, log.size()) << "it is told that the file is not used";
-	EXPECT_NE(std::string::npos, log[0].find("2 XP-0202 XPORT_AUTH_KEY_FILE")) << log[0];
+}
+
+TEST_F(Settings, KeyFile)
+{
+	char dir[] = "/tmp/xport-settings.XXXXXX";
+	ASSERT_NE(nullptr, mkdtemp(dir));
+	std::string file = std::string(dir) + "/key";
+	int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	ASSERT_EQ(17, write(fd, "0123456789abcdef\n", 17));
+	close(fd);
+	if (!xpi_auth_built()) {
+		EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, read_with("XPORT_AUTH_KEY_FILE", file.c_str()));
+	} else {
+		setenv("XPORT_AUTH_KEY_FILE", file.c_str(), 1);
+		ASSERT_EQ(XPORT_OK, xpi_settings_read(&attr, &s, &err)) << err.text;
+		EXPECT_NE(nullptr, s.secret);
+		EXPECT_FALSE(s.auth_none);
+		xpi_settings_fini(&s);
+		EXPECT_EQ(nullptr, s.secret);
+		EXPECT_TRUE(log.empty());
+		/* A key is used, whatever else is said; and that is told. */
+		setenv("XPORT_AUTH", "none", 1);
+		ASSERT_EQ(XPORT_OK, xpi_settings_read(&attr, &s, &err)) << err.text;
+		EXPECT_NE(nullptr, s.secret);
+		xpi_settings_fini(&s);
+		ASSERT_EQ(1u, log.size());
+		EXPECT_NE(std::string::npos, log[0].find("2 XP-0202 XPORT_AUTH=none is ignored")) << log[0];
+		unsetenv("XPORT_AUTH");
+		chmod(file.c_str(), 0644);
+		EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_AUTH_KEY_FILE", file.c_str()));
+		EXPECT_NE(nullptr, strstr(err.hint, "chmod 600 ")) << err.hint;
+		EXPECT_EQ(nullptr, s.secret);
+	}
+	unlink(file.c_str());
+	rmdir(dir);
 }
 
 TEST_F(Settings, Strict)
