@@ -9,7 +9,9 @@ AC_DEFUN([XPORT_FLAGS], [
     [AS_CASE([$enableval], [yes], [enable_sanitizers=address,undefined])], [enable_sanitizers=no])
 
   xport_common="-Wall -Wextra -Wpointer-arith -Wformat-security -fvisibility=hidden -fstack-protector-strong -fno-plt"
-  XPI_LDFLAGS="-Wl,-z,relro -Wl,-z,now -Wl,--as-needed"
+  # A library's objects are compiled with -fPIC besides, which comes later and counts.
+  xport_common="$xport_common -fPIE"
+  XPI_LDFLAGS="-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,--as-needed"
   XPI_LIB_LDFLAGS="-Wl,-Bsymbolic-functions"
   AS_IF([test "x$enable_werror" = xyes], [xport_common="$xport_common -Werror"])
   AS_IF([test "x$enable_sanitizers" = xno],
@@ -28,7 +30,7 @@ AC_DEFUN([XPORT_FLAGS], [
   xport_save_CFLAGS=$CFLAGS
   xport_save_LDFLAGS=$LDFLAGS
   CFLAGS="$CFLAGS $XPI_CFLAGS"
-  LDFLAGS="$LDFLAGS $XPI_LDFLAGS"
+  LDFLAGS="$LDFLAGS $XPI_LDFLAGS -pie"
   AC_MSG_CHECKING([whether the compiler takes our flags])
   AC_LINK_IFELSE([AC_LANG_PROGRAM([#include <stdatomic.h>], [])], [AC_MSG_RESULT([yes])],
     [AC_MSG_RESULT([no])

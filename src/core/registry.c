@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/signals.h"
+#include "core/load.h"
 #include "core/site.h"
 
 /* ---- The table ---------------------------------------------------------------------------------------------- */
@@ -204,16 +205,14 @@ static void restore_env(const struct assignment *a)
 }
 
 /* What dlopen failed for, with the file to be installed where it says which. */
-static int describe_dlopen(const char *path, struct xport_error *err)
+static int describe_dlopen(const char *path, const char *why, struct xport_error *err)
 {
-	const char *why = dlerror();
 	char hint[160] = "";
 	size_t n;
 
 	if (access(path, F_OK) != 0)
 		return xpi_fail_errno(err, XPORT_ERR_NO_BACKEND, "install the module, which belongs to this library",
 		                      "its module %s cannot be read", path);
-	why = why != NULL ? why : "no reason given";
 	n = strcspn(why, ":");
 	if (strstr(why, "cannot open shared object file") != NULL)
 		snprintf(hint, sizeof(hint), "install the package that holds %.*s", (int)(n < 96 ? n : 96), why);
@@ -226,7 +225,7 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
                        const struct xpi_backend **be)
 {
 	struct assignment env[NASSIGNMENTS];
-	char path[1024];
+	char path[1024], why[512];
 	struct xpi_signals signals;
 	void *handle;
 
@@ -234,11 +233,11 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "the path of its module is too long");
 	xpi_signals_save(&signals);
 	set_env(entry->load_env, env);
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	handle = xpi_load(path, why, sizeof(why));
 	restore_env(env);
 	xpi_signals_restore(&signals, log, entry->name);
 	if (handle == NULL)
-		return describe_dlopen(path, err);
+		return describe_dlopen(path, why, err);
 	*be = (const struct xpi_backend *)dlsym(handle, "xpi_backend");
 	if (*be == NULL)
 		return xpi_fail(err, XPORT_ERR_INCOMPATIBLE, 0, NULL, other_version,

@@ -394,6 +394,7 @@ bool xpi_settings_variable(int row, struct xport_variable *v)
 static int open_log(struct reading *r)
 {
 	struct xpi_settings *s = r->s;
+	struct stat st;
 	int fd;
 
 	if (r->log_file == NULL || s->log.fn != NULL)
@@ -404,6 +405,12 @@ static int open_log(struct reading *r)
 		return xpi_fail_errno(r->err, XPORT_ERR_CONFIG,
 		                      errno == ELOOP ? "a symbolic link is not followed: name the file itself" : NULL,
 		                      "XPORT_LOG: cannot open %.200s", r->log_file);
+	/* Who made it before us would read what is written. */
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid != geteuid() && st.st_uid != 0) {
+		close(fd);
+		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, "name a file of your own, or one that is not there",
+		                "XPORT_LOG: %.200s belongs to user %u", r->log_file, (unsigned)st.st_uid);
+	}
 	s->log.fd = fd;
 	s->log_owned = true;
 	return XPORT_OK;

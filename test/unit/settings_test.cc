@@ -351,6 +351,16 @@ TEST_F(Settings, LogFileIsAppendedToAndPrivate)
 	ASSERT_EQ(0, mkfifo(fifo.c_str(), 0600));
 	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + fifo).c_str())) << "must not wait for a reader";
 
+	/* Another user's file could be read by that user. */
+	std::string foreign = std::string(dir) + "/foreign";
+	if (geteuid() == 0) {
+		close(open(foreign.c_str(), O_WRONLY | O_CREAT, 0666));
+		ASSERT_EQ(0, chown(foreign.c_str(), 65534, 65534));
+		EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + foreign).c_str()));
+		EXPECT_NE(nullptr, strstr(err.text, "belongs to user 65534")) << err.text;
+		unlink(foreign.c_str());
+	}
+
 	/* With a sink the file is not opened. */
 	attr.log_fn = collect;
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_LOG", ("debug," + link).c_str()));

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* load.h - loading the module of a back end, and with it the libraries of a network's stack. */
+#ifndef XPI_CORE_LOAD_H
+#define XPI_CORE_LOAD_H
+
+#include <stddef.h>
+
+/*
+ * dlopen of an absolute path; NULL: why it failed is in `why`.
+ *
+ * The stacks read the environment by themselves, and UCX a file ucx.conf in the home and in the current directory, among
+ * them what names plug-ins and commands.  In a program with more rights than its caller (AT_SECURE) they must not: there
+ * the variables of the stacks are removed for good, and the module is loaded by a thread whose current directory is the
+ * root, with no home.
+ */
+void *xpi_load(const char *path, char *why, size_t len);
+
+#endif
