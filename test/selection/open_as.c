@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* open_as NAME [ADDRESS] - opens NAME, and listens at ADDRESS; says in one line what came of it. */
+/*
+ * open_as NAME [ADDRESS] - opens NAME, and listens at ADDRESS; says in one line what came of it.  ADDRESS may be "taken":
+ * a port at which it listens already.
+ */
 #include <stdio.h>
+#include <string.h>
 #include <xport.h>
 
 static int report(const xport *x, int status)
@@ -15,6 +19,17 @@ static int report(const xport *x, int status)
 	return 1;
 }
 
+static int listen_twice(xport *x)
+{
+	xport_listener *listener;
+	char address[64];
+	int r = xport_listen(x, "127.0.0.1:0", NULL, &listener);
+
+	if (r == XPORT_OK)
+		r = xport_listener_name(listener, address, sizeof(address));
+	return r == XPORT_OK ? xport_listen(x, address, NULL, &listener) : r;
+}
+
 int main(int argc, char **argv)
 {
 	struct xport_attr attr = {.size = sizeof(attr), .backend = argc > 1 ? argv[1] : NULL};
@@ -27,7 +42,7 @@ int main(int argc, char **argv)
 		return report(NULL, r);
 	r = xport_query(x, &info);
 	if (r == XPORT_OK && argc > 2)
-		r = xport_listen(x, argv[2], NULL, &listener);
+		r = strcmp(argv[2], "taken") == 0 ? listen_twice(x) : xport_listen(x, argv[2], NULL, &listener);
 	r = r == XPORT_OK ? 0 : report(x, r);
 	if (r == 0)
 		printf("opened|%s:%s\n", info.backend, info.provider);
