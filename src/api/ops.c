@@ -57,7 +57,7 @@ static __attribute__((noinline, cold)) const struct xport_opt *known(struct xpor
 		if (!usual(opt)) { \
 			opt = known((ep)->x, operation, opt); \
 			if (opt == NULL) \
-				return leave((ep)->x, (ep)->x->err.status); \
+				return leave((ep)->x, xpi_ep_refused(ep, (ep)->x->err.status)); \
 		} \
 		r_ = (call); \
 		return leave((ep)->x, r_); \
@@ -100,10 +100,10 @@ static __attribute__((noinline, cold)) int atomic_known(xport_ep *ep, const stru
 		return xport_atomic(ep, &own, rkey, offset, opt);
 	if (xpi_enter(ep->x) != XPORT_OK)
 		return XPORT_ERR_FORK;
-	return leave(ep->x, xpi_refuse(ep->x, r, "xport_atomic",
-	                               r == XPORT_ERR_INVALID
-	                                       ? "args->size is wrong"
-	                                       : "args sets a member that this version of the library does not know"));
+	r = xpi_refuse(ep->x, r, "xport_atomic",
+	               r == XPORT_ERR_INVALID ? "args->size is wrong"
+	                                      : "args sets a member that this version of the library does not know");
+	return leave(ep->x, xpi_ep_refused(ep, r));
 }
 
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,

@@ -432,7 +432,8 @@ int xport_rkey_unpack(xport_ep *ep, const void *buf, size_t len, xport_rkey **rk
 		                               "the place for the key is NULL"));
 	if (ep->state != XPI_EP_OPEN)
 		return leave(ep->x, xpi_ep_refuse(ep, "xport_rkey_unpack"));
-	return leave(ep->x, xpi_rkey_unpack(ep, buf, len, rkey));
+	r = xpi_rkey_unpack(ep, buf, len, rkey);
+	return leave(ep->x, r == XPORT_OK ? r : xpi_ep_refused(ep, r));
 }
 
 void xport_rkey_destroy(xport_rkey *rkey)

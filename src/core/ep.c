@@ -151,16 +151,24 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 
 /* ---- refusing ---- */
 
+int xpi_ep_refused(struct xport_ep *ep, int status)
+{
+	snprintf(ep->x->err.peer, sizeof(ep->x->err.peer), "%s", ep->peer);
+	return status;
+}
+
 int xpi_ep_refuse(struct xport_ep *ep, const char *operation)
 {
 	struct xport *x = ep->x;
+	int r;
 
-	snprintf(x->err.peer, sizeof(x->err.peer), "%s", ep->peer);
 	if (ep->closed || ep->state == XPI_EP_CLOSING)
-		return xpi_refuse(x, XPORT_ERR_CLOSED, operation, "the endpoint was closed here");
-	if (ep->state == XPI_EP_CONNECTING)
-		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the endpoint is not connected yet");
-	return xpi_refuse(x, ep->reason, operation, "the endpoint has ended: %s", ep->why);
+		r = xpi_refuse(x, XPORT_ERR_CLOSED, operation, "the endpoint was closed here");
+	else if (ep->state == XPI_EP_CONNECTING)
+		r = xpi_refuse(x, XPORT_ERR_INVALID, operation, "the endpoint is not connected yet");
+	else
+		r = xpi_refuse(x, ep->reason, operation, "the endpoint has ended: %s", ep->why);
+	return xpi_ep_refused(ep, r);
 }
 
 /* ---- failing ---- */
@@ -386,9 +394,10 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	wait_for(ep, is_dead, -1);
 	if (r != XPORT_OK)
-		return xpi_refuse(ep->x, r, "xport_ep_close", "%s",
-		                  r == XPORT_ERR_TIMEOUT ? "not everything posted ended within the time limit"
-		                                         : ep->why);
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, r, "xport_ep_close", "%s",
+		                                     r == XPORT_ERR_TIMEOUT
+		                                             ? "not everything posted ended within the time limit"
+		                                             : ep->why));
 	return XPORT_OK;
 }
 

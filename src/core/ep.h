@@ -157,6 +157,8 @@ void xpi_ep_broken(struct xport_ep *ep);
 
 /* XPORT_OK if operations may be posted, else why not (with xport_last_error filled). */
 int xpi_ep_refuse(struct xport_ep *ep, const char *operation) __attribute__((cold));
+/* Adds the peer to what was said of an error of the endpoint's (xpi_refuse).  Returns `status`. */
+int xpi_ep_refused(struct xport_ep *ep, int status) __attribute__((cold));
 
 int xpi_ep_close(struct xport_ep *ep, int timeout_ms);
 void xpi_ep_destroy(struct xport_ep *ep);

@@ -58,7 +58,7 @@ static bool locked_alone(struct xport *x)
 {
 	if (pthread_mutex_trylock(&x->lock) == 0)
 		return true;
-	xpi_log(x->log, XPORT_LOG_ERROR, "0007",
+	xpi_log(x->log, XPORT_LOG_ERROR, "0008",
 	        "a thread called while another one was in a call of the same instance, and was refused: let in one at "
 	        "a "
 	        "time, or open it with XPORT_THREAD_MULTIPLE");
@@ -89,6 +89,7 @@ int xpi_refuse(struct xport *x, int status, const char *operation, const char *f
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	snprintf(x->err.operation, sizeof(x->err.operation), "%s", operation);
+	x->err.peer[0] = '\0'; /* of an earlier one */
 	return xpi_fail(&x->err, status, 0, NULL, NULL, "%s", text);
 }
 

@@ -162,7 +162,7 @@ void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void 
 /* Takes one such event without an endpoint back, if it was not reaped yet. */
 void xpi_event_forget(struct xport *x, int type, const void *context);
 
-/* An error of a posting function: said in xport_last_error.  Returns `status`. */
+/* An error of a posting function: said in xport_last_error, without a peer.  Returns `status`. */
 int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)
 	__attribute__((cold, format(printf, 4, 5)));
 

@@ -170,14 +170,15 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 	struct xpi_op *op;
 
 	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, 0), 0))
-		return xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0);
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0));
 	if (xpi_quick_again(ep) && xpi_quick_send_may(ep, buf, len, opt))
 		return xpi_quick_send(ep, buf, len, tag, opt);
 	if (__builtin_expect(xpi_full(ep), 0))
 		return xpi_full_refuse(ep, "xport_send");
 	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
 	if (__builtin_expect(op == NULL, 0))
-		return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_send", "no memory for another operation");
+		return xpi_ep_refused(
+			ep, xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_send", "no memory for another operation"));
 	op->buf = (uint8_t *)(uintptr_t)buf;
 	op->len = len;
 	op->tag = tag;

@@ -30,8 +30,8 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation)
 	ep->n.again++;
 	x->want_space = true;
 	xpi_work(ep);
-	return xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
-	                  ep->refs + xpi_cq_now(&x->cq));
+	return xpi_ep_refused(ep, xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
+	                                     ep->refs + xpi_cq_now(&x->cq)));
 }
 
 struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)

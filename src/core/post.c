@@ -10,8 +10,8 @@
 
 /* ---- checks ---- */
 
-static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *operation, struct xport_rkey *k,
-                                            uint64_t offset, uint64_t len, uint32_t right)
+static __attribute__((cold)) int say_key(struct xport_ep *ep, const char *operation, struct xport_rkey *k,
+                                         uint64_t offset, uint64_t len, uint32_t right)
 {
 	struct xport *x = ep->x;
 
@@ -25,6 +25,12 @@ static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *ope
 		                  "the region does not grant it (rights %#x, needed %#x)", k->rights, right);
 	return xpi_refuse(x, XPORT_ERR_BOUNDS, operation, "%llu bytes at offset %llu of a region of %llu bytes",
 	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
+}
+
+static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *operation, struct xport_rkey *k,
+                                            uint64_t offset, uint64_t len, uint32_t right)
+{
+	return xpi_ep_refused(ep, say_key(ep, operation, k, offset, len, right));
 }
 
 /* ---- an accepted operation ---- */
@@ -58,9 +64,9 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 	return op;
 }
 
-static __attribute__((cold)) int no_memory(struct xport *x, const char *operation)
+static __attribute__((cold)) int no_memory(struct xport_ep *ep, const char *operation)
 {
-	return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation, "no memory for another operation");
+	return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, operation, "no memory for another operation"));
 }
 
 /* Takes the first step now if nothing is before it, else queues. */
@@ -107,7 +113,7 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 	if (unlikely(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right)))
 		return refuse_key(ep, operation, k, offset, len, right);
 	if (unlikely(!xpi_opt_fits(ep->x, buf, len, opt, flags)))
-		return xpi_opt_refuse(ep->x, operation, buf, len, opt, flags);
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, flags));
 	return XPORT_OK;
 }
 
@@ -135,7 +141,7 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 		return xpi_full_refuse(ep, operation);
 	op = xpi_op_get(ep->x, ep, kind);
 	if (op == NULL)
-		return no_memory(ep->x, operation);
+		return no_memory(ep, operation);
 	xpi_copy(to, from, len);
 	copied(ep, kind, len, context);
 	op->context = context;
@@ -184,7 +190,7 @@ int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_
 		return xpi_full_refuse(ep, "xport_put");
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
 	if (unlikely(op == NULL))
-		return no_memory(ep->x, "xport_put");
+		return no_memory(ep, "xport_put");
 	ep->n.bytes_out += len;
 	if (len == 0) {
 		xpi_op_complete_new(ep->x, op);
@@ -221,7 +227,7 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 		return xpi_full_refuse(ep, "xport_get");
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
-		return no_memory(ep->x, "xport_get");
+		return no_memory(ep, "xport_get");
 	ep->n.bytes_in += len;
 	if (len > 0)
 		return launch(ep, op, k, k->get);
@@ -244,7 +250,7 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 		if (op->mr != NULL)
 			xpi_mr_idle(op->mr);
 		xpi_op_free(ep, op);
-		return no_memory(ep->x, "xport_put_notify");
+		return no_memory(ep, "xport_put_notify");
 	}
 	told->tag = value;
 	told->region = k->region;
@@ -278,7 +284,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 		return xpi_full_refuse(ep, "xport_put_notify");
 	op = op_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
 	if (unlikely(op == NULL))
-		return no_memory(ep->x, "xport_put_notify");
+		return no_memory(ep, "xport_put_notify");
 	ep->n.bytes_out += len;
 	value = opt != NULL ? opt->value : 0;
 	if (k->put == XPI_BY_MESSAGE && !ep->q_busy && len <= xpi_msg_notify_max(ep) && xpi_msg_open(ep)) {
@@ -307,7 +313,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	int r;
 
 	if (unlikely(!atomic_valid(a)))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "args is NULL or its op or width is wrong");
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
+		                                     "args is NULL or its op or width is wrong"));
 	/* The result arrives by message: opt->mr, if given, is not needed. */
 	if (opt != NULL) {
 		local = *opt;
@@ -318,16 +325,17 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (unlikely(((k->base_low + offset) & (uint64_t)(a->width - 1)) != 0))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
-		                  "the word at offset %llu is not aligned to %d bytes", (unsigned long long)offset,
-		                  a->width);
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
+		                                     "the word at offset %llu is not aligned to %d bytes",
+		                                     (unsigned long long)offset, a->width));
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic", "an atomic with a result cannot be quiet");
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
+		                                     "an atomic with a result cannot be quiet"));
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_atomic");
 	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
 	if (unlikely(op == NULL))
-		return no_memory(ep->x, "xport_atomic");
+		return no_memory(ep, "xport_atomic");
 	if (a->result != NULL)
 		op->flags &= (uint8_t)~XPORT_LOCAL;
 	op->aop = (uint8_t)a->op;
@@ -351,7 +359,7 @@ int xpi_fence(struct xport_ep *ep)
 		return XPORT_OK;
 	op = xpi_op_get(ep->x, ep, XPI_OP_FENCE);
 	if (op == NULL)
-		return no_memory(ep->x, "xport_fence");
+		return no_memory(ep, "xport_fence");
 	xpi_list_push(&ep->q_rma, &op->link);
 	ep->q_busy = true;
 	xpi_work(ep);
@@ -363,12 +371,12 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 	struct xpi_op *op;
 
 	if (opt != NULL && opt->flags != 0)
-		return xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags is wrong");
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags is wrong"));
 	if (xpi_full(ep))
 		return xpi_full_refuse(ep, "xport_flush");
 	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, opt);
 	if (op == NULL)
-		return no_memory(ep->x, "xport_flush");
+		return no_memory(ep, "xport_flush");
 	if (ep->touched == ep->proven) {
 		xpi_op_complete(op, XPORT_OK);
 		return XPORT_OK;

@@ -71,5 +71,6 @@ int xpi_quick_unusual(struct xport_ep *ep, int status)
 		return XPORT_OK;
 	}
 	ep->n.bytes_out -= le32toh(rec->len);
-	return xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_put or xport_send", "no memory for another frame");
+	return xpi_ep_refused(
+		ep, xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_put or xport_send", "no memory for another frame"));
 }

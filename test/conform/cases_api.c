@@ -84,6 +84,7 @@ static void sizes(struct h *h)
 	struct xport_rkey_info ri = {0};
 	struct xport_opt o = {0};
 	struct xport_atomic_args aa = {.width = 8};
+	struct xport_error e = {.size = sizeof(e)};
 	struct h_mem m;
 	struct h_key key;
 	struct h_rkey r;
@@ -112,6 +113,18 @@ static void sizes(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_send(ep, m.p, 8, 1, &o));
 	H_STATUS(XPORT_ERR_INVALID, xport_recv(h->x, m.p, 8, 1, 1, &o));
 	H_STATUS(XPORT_ERR_INVALID, xport_atomic(ep, &aa, r.k, r.offset, NULL));
+	/* of each of them the last error says whose it was */
+	H_OK(xport_last_error(h->x, &e));
+	ei.size = sizeof(ei);
+	H_OK(xport_ep_query(ep, &ei));
+	H_CHECK(!strcmp(e.peer, ei.peer) && !strcmp(e.operation, "xport_atomic"), "%s %s", e.operation, e.peer);
+	H_STATUS(XPORT_ERR_BOUNDS, xport_put(ep, m.p, 8, r.k, UINT64_MAX - 8, NULL));
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(!strcmp(e.peer, ei.peer) && !strcmp(e.operation, "xport_put") && e.text[0] && e.hint[0], "%s %s: %s",
+	        e.operation, e.peer, e.text);
+	H_STATUS(XPORT_ERR_INVALID, xport_recv(h->x, m.p, 8, 1, 1, &o));
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(e.peer[0] == 0, "a receive from any has no peer, %s", e.peer);
 	/* without options all is default */
 	H_OK(xport_put(ep, m.p, 8, r.k, r.offset, NULL));
 	H_TRUE(H_EVENT(XPORT_OP_PUT).context == NULL);

@@ -312,6 +312,7 @@ static void refused(struct h *h)
 	H_OK(xport_last_error(h->x, &e));
 	H_EQ(XPORT_ERR_REFUSED, e.status);
 	H_EQ(ECONNREFUSED, e.native_code);
+	H_CHECK(!strcmp(e.native, "ECONNREFUSED"), "%s", e.native);
 	H_CHECK(!strcmp(e.peer, address) && !strcmp(e.operation, "xport_connect"), "%s %s", e.peer, e.operation);
 	H_CHECK(e.text[0] && e.hint[0], "text '%s', hint '%s'", e.text, e.hint);
 	/* and the same without waiting: at once, or as an event */

@@ -503,7 +503,7 @@ TEST(LoopStrict, ACallBesideAnotherThreadsIsRefused)
 	EXPECT_EQ(xport_poll(x, &c, 1), XPORT_ERR_INVALID);
 	other.join();
 	EXPECT_EQ(xport_poll(x, &c, 1), 0);
-	EXPECT_EQ(logged, std::vector<std::string>{"XP-0007"});
+	EXPECT_EQ(logged, std::vector<std::string>{"XP-0008"});
 	xport_close(x);
 }
 
