@@ -41,32 +41,40 @@ static __attribute__((noinline, cold)) const struct xport_opt *known(struct xpor
 	return NULL;
 }
 
-/* What is to be done where the endpoint is not ready, or the options are not usual; *opt may change. */
-#define POST(ep, operation, call) \
-	do { \
+/*
+ * A function NAME that does the same where the endpoint is not ready, or the options are not usual.  It is one of its own so
+ * that the usual way keeps nothing for it.
+ */
+#define SLOW(name, operation, parameters, call) \
+	static __attribute__((noinline)) int name parameters \
+	{ \
 		int r_; \
-		if (likely(ready(ep)) && likely(usual(opt))) \
-			return call; \
-		if ((ep) == NULL) \
+		if (ep == NULL) \
 			return XPORT_ERR_INVALID; \
-		r_ = xpi_enter((ep)->x); \
+		r_ = xpi_enter(ep->x); \
 		if (r_ != XPORT_OK) \
 			return r_; \
-		if ((ep)->state != XPI_EP_OPEN || (ep)->closed) \
-			return leave((ep)->x, xpi_ep_refuse((ep), operation)); \
+		if (ep->state != XPI_EP_OPEN || ep->closed) \
+			return leave(ep->x, xpi_ep_refuse(ep, operation)); \
 		if (!usual(opt)) { \
-			opt = known((ep)->x, operation, opt); \
+			opt = known(ep->x, operation, opt); \
 			if (opt == NULL) \
-				return leave((ep)->x, xpi_ep_refused(ep, (ep)->x->err.status)); \
+				return leave(ep->x, xpi_ep_refused(ep, ep->x->err.status)); \
 		} \
 		r_ = (call); \
-		return leave((ep)->x, r_); \
-	} while (0)
+		return leave(ep->x, r_); \
+	}
+
+SLOW(put_slow, "xport_put",
+     (xport_ep * ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt),
+     xpi_put(ep, buf, len, rkey, offset, opt))
 
 static __attribute__((noinline)) int put_long(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey,
                                               uint64_t offset, const struct xport_opt *opt)
 {
-	POST(ep, "xport_put", xpi_put(ep, buf, len, rkey, offset, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_put(ep, buf, len, rkey, offset, opt);
+	return put_slow(ep, buf, len, rkey, offset, opt);
 }
 
 int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
@@ -76,16 +84,33 @@ int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint6
 	return xpi_quick_put(ep, buf, len, rkey, offset, opt);
 }
 
+SLOW(get_slow, "xport_get",
+     (xport_ep * ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt),
+     xpi_get(ep, buf, len, rkey, offset, opt))
+
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
-	POST(ep, "xport_get", xpi_get(ep, buf, len, rkey, offset, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_get(ep, buf, len, rkey, offset, opt);
+	return get_slow(ep, buf, len, rkey, offset, opt);
 }
+
+SLOW(put_notify_slow, "xport_put_notify",
+     (xport_ep * ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt),
+     xpi_put_notify(ep, buf, len, rkey, offset, opt))
 
 int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
                      const struct xport_opt *opt)
 {
-	POST(ep, "xport_put_notify", xpi_put_notify(ep, buf, len, rkey, offset, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_put_notify(ep, buf, len, rkey, offset, opt);
+	return put_notify_slow(ep, buf, len, rkey, offset, opt);
 }
+
+SLOW(atomic_slow, "xport_atomic",
+     (xport_ep * ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
+      const struct xport_opt *opt),
+     xpi_atomic(ep, args, rkey, offset, opt))
 
 static __attribute__((noinline, cold)) int atomic_known(xport_ep *ep, const struct xport_atomic_args *args,
                                                         xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
@@ -111,13 +136,20 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 {
 	if (unlikely(args != NULL && args->size != sizeof(*args)))
 		return atomic_known(ep, args, rkey, offset, opt);
-	POST(ep, "xport_atomic", xpi_atomic(ep, args, rkey, offset, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_atomic(ep, args, rkey, offset, opt);
+	return atomic_slow(ep, args, rkey, offset, opt);
 }
+
+SLOW(send_slow, "xport_send", (xport_ep * ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt),
+     xpi_send(ep, buf, len, tag, opt))
 
 static __attribute__((noinline)) int send_long(xport_ep *ep, const void *buf, size_t len, uint64_t tag,
                                                const struct xport_opt *opt)
 {
-	POST(ep, "xport_send", xpi_send(ep, buf, len, tag, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_send(ep, buf, len, tag, opt);
+	return send_slow(ep, buf, len, tag, opt);
 }
 
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
@@ -129,14 +161,33 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 
 int xport_fence(xport_ep *ep)
 {
-	const struct xport_opt *opt = NULL; /* it has none */
+	int r;
 
-	POST(ep, "xport_fence", xpi_fence(ep));
+	if (likely(ready(ep)))
+		return xpi_fence(ep);
+	if (ep == NULL)
+		return XPORT_ERR_INVALID;
+	r = xpi_enter(ep->x);
+	if (r != XPORT_OK)
+		return r;
+	r = ep->state != XPI_EP_OPEN || ep->closed ? xpi_ep_refuse(ep, "xport_fence") : xpi_fence(ep);
+	return leave(ep->x, r);
 }
+
+SLOW(flush_slow, "xport_flush", (xport_ep * ep, const struct xport_opt *opt), xpi_flush(ep, opt))
 
 int xport_flush(xport_ep *ep, const struct xport_opt *opt)
 {
-	POST(ep, "xport_flush", xpi_flush(ep, opt));
+	if (likely(ready(ep)) && likely(usual(opt)))
+		return xpi_flush(ep, opt);
+	return flush_slow(ep, opt);
+}
+
+static __attribute__((noinline, cold)) int recv_known(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask,
+                                                      const struct xport_opt *opt)
+{
+	opt = known(x, "xport_recv", opt);
+	return leave(x, opt != NULL ? xpi_recv(x, buf, len, tag, mask, opt) : x->err.status);
 }
 
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
@@ -148,11 +199,8 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 	r = xpi_enter(x);
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(!usual(opt))) {
-		opt = known(x, "xport_recv", opt);
-		if (opt == NULL)
-			return leave(x, x->err.status);
-	}
+	if (unlikely(!usual(opt)))
+		return recv_known(x, buf, len, tag, mask, opt);
 	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
 }
 
