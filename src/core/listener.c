@@ -106,6 +106,20 @@ static int waiting(struct xport_listener *l)
 	return n;
 }
 
+/* Endpoints that this address has already to any listener of the instance. */
+static uint32_t of_same_address(const struct xpi_conn *conn)
+{
+	size_t n = (size_t)(strrchr(conn->remote, ':') - conn->remote) + 1;
+	uint32_t count = 0;
+
+	xpi_list_for(pos, &conn->x->eps) {
+		const struct xport_ep *ep = xpi_container(pos, struct xport_ep, link);
+
+		count += ep->accepted && ep->state < XPI_EP_FAILING && strncmp(ep->peer, conn->remote, n) == 0;
+	}
+	return count;
+}
+
 static int make_endpoint(struct xpi_conn *conn)
 {
 	struct xport_listener *l = conn->listener;
@@ -116,6 +130,7 @@ static int make_endpoint(struct xpi_conn *conn)
 	if (conn->ep == NULL)
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an endpoint");
 	conn->ep->conn = conn;
+	conn->ep->accepted = true;
 	xpi_conn_names(conn);
 	rc = xpi_conn_hello(conn, l->private_data, l->private_len, XPORT_OK, NULL);
 	return rc == XPORT_OK && !conn->dead ? xpi_conn_take_peer(conn) : rc;
@@ -136,6 +151,13 @@ int xpi_listener_hello(struct xpi_conn *conn)
 		return refuse(conn, rc, text);
 	if (waiting(l) >= l->backlog) {
 		snprintf(text, sizeof(text), "the server's backlog of %d is full", l->backlog);
+		return refuse(conn, XPORT_ERR_REFUSED, text);
+	}
+	if (of_same_address(conn) >= x->settings.peer_connections) {
+		snprintf(text, sizeof(text),
+		         "this address has %u connections already, as many as the server allows "
+		         "(XPORT_PEER_CONNECTIONS)",
+		         (unsigned)x->settings.peer_connections);
 		return refuse(conn, XPORT_ERR_REFUSED, text);
 	}
 	rc = make_endpoint(conn);

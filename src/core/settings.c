@@ -40,6 +40,8 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "age at which an unfinished operation fails its endpoint") \
 	X(QUEUE_DEPTH, "XPORT_QUEUE_DEPTH", "number", "1 to 1048576", "16384", \
 	  "operations in flight or unreaped an endpoint, beyond which posting is answered AGAIN") \
+	X(PEER_CONNECTIONS, "XPORT_PEER_CONNECTIONS", "number", "1 to 65536", "1024", \
+	  "connections that one address may have to the listeners of an instance") \
 	X(LOG, "XPORT_LOG", "log", "error | warn | info | debug, then perhaps a comma and a file", "warn", \
 	  "how much is logged, and the file it is appended to instead of standard error") \
 	X(AUTH, "XPORT_AUTH", "word", "none", "", \
@@ -231,17 +233,27 @@ static int read_OP_TIMEOUT(struct reading *r)
 	return read_time(r, 1, true, &r->s->op_timeout_ms);
 }
 
-static int read_QUEUE_DEPTH(struct reading *r)
+static int read_number(const struct reading *r, uint32_t max, uint32_t *v)
 {
 	const char *p = r->value;
 	uint32_t n;
 
 	if (!digits(&p, &n) || *p != '\0')
 		return bad(r, "not a number");
-	if (n < 1 || n > 1048576)
+	if (n < 1 || n > max)
 		return bad(r, "out of range");
-	r->s->queue_depth = n;
+	*v = n;
 	return XPORT_OK;
+}
+
+static int read_QUEUE_DEPTH(struct reading *r)
+{
+	return read_number(r, 1048576, &r->s->queue_depth);
+}
+
+static int read_PEER_CONNECTIONS(struct reading *r)
+{
+	return read_number(r, 65536, &r->s->peer_connections);
 }
 
 static const char *const levels[] = {NULL, "error", "warn", "info", "debug"};

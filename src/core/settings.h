@@ -24,7 +24,7 @@ struct xpi_settings {
 	int progress_core;    /* -1: any */
 	bool liveness_thread; /* XPORT_LIVENESS=thread (default) or poll */
 	int peer_timeout_ms, op_timeout_ms;
-	uint32_t queue_depth;
+	uint32_t queue_depth, peer_connections;
 	bool auth_none;       /* XPORT_AUTH=none */
 	struct xpi_secret *secret; /* of XPORT_AUTH_KEY_FILE; NULL: none.  Owned */
 	struct xpi_log log;   /* log.fd is owned if log_owned */

@@ -509,6 +509,34 @@ static void strangers(struct h *h)
 	tell_count(h, 2, 2);
 }
 
+/* More than may wait at a time: some say nothing, some a START and then nothing.  A good client gets in all the same. */
+static void crowd(struct h *h)
+{
+	enum { STRANGERS = 150 };
+	uint8_t start[START_LEN] = "XPKY\0\1C", answer[START_LEN];
+	int fd[STRANGERS];
+	char address[80];
+	int64_t t;
+
+	open_with(h, key_a, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	for (int i = 0; i < STRANGERS; i++) {
+		fd[i] = h_raw_connect(h, address);
+		start[20] = (uint8_t)i;
+		if (i % 2)
+			h_raw_write(fd[i], start, START_LEN);
+		if (i == 1)
+			H_EQ(START_LEN, h_raw_read(fd[i], answer, START_LEN, h_ms(2000)));
+	}
+	/* If each kept its place for the 5 s that it may, this would take 10 s. */
+	t = good_client(h, address);
+	H_CHECK(t < 5000000, "it took %" PRId64 " us", t);
+	good_client(h, address);
+	for (int i = 0; i < STRANGERS; i++)
+		close(fd[i]);
+	tell_count(h, 2, 2);
+}
+
 /* ---- many of them ---- */
 
 enum { RUNNING = 0, ROUNDS = 20 };
@@ -593,6 +621,7 @@ const struct h_scenario cases_auth[] = {
 	{.name = "P7_auth_byte_changed", .role = {keyed_server, changed}, .params = directions, .timeout_s = 120},
 	{.name = "P7_auth_heartbeat_changed", .role = {heartbeat_heard, heartbeat_changed}, .params = directions},
 	{.name = "P7_auth_strangers", .role = {keyed_server, strangers}, .timeout_s = 60},
+	{.name = "P7_auth_crowd", .role = {keyed_server, crowd}, .timeout_s = 60},
 	{.name = "P7_auth_besieged", .role = {keyed_server, besieged, attacker}, .params = some, .timeout_s = 120},
 	{.name = "P7_auth_besieged_long",
          .role = {keyed_server, besieged, attacker},

@@ -477,6 +477,59 @@ static void not_accepted(struct h *h)
 
 /* ---- who fits ---- */
 
+/* One address may take so many places and no more; what it gives back it may take again; another address has its own. */
+static void stingy_server(struct h *h)
+{
+	xport_listener *l = NULL;
+	char address[80];
+	xport_ep *ep;
+
+	h_expect_log(h, "refused");
+	setenv("XPORT_PEER_CONNECTIONS", "3", 1);
+	h_open(h, NULL);
+	unsetenv("XPORT_PEER_CONNECTIONS");
+	h_listen(h);
+	H_OK(xport_listen(h->x, "[::1]:0", NULL, &l));
+	H_OK(xport_listener_name(l, address, sizeof(address)));
+	h_tell(h, 1, h->address, sizeof(h->address));
+	h_tell(h, 1, address, sizeof(address));
+	for (int i = 0; i < 3; i++)
+		h_accept(h);
+	h_sync(h);
+	H_EVENT(XPORT_EVENT_CLOSED);
+	h_sync(h);
+	h_accept(h);
+	H_OK(xport_accept(l, h_ms(5000), &ep));
+	h_sync(h);
+}
+
+static void greedy_client(struct h *h)
+{
+	struct xport_error e = {.size = sizeof(e)};
+	char address[80], other[80];
+	xport_ep *first, *ep = NULL;
+
+	h_open(h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	h_hear(h, 0, other, sizeof(other));
+	first = h_connect(h, address);
+	h_connect(h, address);
+	h_connect(h, address);
+	h_sync(h);
+	for (int i = 0; i < 5; i++) {
+		H_STATUS(XPORT_ERR_REFUSED, xport_connect(h->x, address, NULL, h_ms(5000), &ep));
+		H_OK(xport_last_error(h->x, &e));
+		H_CHECK(strstr(e.text, "3 connections already") && strstr(e.text, "XPORT_PEER_CONNECTIONS"), "%s",
+		        e.text);
+	}
+	H_OK(xport_ep_close(first, h_ms(2000)));
+	xport_ep_destroy(first);
+	h_sync(h);
+	h_connect(h, address);
+	h_connect(h, other);
+	h_sync(h);
+}
+
 /* Another provider at the other end: refused on both sides with a sentence that names both. */
 static void other_provider(struct h *h)
 {
@@ -536,6 +589,7 @@ const struct h_scenario cases_connect[] = {
 	{.name = "P5_server_that_never_polls", .role = {sleepy_server, impatient}},
 	{.name = "P11_listener", .role = {listener_facts}},
 	{.name = "P7_off_loopback_needs_authentication", .role = {off_loopback}},
+	{.name = "P14_one_address_takes_its_share", .role = {stingy_server, greedy_client}, .flags = H_ONCE},
 	{.name = "P5_listener_closed", .role = {close_listener, not_accepted}},
 	{.name = "P11_other_provider_refused", .role = {particular, other_provider}},
 	{.name = NULL},

@@ -107,6 +107,7 @@ TEST_F(Settings, Defaults)
 	EXPECT_EQ(5000, s.peer_timeout_ms);
 	EXPECT_EQ(0, s.op_timeout_ms);
 	EXPECT_EQ(16384u, s.queue_depth);
+	EXPECT_EQ(1024u, s.peer_connections);
 	EXPECT_FALSE(s.auth_none);
 	EXPECT_EQ(XPORT_LOG_WARN, s.log.level);
 	EXPECT_EQ(nullptr, s.log.fn);
@@ -304,6 +305,17 @@ TEST_F(Settings, QueueDepth)
 	for (const char *v : {"0", "1048577", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
 		if (*v != '\0')
 			expect_bad("XPORT_QUEUE_DEPTH", v);
+}
+
+TEST_F(Settings, PeerConnections)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PEER_CONNECTIONS", "1"));
+	EXPECT_EQ(1u, s.peer_connections);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PEER_CONNECTIONS", "65536"));
+	EXPECT_EQ(65536u, s.peer_connections);
+	for (const char *v : {"0", "65537", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
+		if (*v != '\0')
+			expect_bad("XPORT_PEER_CONNECTIONS", v);
 }
 
 TEST_F(Settings, LogLevel)
