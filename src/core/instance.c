@@ -391,6 +391,8 @@ static void end_endpoints(struct xport *x)
 
 static void free_all(struct xport *x)
 {
+	/* What nobody has reaped is dropped; while it stood there it kept its endpoints. */
+	x->cq.first = x->cq.next;
 	while (!xpi_list_empty(&x->eps)) {
 		struct xport_ep *ep = xpi_container(x->eps.next, struct xport_ep, link);
 

@@ -139,10 +139,31 @@ static void never_receives(struct h *h)
 	h_sync(h);
 }
 
+/* What nobody reaped, small sends that were complete at once, is dropped and does not keep the instance. */
+static void close_unreaped(struct h *h)
+{
+	uint64_t word = 1;
+
+	h_mesh(h, NULL);
+	h_sync(h);
+	for (uint64_t i = 0; i < 40; i++)
+		H_OK(xport_send(h->ep[0], &word, sizeof(word), i, NULL));
+	xport_close(h->x);
+	h_forget(h);
+}
+
+static void sees_it_close(struct h *h)
+{
+	h_mesh(h, NULL);
+	h_sync(h);
+	H_EQ(XPORT_ERR_PEER_CLOSED, H_EVENT(XPORT_EVENT_CLOSED).status);
+}
+
 const struct h_scenario cases_close[] = {
 	{.name = "P1_graceful_close_delivers_all", .role = {work_then_closed, close_after_work}, .flags = H_TARGET},
 	{.name = "P1_calls_after_close", .role = {calls_after_close, calls_after_close}, .flags = H_TARGET},
 	{.name = "P1_both_close", .role = {both_close, both_close}},
+	{.name = "P1_close_unreaped", .role = {sees_it_close, close_unreaped}},
 	{.name = "P1_close_in_vain", .role = {never_receives, close_in_vain}},
 	{.name = NULL},
 };
