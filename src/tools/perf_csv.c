@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_csv.c - results as lines of values by comma; what a row does not have is empty. */
+#include "tools/perf.h"
+
+void perf_csv_begin(void)
+{
+	printf("backend,test,measure,size,threads,endpoints,window,both,operations,seconds,verified,"
+	       "least_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,greatest_ns,average_ns,deviation_ns,"
+	       "bytes_per_second,bytes_per_second_peak,operations_per_second\n");
+}
+
+static void latency(const struct perf_histogram *h)
+{
+	static const double shares[] = {0.5, 0.9, 0.99, 0.999};
+
+	printf(",%.1f", (double)h->least / PERF_UNITS);
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+		printf(",%.1f", (double)perf_histogram_quantile(h, shares[i]) / PERF_UNITS);
+	printf(",%.1f,%.1f,%.1f,,,\n", (double)h->greatest / PERF_UNITS, perf_histogram_mean(h) / PERF_UNITS,
+	       perf_histogram_deviation(h) / PERF_UNITS);
+}
+
+void perf_csv_row(const struct perf_about *about, const struct perf_result *r)
+{
+	const struct perf_options *o = about->options;
+	const char *backend = json_string_value(json_object_get(about->client, "backend"));
+	double per_second = (double)r->operations / r->seconds, size = (double)r->is->size;
+
+	printf("%s,%s,%s,%llu,%d,%d,%u,%d,%llu,%.6f,%d", backend != NULL ? backend : "?", r->is->test->name,
+	       perf_measure_names[r->is->measure], (unsigned long long)r->is->size, o->threads, o->endpoints,
+	       (unsigned)o->window, o->both, (unsigned long long)r->operations, r->seconds, r->verified);
+	if (r->is->measure == PERF_LATENCY)
+		latency(&r->latency);
+	else
+		printf(",,,,,,,,,%.0f,%.0f,%.1f\n", per_second * size, r->peak * size, per_second);
+}

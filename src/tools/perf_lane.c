@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_lane.c - see perf_lane.h. */
+#include "tools/perf_lane.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE_YIELD = 256, IDLE_LOOK = 4096, WAIT_MS = 100, CLOSE_MS = 2000 };
+
+/* ---- failing ---- */
+
+bool perf_lane_fail(struct perf_lane *l, const char *fmt, ...)
+{
+	va_list args;
+
+	if (l->failed)
+		return false;
+	l->failed = true;
+	va_start(args, fmt);
+	vsnprintf(l->text, sizeof(l->text), fmt, args);
+	va_end(args);
+	return false;
+}
+
+bool perf_lane_stopped(struct perf_lane *l)
+{
+	if (!atomic_load_explicit(l->stop, memory_order_relaxed))
+		return false;
+	l->stopped = !l->failed;
+	perf_lane_fail(l, "another thread has failed");
+	return true;
+}
+
+bool perf_lane_library(struct perf_lane *l, int status, const char *fmt, ...)
+{
+	struct xport_error e = {.size = sizeof(e)};
+	char what[160];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(what, sizeof(what), fmt, args);
+	va_end(args);
+	if (xport_last_error(l->x, &e) != XPORT_OK || e.status != status)
+		return perf_lane_fail(l, "%s: %s", what, xport_strerror(status));
+	if (status == XPORT_ERR_PEER_LOST || status == XPORT_ERR_PEER_CLOSED)
+		return perf_lane_fail(l, "the other side is lost, so there is no figure: %s (%s)", e.text, what);
+	return perf_lane_fail(l, "%s: %s%s%s", what, e.text, e.hint[0] != '\0' ? "; " : "", e.hint);
+}
+
+/* ---- life ---- */
+
+bool perf_lane_open(struct perf_lane *l, const struct perf_options *o, int index, atomic_bool *stop)
+{
+	struct xport_attr attr = {.size = sizeof(attr), .backend = o->backend};
+	struct xport_info info = {.size = sizeof(info)};
+	int r;
+
+	l->index = index;
+	l->stop = stop;
+	l->initiator = !o->server;
+	r = xport_open(&attr, &l->x);
+	if (r != XPORT_OK)
+		return perf_lane_library(l, r, "opening");
+	r = xport_query(l->x, &info);
+	if (r != XPORT_OK)
+		return perf_lane_library(l, r, "asking what was opened");
+	/* Beside a stack that makes progress by threads of its own, polling takes their core away. */
+	l->wait = o->wait || info.stack_threads > 0;
+	l->letter = malloc(PERF_MESSAGE);
+	l->reply = malloc(PERF_MESSAGE);
+	return (l->letter != NULL && l->reply != NULL) || perf_lane_fail(l, "out of memory");
+}
+
+bool perf_lane_endpoints(struct perf_lane *l, int n)
+{
+	l->peers = calloc((size_t)n, sizeof(*l->peers));
+	if (l->peers == NULL)
+		return perf_lane_fail(l, "out of memory");
+	l->npeers = n;
+	return true;
+}
+
+static int get_region(struct perf_lane *l, uint64_t span, bool registered, uint32_t rights)
+{
+	if (!registered)
+		return xport_mr_alloc(l->x, 2 * span, rights, &l->mr);
+	l->mine = aligned_alloc(4096, 2 * span);
+	if (l->mine == NULL)
+		return XPORT_ERR_NO_MEMORY;
+	memset(l->mine, 0, 2 * span);
+	return xport_mr_reg(l->x, l->mine, 2 * span, rights, &l->mr);
+}
+
+bool perf_lane_memory(struct perf_lane *l, uint64_t span, bool registered)
+{
+	struct xport_mr_info info = {.size = sizeof(info)};
+	int r;
+
+	span = (span + 4095) & ~UINT64_C(4095);
+	r = get_region(l, span, registered, XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC);
+	if (r == XPORT_OK)
+		r = xport_mr_query(l->mr, &info);
+	if (r != XPORT_OK)
+		return perf_lane_library(l, r, "%llu bytes of memory", (unsigned long long)(2 * span));
+	l->span = span;
+	l->out = info.base;
+	l->in = l->out + span;
+	l->scratch = aligned_alloc(4096, span);
+	return l->scratch != NULL || perf_lane_fail(l, "out of memory");
+}
+
+void perf_lane_close(struct perf_lane *l)
+{
+	/* The client goes first, so that the server hears a goodbye instead of a loss. */
+	for (int i = 0; i < l->npeers; i++)
+		if (l->peers[i].ep != NULL)
+			(void)xport_ep_close(l->peers[i].ep, l->failed ? 0 : CLOSE_MS);
+	xport_close(l->x);
+	free(l->peers);
+	free(l->receives);
+	free(l->used);
+	free(l->mine);
+	free(l->scratch);
+	free(l->letter);
+	free(l->reply);
+	*l = (struct perf_lane){.failed = l->failed};
+}
+
+/* ---- progress ---- */
+
+static bool took_message(struct perf_lane *l, const struct xport_completion *c)
+{
+	struct perf_posted *p = c->context;
+
+	if (p == NULL) {
+		l->letter_here = true;
+		l->letter_len = c->length;
+		return c->status == XPORT_OK || perf_lane_library(l, c->status, "a message of the other side");
+	}
+	if (c->status == XPORT_ERR_CANCELED) {
+		l->canceled++;
+		return true;
+	}
+	if (c->status != XPORT_OK)
+		return perf_lane_library(l, c->status, "receiving");
+	if (c->length != l->run.size)
+		return perf_lane_fail(l, "a message has %llu bytes instead of %llu", (unsigned long long)c->length,
+		                      (unsigned long long)l->run.size);
+	p->from = c->tag;
+	p->filled = true;
+	l->used[l->nused++] = p;
+	l->arrived++;
+	return true;
+}
+
+/* The value that comes with a put is the number of its slot. */
+static bool took_notification(struct perf_lane *l, const struct xport_completion *c)
+{
+	l->arrived++;
+	if (c->length == l->run.size && (c->length == 0 || c->offset == l->span + c->tag * l->run.stride))
+		return true;
+	return perf_lane_fail(l, "a notification tells of %llu bytes at %llu instead of %llu at %llu",
+	                      (unsigned long long)c->length, (unsigned long long)c->offset,
+	                      (unsigned long long)l->run.size, (unsigned long long)(l->span + c->tag * l->run.stride));
+}
+
+/* All but operations of this side that went well. */
+static bool take(struct perf_lane *l, const struct xport_completion *c)
+{
+	switch (c->type) {
+	case XPORT_OP_RECV:
+		return took_message(l, c);
+	case XPORT_EVENT_NOTIFY:
+		return took_notification(l, c);
+	case XPORT_EVENT_LOST:
+	case XPORT_EVENT_CLOSED:
+		if (l->ending && c->type == XPORT_EVENT_CLOSED)
+			return true;
+		return perf_lane_library(l, c->status != XPORT_OK ? c->status : XPORT_ERR_PEER_CLOSED,
+		                         "between operations");
+	case XPORT_EVENT_INCOMING:
+	case XPORT_EVENT_CONNECTED:
+		return true;
+	default:
+		return perf_lane_library(l, c->status, "an operation failed");
+	}
+}
+
+/* Nothing came: who polls in vain lets others have the core, and does not wait for ever. */
+static bool idle(struct perf_lane *l, int n)
+{
+	if (n < 0)
+		return perf_lane_library(l, n, "polling");
+	l->idle++;
+	if (l->idle == 1)
+		l->idle_since = 0;
+	if (l->idle % IDLE_YIELD == 0)
+		sched_yield();
+	if (l->idle % IDLE_LOOK != 0 && !l->wait)
+		return true;
+	if (perf_lane_stopped(l))
+		return false;
+	if (l->idle_since == 0 || l->patient)
+		l->idle_since = perf_now();
+	if (perf_now() - l->idle_since > PERF_PATIENCE_S * UINT64_C(1000000000))
+		return perf_lane_fail(l, "the other side is there, but nothing came of it for %d s", PERF_PATIENCE_S);
+	return true;
+}
+
+static bool reap(struct perf_lane *l, bool wait)
+{
+	struct xport_completion c[PERF_REAP];
+	int n = wait ? xport_wait(l->x, c, PERF_REAP, WAIT_MS) : xport_poll(l->x, c, PERF_REAP);
+
+	if (n <= 0)
+		return idle(l, n);
+	l->idle = 0;
+	for (int i = 0; i < n; i++) {
+		if (c[i].type <= XPORT_OP_FLUSH && c[i].type != XPORT_OP_RECV && c[i].status == XPORT_OK) {
+			const struct perf_token *token = c[i].context;
+
+			*token->open -= token->amount;
+		} else if (!take(l, &c[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool perf_lane_progress(struct perf_lane *l)
+{
+	return reap(l, l->wait);
+}
+
+bool perf_lane_poll(struct perf_lane *l)
+{
+	return reap(l, false);
+}
+
+bool perf_lane_drain(struct perf_lane *l, const uint32_t *open, uint32_t most)
+{
+	/* The other side may need receives before it gets as far. */
+	while (*open > most)
+		if (!perf_lane_progress(l) || !perf_lane_replenish(l))
+			return false;
+	return true;
+}
+
+bool perf_lane_await(struct perf_lane *l, uint64_t arrivals)
+{
+	while (l->arrived < arrivals)
+		if (!perf_lane_progress(l) || !perf_lane_replenish(l))
+			return false;
+	return true;
+}
+
+/* ---- runs ---- */
+
+static bool post_receive(struct perf_lane *l, struct perf_posted *p)
+{
+	struct xport_opt opt = {.size = sizeof(opt), .context = p, .mr = l->mr, .id = &p->id};
+	int r;
+
+	while ((r = xport_recv(l->x, l->in + (uint64_t)p->buffer * l->run.stride, l->run.size, 0, PERF_CONTROL,
+	                       &opt)) == XPORT_ERR_AGAIN)
+		if (!perf_lane_poll(l))
+			return false;
+	return r == XPORT_OK || perf_lane_library(l, r, "posting a receive");
+}
+
+bool perf_lane_replenish(struct perf_lane *l)
+{
+	while (l->nused > 0)
+		if (!post_receive(l, l->used[--l->nused]))
+			return false;
+	return true;
+}
+
+static bool post_receives(struct perf_lane *l)
+{
+	l->nreceives = l->run.slots * (uint32_t)l->npeers;
+	l->receives = calloc(l->nreceives, sizeof(*l->receives));
+	l->used = calloc(l->nreceives, sizeof(*l->used));
+	if (l->receives == NULL || l->used == NULL)
+		return perf_lane_fail(l, "out of memory");
+	for (uint32_t i = 0; i < l->nreceives; i++) {
+		l->receives[i].buffer = i;
+		if (!post_receive(l, &l->receives[i]))
+			return false;
+	}
+	return true;
+}
+
+static void begin_peer(struct perf_lane *l, struct perf_peer *p, uint32_t number)
+{
+	const struct perf_run *run = &l->run;
+	bool by_flush = (run->test->flags & XPORT_QUIET) != 0;
+
+	p->slot = p->unflushed = p->open = 0;
+	p->posted = 0;
+	p->first = number * run->slots;
+	p->done = (struct perf_token){&p->open, 1};
+	p->flushed = (struct perf_token){&p->open, by_flush ? run->chunk : 1};
+	p->opt =
+		(struct xport_opt){.size = sizeof(p->opt), .flags = run->test->flags, .context = &p->done, .mr = l->mr};
+	p->flush = (struct xport_opt){.size = sizeof(p->flush), .context = &p->flushed};
+}
+
+bool perf_lane_begin(struct perf_lane *l, const struct perf_run *run)
+{
+	l->run = *run;
+	l->arrived = 0;
+	l->nused = l->canceled = l->nreceives = 0;
+	for (int i = 0; i < l->npeers; i++)
+		begin_peer(l, &l->peers[i], (uint32_t)i);
+	/* A ping-pong by memory and a compare-and-swap begin with what is there. */
+	if (run->seed != 0 || run->test->atomic || (run->latency && run->test->timing == PERF_HALF_TRIP))
+		perf_verify_fill(l);
+	return !run->test->messages || post_receives(l);
+}
+
+bool perf_lane_end(struct perf_lane *l)
+{
+	uint32_t canceled = 0;
+
+	if (l->run.test == NULL || !l->run.test->messages)
+		return true;
+	for (uint32_t i = 0; i < l->nreceives; i++)
+		canceled += xport_cancel(l->x, l->receives[i].id) == XPORT_OK;
+	while (l->canceled < canceled)
+		if (!perf_lane_poll(l))
+			return false;
+	free(l->receives);
+	free(l->used);
+	l->receives = NULL;
+	l->used = NULL;
+	return true;
+}
+
+bool perf_lane_flush(struct perf_lane *l)
+{
+	uint32_t open = 0;
+	struct perf_token token = {&open, 1};
+	struct xport_opt opt = {.size = sizeof(opt), .context = &token};
+
+	for (int i = 0; i < l->npeers; i++) {
+		int r;
+
+		while ((r = xport_flush(l->peers[i].ep, &opt)) == XPORT_ERR_AGAIN)
+			if (!perf_lane_poll(l))
+				return false;
+		if (r != XPORT_OK)
+			return perf_lane_library(l, r, "flush");
+		open++;
+	}
+	return perf_lane_drain(l, &open, 0);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* perf_options.c - the command line. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/perf.h"
+
+enum { OPT_SELF = 256, OPT_JSON, OPT_CSV, OPT_PLOT, OPT_NO_VERIFY, OPT_PER_SAMPLE, OPT_MEMORY, OPT_PLANT, OPT_KEEP };
+
+static const struct argp_option options[] = {
+	{NULL, 0, NULL, 0, "The two sides:", 1},
+	{"listen", 'l', "HOST[:PORT]", 0,
+         "Be the server, and listen there (default: port 7471 of this machine alone, "
+         "or of all addresses if XPORT_AUTH or XPORT_AUTH_KEY_FILE is set)",
+         1},
+	{"keep", OPT_KEEP, NULL, 0, "Server: wait for the next client after each one", 1},
+	{"self", OPT_SELF, NULL, 0, "Be both, in two processes on this machine", 1},
+	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 1},
+	{"cores", 'c', "LIST", 0,
+         "Bind the n-th thread to the n-th of these cores; with --self those of the server "
+         "follow (default: --self binds each thread to one if there are enough)",
+         1},
+	{"wait", 'W', NULL, 0, "Sleep where there is nothing to do, instead of polling", 1},
+	{NULL, 0, NULL, 0, "What is measured:", 2},
+	{"test", 't', "LIST", 0,
+         "Some of put, put_local, put_quiet, put_notify, get, send, fetch_add, add, swap, cas, "
+         "flush, reg, alloc; or all (default: put,get,send)",
+         2},
+	{"measure", 'm', "LIST", 0, "Some of latency, bandwidth, rate (default: all)", 2},
+	{"size", 's', "LIST", 0,
+         "Bytes, such as 8 or 8,4K,1M, or 1:4M for all powers of two between (default: 8; 64K "
+         "for the bandwidth)",
+         2},
+	{"count", 'n', "COUNT", 0, "So many operations an endpoint, instead of a duration", 2},
+	{"duration", 'D', "TIME", 0, "How long each is measured, such as 500ms or 10s (default: 1s)", 2},
+	{"warm-up", 'w', "TIME|COUNT", 0, "What is done before, and not counted (default: 100ms; 0: none)", 2},
+	{"window", 'q', "COUNT", 0, "Operations in flight an endpoint, for bandwidth and rate (default: 64)", 2},
+	{"endpoints", 'e', "COUNT", 0, "Endpoints a thread (default: 1)", 2},
+	{"threads", 'T', "COUNT", 0, "Threads, with an instance each, on both sides (default: 1)", 2},
+	{"both", 'b', NULL, 0, "In both directions at once", 2},
+	{"per-sample", OPT_PER_SAMPLE, "COUNT", 0,
+         "Operations between two looks at the clock, for a latency (default: 1)", 2},
+	{"memory", OPT_MEMORY, "KIND", 0, "allocated, by xport_mr_alloc (the default), or registered, by xport_mr_reg",
+         2},
+	{"no-verify", OPT_NO_VERIFY, NULL, 0, "Do not look at the data; the output says so", 2},
+	{NULL, 0, NULL, 0, "What is written:", 3},
+	{"json", OPT_JSON, NULL, 0, "JSON, as xport_perf.schema.json describes it, at the end", 3},
+	{"csv", OPT_CSV, NULL, 0, "Lines of values by comma, under a line of their names", 3},
+	{"plot", OPT_PLOT, "FILE", 0, "Besides, a picture over the sizes, by gnuplot: FILE.png, .svg or .pdf", 3},
+	{NULL, 0, NULL, 0, "Help:", -1},
+	/* For tests: a byte that is wrong, when all data are checked for the first time, or in what is timed. */
+	{"plant", OPT_PLANT, "WHERE", OPTION_HIDDEN, NULL, 0},
+	{NULL, 0, NULL, 0, NULL, 0}};
+
+static const char doc[] = "Measures latency, bandwidth and rate of libxport between two processes.\v"
+			  "Without an ADDRESS it is the server, which waits for a client and ends with it.  With one, "
+			  "or with --self, it is "
+			  "the client: what the options say is measured, and written as a table.\n"
+			  "\n"
+			  "The exit status is 0 if everything was measured and all data were right; 1 if not, with the "
+			  "reason on standard "
+			  "error, and then there is no figure of what failed; 2 if the options are wrong.";
+
+/* ---- values ---- */
+
+static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t least, uint64_t most)
+{
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end != '\0' || errno != 0 || v < least || v > most)
+		argp_error(state, "%s=%s: it takes a number from %llu to %llu", name, arg, (unsigned long long)least,
+		           (unsigned long long)most);
+	return v;
+}
+
+/* "4M"; false if it is no size. */
+static bool size_of(const char *arg, const char *end, uint64_t *size)
+{
+	static const char units[] = "KMGT";
+	const char *unit;
+	char *rest;
+
+	errno = 0;
+	*size = strtoull(arg, &rest, 10);
+	if (*arg < '0' || *arg > '9' || errno != 0)
+		return false;
+	unit = rest < end ? strchr(units, *rest) : NULL;
+	for (const char *u = units; unit != NULL && u <= unit; u++) {
+		if (*size > (UINT64_C(1) << 40))
+			return false;
+		*size <<= 10;
+	}
+	rest += unit != NULL;
+	return rest == end && *size <= (UINT64_C(1) << 40);
+}
+
+static void add_size(struct argp_state *state, struct perf_options *o, uint64_t size)
+{
+	if (o->nsizes == PERF_SIZES)
+		argp_error(state, "--size: more than %d sizes", PERF_SIZES);
+	o->sizes[o->nsizes++] = size;
+}
+
+/* One item of the list: a size, or two with a colon between. */
+static bool add_sizes(struct argp_state *state, struct perf_options *o, const char *item, const char *end)
+{
+	const char *colon = memchr(item, ':', (size_t)(end - item));
+	uint64_t from, to;
+
+	if (!size_of(item, colon != NULL ? colon : end, &from))
+		return false;
+	if (colon == NULL) {
+		add_size(state, o, from);
+		return true;
+	}
+	if (!size_of(colon + 1, end, &to) || to < from || from == 0)
+		return false;
+	for (; from < to; from *= 2)
+		add_size(state, o, from);
+	add_size(state, o, to);
+	return true;
+}
+
+static void read_sizes(struct argp_state *state, struct perf_options *o, const char *arg)
+{
+	o->nsizes = 0;
+	for (const char *item = arg, *end;; item = end + 1) {
+		end = strchrnul(item, ',');
+		if (!add_sizes(state, o, item, end))
+			argp_error(state, "--size=%s: \"%.*s\" is no size; 8, 64K, 1M and 1:4M are", arg,
+			           (int)(end - item), item);
+		if (*end == '\0')
+			return;
+	}
+}
+
+/* "500ms" in nanoseconds; 0: it has no unit, or is no time. */
+static uint64_t time_of(const char *arg)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+	char *end;
+	double v = strtod(arg, &end);
+
+	for (size_t i = 0; *arg >= '0' && *arg <= '9' && i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(end, units[i].name) == 0 && v * units[i].ns >= 1 && v * units[i].ns <= 24 * 3600e9)
+			return (uint64_t)(v * units[i].ns);
+	return 0;
+}
+
+static uint64_t read_time(struct argp_state *state, const char *name, const char *arg)
+{
+	uint64_t ns = time_of(arg);
+
+	if (ns == 0)
+		argp_error(state, "%s=%s: it takes a time with its unit, such as 500ms or 10s, up to a day", name, arg);
+	return ns;
+}
+
+static void read_warm(struct argp_state *state, struct perf_options *o, const char *arg)
+{
+	o->warm_ns = time_of(arg);
+	o->warm_count = 0;
+	if (o->warm_ns == 0)
+		o->warm_count = number(state, "--warm-up (without a unit a number of operations)", arg, 0, UINT32_MAX);
+}
+
+/* Calls fn with the index of each item's name among `names`. */
+static void read_names(struct argp_state *state, const char *option, const char *arg, const char *const *names, int n,
+                       bool *chosen)
+{
+	memset(chosen, 0, (size_t)n * sizeof(*chosen));
+	for (const char *item = arg, *end;; item = end + 1) {
+		bool known = false;
+
+		end = strchrnul(item, ',');
+		for (int i = 0; i < n; i++) {
+			bool all = end - item == 3 && strncmp(item, "all", 3) == 0;
+
+			if (all || (strncmp(item, names[i], (size_t)(end - item)) == 0 && names[i][end - item] == '\0'))
+				chosen[i] = known = true;
+		}
+		if (!known)
+			argp_error(state, "%s=%s: there is no \"%.*s\"; see --help", option, arg, (int)(end - item),
+			           item);
+		if (*end == '\0')
+			return;
+	}
+}
+
+static void read_tests(struct argp_state *state, struct perf_options *o, const char *arg)
+{
+	const char *names[PERF_TESTS];
+
+	for (int i = 0; i < PERF_TESTS; i++)
+		names[i] = perf_tests[i].name;
+	read_names(state, "--test", arg, names, PERF_TESTS, o->tests);
+}
+
+static void read_cores(struct argp_state *state, struct perf_options *o, const char *arg)
+{
+	char *end;
+
+	for (o->ncores = 0; o->ncores < 2 * PERF_THREADS; arg = end + 1) {
+		long core = *arg >= '0' && *arg <= '9' ? strtol(arg, &end, 10) : -1;
+
+		if (core < 0 || core >= 1024 || (*end != ',' && *end != '\0'))
+			break;
+		o->cores[o->ncores++] = (int)core;
+		if (*end == '\0')
+			return;
+	}
+	argp_error(state, "--cores: it takes numbers of cores by comma, such as 0,2");
+}
+
+static enum perf_plant read_plant(struct argp_state *state, const char *arg)
+{
+	if (strcmp(arg, "first") == 0)
+		return PERF_PLANT_FIRST;
+	if (strcmp(arg, "timed") != 0)
+		argp_error(state, "--plant=%s: first or timed", arg);
+	return PERF_PLANT_TIMED;
+}
+
+static bool read_kind(struct argp_state *state, const char *arg)
+{
+	if (strcmp(arg, "registered") != 0 && strcmp(arg, "allocated") != 0)
+		argp_error(state, "--memory=%s: it is allocated or registered", arg);
+	return arg[0] == 'r';
+}
+
+/* ---- as a whole ---- */
+
+/* Whether peers off this machine are let in. */
+static bool is_open(void)
+{
+	struct xport_variable v[64];
+	int n = xport_variables(v, sizeof(v[0]), 64);
+	bool open = false;
+
+	for (int i = 0; i < n && i < 64; i++)
+		open = open || (strncmp(v[i].name, "XPORT_AUTH", strlen("XPORT_AUTH")) == 0 && v[i].value != NULL);
+	return open;
+}
+
+/* With a port, if need be the default one; an IPv6 address has brackets. */
+static const char *with_port(struct argp_state *state, const char *address)
+{
+	static char whole[PERF_ADDRESS];
+	const char *colon = strrchr(address, ':'), *bracket = strrchr(address, ']');
+	int n;
+
+	if (colon != NULL && (bracket == NULL || colon > bracket))
+		n = snprintf(whole, sizeof(whole), "%s", address);
+	else
+		n = snprintf(whole, sizeof(whole), "%s:%d", address, PERF_PORT);
+	if (n >= (int)sizeof(whole))
+		argp_error(state, "the address is longer than %zu characters", sizeof(whole) - 1);
+	return whole;
+}
+
+static void judge_side(struct argp_state *state, struct perf_options *o, bool listens)
+{
+	if (o->self && (listens || o->address != NULL))
+		argp_error(state, "--self needs no address");
+	o->server = !o->self && (listens || o->address == NULL);
+	if (o->self)
+		o->address = "127.0.0.1:0";
+	else
+		o->address = with_port(state, o->address != NULL ? o->address : is_open() ? "*" : "127.0.0.1");
+	if (o->keep && !o->server)
+		argp_error(state, "--keep is for the server");
+	if (o->server && (o->json || o->csv || o->plot != NULL))
+		argp_error(state,
+		           "--json, --csv and --plot are for the client: name the ADDRESS of a server, or use --self");
+}
+
+static void judge(struct argp_state *state, struct perf_options *o)
+{
+	if (o->json && o->csv)
+		argp_error(state, "either --json or --csv");
+	if (o->count > 0 && o->duration_ns > 0)
+		argp_error(state, "either --count or --duration");
+	if (o->count == 0 && o->duration_ns == 0)
+		o->duration_ns = 1000000000;
+	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
+		for (int i = 0; i < PERF_MEASURES; i++)
+			o->measures[i] = i != PERF_LATENCY || !o->both;
+	if (o->both && o->measures[PERF_LATENCY])
+		argp_error(state, "--both has no latency: -m bandwidth or -m rate");
+	for (int i = 0; o->both && i < PERF_TESTS; i++)
+		if (o->tests[i] && perf_tests[i].local)
+			argp_error(state, "%s has no direction, so --both says nothing", perf_tests[i].name);
+	if ((uint64_t)o->window * (uint64_t)o->endpoints > PERF_MEMORY / 64)
+		argp_error(state, "a window of %u on %d endpoints is more than %d operations in flight", o->window,
+		           o->endpoints, PERF_MEMORY / 64);
+}
+
+struct reading {
+	struct perf_options *o;
+	const char *listen;
+};
+
+static error_t parse_measured(int key, char *arg, struct argp_state *state)
+{
+	struct perf_options *o = ((struct reading *)state->input)->o;
+
+	switch (key) {
+	case 't':
+		read_tests(state, o, arg);
+		return 0;
+	case 'm':
+		read_names(state, "--measure", arg, perf_measure_names, PERF_MEASURES, o->measures);
+		return 0;
+	case 's':
+		read_sizes(state, o, arg);
+		return 0;
+	case 'n':
+		o->count = number(state, "--count", arg, 1, UINT32_MAX);
+		return 0;
+	case 'D':
+		o->duration_ns = read_time(state, "--duration", arg);
+		return 0;
+	case 'w':
+		read_warm(state, o, arg);
+		return 0;
+	case 'q':
+		o->window = (uint32_t)number(state, "--window", arg, 1, PERF_WINDOW);
+		return 0;
+	case 'e':
+		o->endpoints = (int)number(state, "--endpoints", arg, 1, PERF_ENDPOINTS);
+		return 0;
+	case 'T':
+		o->threads = (int)number(state, "--threads", arg, 1, PERF_THREADS);
+		return 0;
+	case 'b':
+		o->both = true;
+		return 0;
+	case OPT_PER_SAMPLE:
+		o->per_sample = (uint32_t)number(state, "--per-sample", arg, 1, 1000000);
+		return 0;
+	case OPT_MEMORY:
+		o->registered = read_kind(state, arg);
+		return 0;
+	case OPT_NO_VERIFY:
+		o->verify = false;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct reading *r = state->input;
+	struct perf_options *o = r->o;
+
+	switch (key) {
+	case 'l':
+		r->listen = arg;
+		return 0;
+	case OPT_KEEP:
+		o->keep = true;
+		return 0;
+	case OPT_SELF:
+		o->self = true;
+		return 0;
+	case 'B':
+		o->backend = arg;
+		return 0;
+	case 'c':
+		read_cores(state, o, arg);
+		return 0;
+	case 'W':
+		o->wait = true;
+		return 0;
+	case OPT_JSON:
+		o->json = true;
+		return 0;
+	case OPT_CSV:
+		o->csv = true;
+		return 0;
+	case OPT_PLOT:
+		o->plot = arg;
+		return 0;
+	case OPT_PLANT:
+		o->plant = read_plant(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (o->address != NULL)
+			argp_error(state, "more than one address");
+		o->address = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (r->listen != NULL && o->address != NULL)
+			argp_error(state, "either -l ADDRESS, to be the server, or ADDRESS, to be the client");
+		o->address = r->listen != NULL ? r->listen : o->address;
+		judge_side(state, o, r->listen != NULL);
+		judge(state, o);
+		return 0;
+	default:
+		return parse_measured(key, arg, state);
+	}
+}
+
+static void show_version(FILE *to, struct argp_state *state)
+{
+	(void)state;
+	fprintf(to, "xport_perf %s\n", xport_version());
+}
+
+void perf_options_read(struct perf_options *o, int argc, char **argv)
+{
+	static const struct argp argp = {options, parse, "[ADDRESS]", doc, NULL, NULL, NULL};
+	struct reading r = {o, NULL};
+
+	*o = (struct perf_options){.argv = argv,
+	                           .window = 64,
+	                           .per_sample = 1,
+	                           .endpoints = 1,
+	                           .threads = 1,
+	                           .warm_ns = 100000000,
+	                           .verify = true};
+	o->tests[perf_test_of("put") - perf_tests] = true;
+	o->tests[perf_test_of("get") - perf_tests] = true;
+	o->tests[perf_test_of("send") - perf_tests] = true;
+	argp_program_version_hook = show_version;
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &r);
+}
