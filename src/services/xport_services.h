@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * xport_services.h - what programs need around put, get and send: a pool of registered memory, and a cache of
- * registrations.  A library of its own, libxport_services, on xport.h alone.
+ * xport_services.h - what programs need around put, get and send: a pool of registered memory, a cache of
+ * registrations, and objects that are read without tearing.  A library of its own, libxport_services, on xport.h alone.
  *
  * This header is its whole interface and its manual.  Sizes and offsets are in bytes.  Parameter structs begin with
  * `size`, as those of xport.h do: set it to sizeof the struct and zero the rest; a zero field means the default.
@@ -221,6 +221,107 @@ struct xport_cache_info {
 };
 
 int xport_cache_query(xport_cache *cache, struct xport_cache_info *info) XPORT_CHECK;
+
+/* ---- Versioned objects -------------------------------------------------------------------------------------- */
+
+/*
+ * Bytes that one writer changes while peers read them by get, and never see a mix of two versions.  They lie in
+ * registered memory of their owner.  Nothing is taken for granted about the order in which a get reads bytes, nor that
+ * it reads any two of them at once, since libxport promises neither: what was read is accepted if its version says
+ * so.  Three forms:
+ *
+ *   CHECKED  the version is read, then the bytes, then the version again, each by a get that has completed before the next
+ *            one is posted.  Three round trips; no work for the bytes.
+ *   SUMMED   version, checksum and bytes are read by one get.  One round trip; a checksum (XXH3, 64 bits) at both ends.
+ *   COPIES   the writer fills a copy that nobody reads, then publishes it; the ones before stay as they are for a grace
+ *            period.  Two round trips and a checksum; also a writer that never pauses does not keep readers from their bytes.
+ *
+ * Versions are numbered by their writer and carry a check of their own, so that half of one is no version.  A torn read
+ * goes unseen with a chance of 2^-64; the sums are no protection against a peer that forges them.
+ */
+typedef struct xport_versioned xport_versioned;           /* the owner's side */
+typedef struct xport_versioned_peer xport_versioned_peer; /* a peer's */
+
+typedef enum xport_versioned_form {
+	XPORT_VERSIONED_CHECKED = 1,
+	XPORT_VERSIONED_SUMMED = 2,
+	XPORT_VERSIONED_COPIES = 3
+} xport_versioned_form;
+
+/* What an object is; owner and peers give the same. */
+struct xport_versioned_attr {
+	size_t size;
+	int form;        /* enum xport_versioned_form */
+	size_t length;   /* of the bytes, 1 or more */
+	uint32_t copies; /* COPIES: how many, 2 or more; default 4 */
+	int grace_ms;    /* COPIES, owner: how long a copy that was replaced stays; default 100, -1: not at all */
+	int tries;       /* peer: reads until XPORT_ERR_AGAIN; default 100 */
+};
+
+/* How much memory the object takes; 0: the attributes are wrong. */
+size_t xport_versioned_size(const struct xport_versioned_attr *attr);
+
+/*
+ * Makes the object in the region, `offset` bytes into it, a multiple of 64; its bytes are zero.  Peers need
+ * XPORT_REMOTE_READ to read, all three rights to write.  Calls on the object follow no thread rule but one thread at a
+ * time; they do not call the instance.  Errors: INVALID, BOUNDS (it does not fit in), NO_MEMORY.
+ */
+int xport_versioned_create(xport_mr *mr, uint64_t offset, const struct xport_versioned_attr *attr,
+                           xport_versioned **object) XPORT_CHECK;
+/* Forgets the object; its memory stays as it is.  NULL is allowed. */
+void xport_versioned_destroy(xport_versioned *object);
+
+/*
+ * Changes all its bytes to `data`, at once for whoever reads.  Does not wait.  Errors: AGAIN: a peer is writing; or
+ * (COPIES) the grace period of the copy to be overwritten has not passed.
+ */
+int xport_versioned_write(xport_versioned *object, const void *data) XPORT_CHECK;
+
+/*
+ * After a peer was lost that may have been writing: takes its lock away.  If it was in the middle, readers get
+ * XPORT_ERR_AGAIN until the next write.  Returns 1 if there was a lock, else 0.
+ */
+int xport_versioned_recover(xport_versioned *object);
+
+/*
+ * Reaches an object of the peer's, `offset` bytes into the region of the key.  Endpoint and key must stay until
+ * xport_versioned_peer_destroy.  Thread rule: that of the instance.
+ * Errors: INVALID, and those of xport_mr_alloc.
+ */
+int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64_t offset,
+                                const struct xport_versioned_attr *attr, xport_versioned_peer **peer) XPORT_CHECK;
+/* Nothing may be under way.  NULL is allowed. */
+void xport_versioned_peer_destroy(xport_versioned_peer *peer);
+
+/*
+ * Begins to read all bytes into `data`, or to write them (not COPIES: its owner alone writes), one thing at a
+ * time.  The operations that this takes have `peer` as xport_completion.context: give each such completion to
+ * xport_versioned_peer_step, until that says that it has ended.  `data` belongs to it until then. Errors: those of
+ * xport_get and its like; BUSY: something is under way; NOT_SUPPORTED.
+ */
+int xport_versioned_peer_read(xport_versioned_peer *peer, void *data) XPORT_CHECK;
+int xport_versioned_peer_write(xport_versioned_peer *peer, const void *data) XPORT_CHECK;
+
+/*
+ * Goes on.  Returns 1: it is under way.  XPORT_OK: it has ended well.  An error: it has ended so; AGAIN: the bytes
+ * changed during each try, or others held the lock.  After AGAIN of a queue it is under way still, and a call with
+ * `completion` NULL tries again.  After an error of a write the lock may be held: xport_versioned_recover.
+ */
+int xport_versioned_peer_step(xport_versioned_peer *peer, const struct xport_completion *completion) XPORT_CHECK;
+
+/* Takes completions that belong to somebody else. */
+typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *completion);
+
+/*
+ * Reaps until what is under way has ended, up to `timeout_ms` (-1: for ever), and gives other completions to `other`.
+ * Returns as xport_versioned_peer_step does; TIMEOUT: it is under way still.
+ */
+int xport_versioned_peer_wait(xport_versioned_peer *peer, xport_completion_fn other, void *arg,
+                              int timeout_ms) XPORT_CHECK;
+
+/* The version that was read or written last, 0 before; each write adds 2.  And reads that were tried in vain, ever. */
+uint64_t xport_versioned_peer_version(const xport_versioned_peer *peer);
+uint64_t xport_versioned_peer_retries(const xport_versioned_peer *peer);
 
 #ifdef __cplusplus
 }

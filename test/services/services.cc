@@ -17,7 +17,7 @@
 namespace
 {
 
-const h_scenario *const tables[] = {svc_cases_pool, svc_cases_pool_peer, svc_cases_cache};
+const h_scenario *const tables[] = {svc_cases_pool, svc_cases_pool_peer, svc_cases_cache, svc_cases_versioned};
 
 class Services : public testing::Test
 {

@@ -4,6 +4,7 @@
 
 #include "services/depot.h"
 #include "services/memlock.h"
+#include "services/snapshot.h"
 
 int svc_memlock_network_c(const struct xport_info *info);
 int svc_memlock_check_c(uint64_t limit, uint64_t locked, int exempt, uint64_t more);
@@ -14,6 +15,24 @@ void *svc_table_find_c(void *table, uintptr_t address);
 void svc_table_remove_c(void *table, uintptr_t base);
 void svc_table_free_c(void *table);
 int svc_index_wrong_c(void);
+void svc_snapshot_make_c(void *snapshot, uint64_t version, size_t length);
+int svc_snapshot_accepts_c(const void *snapshot, size_t length, uint64_t *version);
+
+void svc_snapshot_make_c(void *snapshot, uint64_t version, size_t length)
+{
+	struct svc_mark m =
+		length == 0 ? svc_mark_alone(version) : svc_mark_over(version, (char *)snapshot + sizeof(m), length);
+
+	memcpy(snapshot, &m, sizeof(m));
+}
+
+int svc_snapshot_accepts_c(const void *snapshot, size_t length, uint64_t *version)
+{
+	const void *bytes = (const char *)snapshot + sizeof(struct svc_mark);
+
+	return length == 0 ? svc_mark_read_alone(snapshot, version)
+	                   : svc_mark_read_over(snapshot, bytes, length, version);
+}
 
 int svc_memlock_network_c(const struct xport_info *info)
 {

@@ -2,7 +2,9 @@
 /* units_test.cc - parts of the services that need no instance. */
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -19,6 +21,8 @@ void *svc_table_find_c(void *table, uintptr_t address);
 void svc_table_remove_c(void *table, uintptr_t base);
 void svc_table_free_c(void *table);
 int svc_index_wrong_c(void);
+void svc_snapshot_make_c(void *snapshot, uint64_t version, size_t length);
+int svc_snapshot_accepts_c(const void *snapshot, size_t length, uint64_t *version);
 }
 
 namespace
@@ -101,6 +105,41 @@ TEST(Span, IndexOfEachByte)
 {
 	EXPECT_EQ(-1, svc_index_wrong_c()) << "class";
 }
+
+/* Two versions, byte by byte from one or the other: no mix is accepted, whatever the pieces. */
+class Snapshot : public testing::TestWithParam<size_t>
+{
+};
+
+TEST_P(Snapshot, NoMixIsAccepted)
+{
+	size_t length = GetParam(), size = 16 + length;
+	std::vector<unsigned char> a(size), b(size), mix(size);
+	unsigned seed = 1;
+	uint64_t version = 0;
+
+	for (int i = 0; i < 20000; i++) {
+		uint64_t v = rand_r(&seed) % 3 ? static_cast<uint64_t>(i) * 2 : rand_r(&seed);
+		size_t piece = size_t{1} << rand_r(&seed) % 6;
+
+		for (size_t k = 16; k < size; k++)
+			a[k] = static_cast<unsigned char>(v + k), b[k] = static_cast<unsigned char>(v + k + 1);
+		svc_snapshot_make_c(a.data(), v, length);
+		svc_snapshot_make_c(b.data(), v + 2, length);
+		ASSERT_TRUE(svc_snapshot_accepts_c(a.data(), length, &version));
+		ASSERT_EQ(v, version);
+		for (size_t k = 0; k < size; k += piece) {
+			const auto &from = rand_r(&seed) % 2 ? a : b;
+
+			memcpy(&mix[k], &from[k], std::min(piece, size - k));
+		}
+		if (mix != a && mix != b) {
+			ASSERT_FALSE(svc_snapshot_accepts_c(mix.data(), length, &version)) << i;
+		}
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, Snapshot, testing::Values(0, 1, 8, 100, 1000));
 
 TEST(LastError, RefusesAWrongStruct)
 {

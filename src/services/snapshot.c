@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "services/snapshot.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+bool svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to)
+{
+	if (from == NULL || from->size != sizeof(*from) || from->form < XPORT_VERSIONED_CHECKED ||
+	    from->form > XPORT_VERSIONED_COPIES || from->length == 0 || from->length > SIZE_MAX / 4 ||
+	    from->copies == 1 || from->copies > 1 << 16 || from->grace_ms < -1 || from->tries < 0)
+		return false;
+	*to = *from;
+	if (to->copies == 0)
+		to->copies = SVC_COPIES;
+	if (to->grace_ms == 0)
+		to->grace_ms = SVC_GRACE_MS;
+	if (to->tries == 0)
+		to->tries = SVC_TRIES;
+	return true;
+}
+
+static struct svc_mark mark(uint64_t version, uint64_t check)
+{
+	return (struct svc_mark){htole64(version), htole64(check)};
+}
+
+static uint64_t own_check(uint64_t version)
+{
+	uint64_t word = htole64(version);
+
+	return XXH3_64bits(&word, sizeof(word));
+}
+
+struct svc_mark svc_mark_alone(uint64_t version)
+{
+	return mark(version, own_check(version));
+}
+
+struct svc_mark svc_mark_over(uint64_t version, const void *bytes, size_t length)
+{
+	return mark(version, XXH3_64bits_withSeed(bytes, length, version));
+}
+
+bool svc_mark_read_alone(const void *at, uint64_t *version)
+{
+	struct svc_mark m;
+
+	memcpy(&m, at, sizeof(m));
+	*version = le64toh(m.version);
+	return le64toh(m.check) == own_check(*version);
+}
+
+bool svc_mark_read_over(const void *at, const void *bytes, size_t length, uint64_t *version)
+{
+	struct svc_mark m;
+
+	memcpy(&m, at, sizeof(m));
+	*version = le64toh(m.version);
+	return le64toh(m.check) == XXH3_64bits_withSeed(bytes, length, *version);
+}
+
+size_t xport_versioned_size(const struct xport_versioned_attr *attr)
+{
+	struct xport_versioned_attr a;
+
+	if (!svc_snapshot_attr(attr, &a))
+		return 0;
+	if (a.form == XPORT_VERSIONED_COPIES)
+		return (size_t)(svc_snapshot_copy(&a, 2) - SVC_BODY) * a.copies + SVC_BODY;
+	return SVC_BODY + ((a.length + 63) & ~(size_t)63);
+}

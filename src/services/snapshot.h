@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * snapshot.h - a versioned object as it lies in memory; all numbers little-endian.
+ *
+ *	0   lock: 0, or whoever writes
+ *	48  version, even when nobody is writing    } a mark
+ *	56  check                                   }
+ *	64  CHECKED, SUMMED: the bytes.  COPIES: the copies, each a mark and the bytes, a multiple of 64 apart
+ *
+ * Where a mark stands for bytes (SUMMED, a copy), its check is their sum with the version as its seed; a mark alone
+ * (CHECKED, the head of COPIES) has the version's own.  Half of one mark and half of another, or bytes of two versions,
+ * then do not fit, in whatever order and pieces they were read.
+ *
+ * What libxport promises, and all that the forms need: a get that has completed has read what was there at some moment
+ * between its post and its completion, each byte by itself.
+ */
+#ifndef SVC_SNAPSHOT_H
+#define SVC_SNAPSHOT_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "services/xport_services.h"
+
+enum { SVC_LOCK = 0, SVC_MARK = 48, SVC_BODY = 64, SVC_COPIES = 4, SVC_GRACE_MS = 100, SVC_TRIES = 100 };
+
+struct svc_mark {
+	uint64_t version, check;
+};
+
+/* The attributes with their defaults; false: they are wrong. */
+bool svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to);
+
+/* Where a copy begins, whose mark it is. */
+static inline uint64_t svc_snapshot_copy(const struct xport_versioned_attr *a, uint64_t version)
+{
+	uint64_t stride = (sizeof(struct svc_mark) + a->length + 63) & ~UINT64_C(63);
+
+	return SVC_BODY + version / 2 % a->copies * stride;
+}
+
+/* A mark alone, and one with bytes. */
+struct svc_mark svc_mark_alone(uint64_t version);
+struct svc_mark svc_mark_over(uint64_t version, const void *bytes, size_t length);
+/* The version, if the mark is whole; false: it is not. */
+bool svc_mark_read_alone(const void *mark, uint64_t *version);
+bool svc_mark_read_over(const void *mark, const void *bytes, size_t length, uint64_t *version);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The owner's side.  Its stores are seen by other processors and by devices, which this program's memory model does not
+ * know.  What is needed of them is an order: a release fence keeps earlier stores before later ones, for whoever reads
+ * coherently (another process; a device on the machines where DMA is coherent, as those with RDMA are).
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "services/fault.h"
+#include "services/snapshot.h"
+
+static const uint64_t OWNER = UINT64_MAX; /* in the lock */
+
+struct xport_versioned {
+	uint8_t *at;
+	struct xport_versioned_attr a;
+	uint64_t version;
+	int64_t *replaced; /* COPIES: when each copy was, in ms */
+};
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static _Atomic uint64_t *word(const struct xport_versioned *v, uint64_t at)
+{
+	return (_Atomic uint64_t *)(void *)(v->at + at);
+}
+
+static void store_mark(struct xport_versioned *v, uint64_t at, struct svc_mark m)
+{
+	atomic_store_explicit(word(v, at + 8), m.check, memory_order_relaxed);
+	atomic_store_explicit(word(v, at), m.version, memory_order_relaxed);
+}
+
+/*
+ * The version is odd before any byte changes, and even after all have.  A reader that saw the same even version before
+ * and after it read the bytes read no byte that was written in between.
+ */
+static void write_checked(struct xport_versioned *v, const void *data, uint64_t next)
+{
+	store_mark(v, SVC_MARK, svc_mark_alone(next - 1));
+	atomic_thread_fence(memory_order_release);
+	memcpy(v->at + SVC_BODY, data, v->a.length);
+	atomic_thread_fence(memory_order_release);
+	store_mark(v, SVC_MARK, svc_mark_alone(next));
+}
+
+/* In any order: what does not belong together has another sum. */
+static void write_summed(struct xport_versioned *v, const void *data, uint64_t next)
+{
+	store_mark(v, SVC_MARK, svc_mark_over(next, data, v->a.length));
+	memcpy(v->at + SVC_BODY, data, v->a.length);
+	atomic_thread_fence(memory_order_release);
+}
+
+/* A copy is whole before the head says that it is the one. */
+static int write_copy(struct xport_versioned *v, const void *data, uint64_t next)
+{
+	uint64_t copy = svc_snapshot_copy(&v->a, next);
+	int64_t now = now_ms();
+
+	if (v->a.grace_ms > 0 && now < v->replaced[next / 2 % v->a.copies])
+		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_write", "write less often, or with more copies",
+		                "the oldest of %u copies was replaced less than %d ms ago", (unsigned)v->a.copies,
+		                v->a.grace_ms);
+	store_mark(v, copy, svc_mark_over(next, data, v->a.length));
+	memcpy(v->at + copy + sizeof(struct svc_mark), data, v->a.length);
+	atomic_thread_fence(memory_order_release);
+	store_mark(v, SVC_MARK, svc_mark_alone(next));
+	v->replaced[v->version / 2 % v->a.copies] = now + v->a.grace_ms;
+	return XPORT_OK;
+}
+
+int xport_versioned_write(xport_versioned *v, const void *data)
+{
+	uint64_t none = 0, next;
+	int r = XPORT_OK;
+
+	if (v == NULL || data == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_write", NULL, "an argument is NULL");
+	if (!atomic_compare_exchange_strong_explicit(word(v, SVC_LOCK), &none, OWNER, memory_order_acquire,
+	                                             memory_order_relaxed))
+		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_write",
+		                "call again; if the peer is lost, xport_versioned_recover", "a peer is writing");
+	/* A peer may have written meanwhile; one that died in the middle left an odd version. */
+	next = (le64toh(atomic_load_explicit(word(v, SVC_MARK), memory_order_relaxed)) | 1) + 1;
+	if (v->a.form == XPORT_VERSIONED_CHECKED)
+		write_checked(v, data, next);
+	else if (v->a.form == XPORT_VERSIONED_SUMMED)
+		write_summed(v, data, next);
+	else
+		r = write_copy(v, data, next);
+	if (r == XPORT_OK)
+		v->version = next;
+	atomic_store_explicit(word(v, SVC_LOCK), 0, memory_order_release);
+	return r;
+}
+
+int xport_versioned_recover(xport_versioned *v)
+{
+	return atomic_exchange_explicit(word(v, SVC_LOCK), 0, memory_order_acq_rel) != 0;
+}
+
+static int check_place(xport_mr *mr, uint64_t offset, size_t need, struct xport_mr_info *info)
+{
+	if (mr == NULL || need == 0 || offset % 64 != 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL, "%s",
+		                mr == NULL  ? "mr is NULL"
+		                : need == 0 ? "xport_versioned_attr is wrong"
+		                            : "the offset is not a multiple of 64");
+	if (xport_mr_query(mr, info) != XPORT_OK || ((uintptr_t)info->base + offset) % 8 != 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL,
+		                "not a region, or one that does not begin at a multiple of 8");
+	if (offset > info->length || need > info->length - offset)
+		return svc_fail(XPORT_ERR_BOUNDS, "xport_versioned_create",
+		                "xport_versioned_size says how much it takes",
+		                "the object takes %zu bytes, and %zu are there", need,
+		                offset > info->length ? (size_t)0 : (size_t)(info->length - offset));
+	return XPORT_OK;
+}
+
+int xport_versioned_create(xport_mr *mr, uint64_t offset, const struct xport_versioned_attr *attr,
+                           xport_versioned **object)
+{
+	struct xport_mr_info info = {.size = sizeof(info)};
+	size_t need = xport_versioned_size(attr);
+	struct xport_versioned *v;
+	int r = check_place(mr, offset, need, &info);
+
+	if (r != XPORT_OK)
+		return r;
+	if (object == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL, "object is NULL");
+	v = calloc(1, sizeof(*v));
+	if (v == NULL || !svc_snapshot_attr(attr, &v->a) ||
+	    (v->replaced = calloc(v->a.copies, sizeof(v->replaced[0]))) == NULL) {
+		free(v);
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_versioned_create", NULL, "out of memory");
+	}
+	v->at = (uint8_t *)info.base + offset;
+	memset(v->at, 0, need);
+	if (v->a.form == XPORT_VERSIONED_SUMMED)
+		store_mark(v, SVC_MARK, svc_mark_over(0, v->at + SVC_BODY, v->a.length));
+	else
+		store_mark(v, SVC_MARK, svc_mark_alone(0));
+	if (v->a.form == XPORT_VERSIONED_COPIES)
+		store_mark(v, SVC_BODY, svc_mark_over(0, v->at + SVC_BODY + sizeof(struct svc_mark), v->a.length));
+	atomic_thread_fence(memory_order_release);
+	*object = v;
+	return XPORT_OK;
+}
+
+void xport_versioned_destroy(xport_versioned *v)
+{
+	if (v == NULL)
+		return;
+	free(v->replaced);
+	free(v);
+}

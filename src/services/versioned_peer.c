@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A peer's side: a few steps, each of which ends with one operation's completion.  The next operation is posted after
+ * that, so that no order of puts and gets among themselves is relied on.
+ *
+ * Where memory of the peer is mapped here, a get is a copy by this processor.  An acquire fence after each completion
+ * keeps such a copy before the next one.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "services/fault.h"
+#include "services/snapshot.h"
+
+enum step {
+	IDLE,
+	READ_MARK,       /* CHECKED, COPIES: which version there is */
+	READ_BODY,       /* CHECKED: its bytes.  SUMMED, COPIES: a mark and its bytes */
+	READ_MARK_AGAIN, /* CHECKED: whether it still is */
+	LOCK,
+	WRITE_MARK, /* the version before */
+	WRITE_ODD,  /* CHECKED: a version that nobody accepts */
+	WRITE_BODY, /* SUMMED: with its mark */
+	WRITE_EVEN, /* CHECKED */
+	UNLOCK
+};
+
+struct xport_versioned_peer {
+	xport *x;
+	xport_ep *ep;
+	xport_rkey *rkey;
+	uint64_t offset;
+	struct xport_versioned_attr a;
+	xport_mr *mr;   /* local */
+	uint8_t *local; /* a mark, and the bytes */
+	enum step step;
+	bool posted; /* an operation is under way; else it has to be posted yet */
+	int tries;
+	uint64_t version, seen, retries, old_lock;
+	void *to;
+};
+
+static const size_t MARK = sizeof(struct svc_mark);
+
+static uint8_t *body(struct xport_versioned_peer *p)
+{
+	return p->local + sizeof(struct svc_mark);
+}
+
+/* ---- operations ---- */
+
+static int get(struct xport_versioned_peer *p, uint8_t *to, size_t length, uint64_t at)
+{
+	struct xport_opt o = {.size = sizeof(o), .context = p, .mr = p->mr};
+
+	return xport_get(p->ep, to, length, p->rkey, p->offset + at, &o);
+}
+
+static int put(struct xport_versioned_peer *p, const uint8_t *from, size_t length, uint64_t at)
+{
+	struct xport_opt o = {.size = sizeof(o), .context = p, .mr = p->mr};
+
+	return xport_put(p->ep, from, length, p->rkey, p->offset + at, &o);
+}
+
+static int lock(struct xport_versioned_peer *p, int op, uint64_t value, void *result)
+{
+	struct xport_opt o = {.size = sizeof(o), .context = p};
+	struct xport_atomic_args a = {.size = sizeof(a), .op = op, .width = 8, .operand = value, .result = result};
+
+	return xport_atomic(p->ep, &a, p->rkey, p->offset + SVC_LOCK, &o);
+}
+
+static int post_read_body(struct xport_versioned_peer *p)
+{
+	if (p->a.form == XPORT_VERSIONED_CHECKED)
+		return get(p, body(p), p->a.length, SVC_BODY);
+	return get(p, p->local, MARK + p->a.length,
+	           p->a.form == XPORT_VERSIONED_SUMMED ? SVC_MARK : svc_snapshot_copy(&p->a, p->seen));
+}
+
+static int post_write_mark(struct xport_versioned_peer *p, uint64_t version)
+{
+	struct svc_mark m = svc_mark_alone(version);
+
+	memcpy(p->local, &m, MARK);
+	return put(p, p->local, MARK, SVC_MARK);
+}
+
+static int post_write_body(struct xport_versioned_peer *p)
+{
+	struct svc_mark m;
+
+	if (p->a.form == XPORT_VERSIONED_CHECKED)
+		return put(p, body(p), p->a.length, SVC_BODY);
+	m = svc_mark_over(p->version, body(p), p->a.length);
+	memcpy(p->local, &m, MARK);
+	return put(p, p->local, MARK + p->a.length, SVC_MARK);
+}
+
+static int post(struct xport_versioned_peer *p)
+{
+	switch (p->step) {
+	case READ_MARK:
+	case READ_MARK_AGAIN:
+	case WRITE_MARK:
+		return get(p, p->local, MARK, SVC_MARK);
+	case READ_BODY:
+		return post_read_body(p);
+	case LOCK:
+		return lock(p, XPORT_ATOMIC_CAS, 1, &p->old_lock);
+	case WRITE_ODD:
+		return post_write_mark(p, p->version - 1);
+	case WRITE_BODY:
+		return post_write_body(p);
+	case WRITE_EVEN:
+		return post_write_mark(p, p->version);
+	case UNLOCK:
+		return lock(p, XPORT_ATOMIC_SWAP, 0, NULL);
+	default:
+		return XPORT_ERR_INVALID;
+	}
+}
+
+/* Returns 1: it is under way, or waits for room in the queue. */
+static int go(struct xport_versioned_peer *p, enum step step)
+{
+	int r;
+
+	p->step = step;
+	r = post(p);
+	p->posted = r == XPORT_OK;
+	if (r == XPORT_OK || r == XPORT_ERR_AGAIN)
+		return 1;
+	p->step = IDLE;
+	return svc_pass(p->x, r, "xport_versioned_peer_step");
+}
+
+/* ---- steps ---- */
+
+static int end(struct xport_versioned_peer *p, int status)
+{
+	p->step = IDLE;
+	return status;
+}
+
+static enum step first_read(const struct xport_versioned_peer *p)
+{
+	return p->a.form == XPORT_VERSIONED_SUMMED ? READ_BODY : READ_MARK;
+}
+
+static int again(struct xport_versioned_peer *p, enum step step)
+{
+	if (step != LOCK)
+		p->retries++;
+	if (++p->tries < p->a.tries)
+		return go(p, step);
+	end(p, XPORT_ERR_AGAIN);
+	return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_peer_step",
+	                step == LOCK ? "call again; its owner takes away the lock of a peer that died"
+	                             : "call again, or let the writer pause; the form COPIES does not need that",
+	                step == LOCK ? "others held the lock at each of %d tries"
+	                             : "the bytes changed during each of %d reads",
+	                p->a.tries);
+}
+
+static int got_bytes(struct xport_versioned_peer *p, uint64_t version)
+{
+	p->version = version;
+	memcpy(p->to, body(p), p->a.length);
+	return end(p, XPORT_OK);
+}
+
+static int read_on(struct xport_versioned_peer *p)
+{
+	uint64_t version;
+
+	if (p->step == READ_BODY && p->a.form == XPORT_VERSIONED_CHECKED)
+		return go(p, READ_MARK_AGAIN);
+	if (p->step == READ_BODY) {
+		if (svc_mark_read_over(p->local, body(p), p->a.length, &version) &&
+		    (p->a.form == XPORT_VERSIONED_SUMMED || version == p->seen))
+			return got_bytes(p, version);
+		return again(p, first_read(p));
+	}
+	if (!svc_mark_read_alone(p->local, &version) || version % 2 != 0)
+		return again(p, READ_MARK);
+	if (p->step == READ_MARK_AGAIN && version == p->seen)
+		return got_bytes(p, version);
+	if (p->step == READ_MARK_AGAIN) {
+		/* It is the version before the next try. */
+		p->seen = version;
+		return again(p, READ_BODY);
+	}
+	p->seen = version;
+	return go(p, READ_BODY);
+}
+
+static int write_on(struct xport_versioned_peer *p)
+{
+	uint64_t version;
+
+	switch (p->step) {
+	case LOCK:
+		return p->old_lock == 0 ? go(p, WRITE_MARK) : again(p, LOCK);
+	case WRITE_MARK:
+		/* With the lock held it is a whole one, but for one that a writer left who died. */
+		memcpy(&version, p->local, sizeof(version));
+		p->version = (le64toh(version) | 1) + 1;
+		return go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_ODD : WRITE_BODY);
+	case WRITE_ODD:
+		return go(p, WRITE_BODY);
+	case WRITE_BODY:
+		return go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_EVEN : UNLOCK);
+	case WRITE_EVEN:
+		return go(p, UNLOCK);
+	default:
+		return end(p, XPORT_OK);
+	}
+}
+
+int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_completion *c)
+{
+	if (p == NULL || p->step == IDLE || (c != NULL && c->context != p))
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "%s",
+		                p == NULL         ? "peer is NULL"
+		                : p->step == IDLE ? "nothing is under way"
+		                                  : "the completion is not one of its own");
+	if (!p->posted)
+		return go(p, p->step);
+	if (c == NULL)
+		return 1;
+	p->posted = false;
+	if (c->status != XPORT_OK) {
+		end(p, c->status);
+		return svc_fail(c->status, "xport_versioned_peer_step", NULL, "an operation ended so: %s",
+		                xport_strerror(c->status));
+	}
+	atomic_thread_fence(memory_order_acquire);
+	return p->step < LOCK ? read_on(p) : write_on(p);
+}
+
+/* ---- public ---- */
+
+static int begin(struct xport_versioned_peer *p, enum step step, const char *operation)
+{
+	int r;
+
+	if (p->step != IDLE)
+		return svc_fail(XPORT_ERR_BUSY, operation, "wait for its end", "something is under way");
+	p->tries = 0;
+	r = go(p, step);
+	return r < 0 ? r : XPORT_OK;
+}
+
+int xport_versioned_peer_read(xport_versioned_peer *p, void *data)
+{
+	if (p == NULL || data == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_read", NULL, "an argument is NULL");
+	if (p->step == IDLE)
+		p->to = data;
+	return begin(p, first_read(p), "xport_versioned_peer_read");
+}
+
+int xport_versioned_peer_write(xport_versioned_peer *p, const void *data)
+{
+	if (p == NULL || data == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_write", NULL, "an argument is NULL");
+	if (p->a.form == XPORT_VERSIONED_COPIES)
+		return svc_fail(XPORT_ERR_NOT_SUPPORTED, "xport_versioned_peer_write", "use CHECKED or SUMMED",
+		                "an object with copies is written by its owner alone");
+	if (p->step == IDLE)
+		memcpy(body(p), data, p->a.length);
+	return begin(p, LOCK, "xport_versioned_peer_write");
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* How long the next sleep may be; a step that waits for room in the queue is not told of by a completion. */
+static int left_ms(const struct xport_versioned_peer *p, int64_t until)
+{
+	int64_t left = until < 0 ? INT32_MAX : until - now_ms();
+
+	if (!p->posted && left > 1)
+		left = 1;
+	return left < 0 ? 0 : (int)left;
+}
+
+int xport_versioned_peer_wait(xport_versioned_peer *p, xport_completion_fn other, void *arg, int timeout_ms)
+{
+	int64_t until = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+	struct xport_completion c;
+	int n, r = 1;
+
+	if (p == NULL || p->step == IDLE)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_wait", NULL, "nothing is under way");
+	while (r == 1) {
+		n = xport_poll(p->x, &c, 1);
+		if (n == 0 && until >= 0 && now_ms() >= until)
+			return svc_fail(XPORT_ERR_TIMEOUT, "xport_versioned_peer_wait", NULL, "%d ms passed",
+			                timeout_ms);
+		if (n == 0)
+			n = xport_wait(p->x, &c, 1, left_ms(p, until));
+		if (n < 0)
+			return svc_pass(p->x, n, "xport_versioned_peer_wait");
+		if (n > 0 && c.context != p && other != NULL)
+			other(arg, &c);
+		r = xport_versioned_peer_step(p, n > 0 && c.context == p ? &c : NULL);
+	}
+	return r;
+}
+
+uint64_t xport_versioned_peer_version(const xport_versioned_peer *p)
+{
+	return p->version;
+}
+
+uint64_t xport_versioned_peer_retries(const xport_versioned_peer *p)
+{
+	return p->retries;
+}
+
+int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64_t offset,
+                                const struct xport_versioned_attr *attr, xport_versioned_peer **peer)
+{
+	struct xport_mr_info info = {.size = sizeof(info)};
+	struct xport_versioned_attr a;
+	struct xport_versioned_peer *p;
+	int r;
+
+	if (x == NULL || ep == NULL || rkey == NULL || peer == NULL || !svc_snapshot_attr(attr, &a))
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_create", NULL,
+		                "an argument is NULL, or xport_versioned_attr is wrong");
+	p = calloc(1, sizeof(*p));
+	if (p == NULL)
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_versioned_peer_create", NULL, "out of memory");
+	r = xport_mr_alloc(x, MARK + a.length, 0, &p->mr);
+	if (r == XPORT_OK && (r = xport_mr_query(p->mr, &info)) != XPORT_OK)
+		(void)xport_mr_dereg(p->mr);
+	if (r != XPORT_OK) {
+		free(p);
+		return svc_pass(x, r, "xport_versioned_peer_create");
+	}
+	p->x = x;
+	p->ep = ep;
+	p->rkey = rkey;
+	p->offset = offset;
+	p->a = a;
+	p->local = info.base;
+	*peer = p;
+	return XPORT_OK;
+}
+
+void xport_versioned_peer_destroy(xport_versioned_peer *p)
+{
+	if (p == NULL)
+		return;
+	(void)xport_mr_dereg(p->mr);
+	free(p);
+}

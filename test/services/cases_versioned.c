@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_versioned.c - objects that are read without tearing, and a detector that sees tearing where there is some. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "conform/harness.h"
+#include "services/services.h"
+#include "services/xport_services.h"
+
+enum {
+	WORDS = 128,
+	LEN = WORDS * 8,
+	READS = 1000,
+	NAIVE = 200000,
+	LONG = 256,
+	PACED = 1,
+	STOP = 2,
+	BODY = 64,
+	SUM = 16
+};
+
+static struct xport_versioned_attr attr(uint64_t form)
+{
+	return (struct xport_versioned_attr){.size = sizeof(struct xport_versioned_attr),
+	                                     .form = (int)(form & ~(uint64_t)LONG),
+	                                     .length = LEN,
+	                                     .copies = 16,
+	                                     .grace_ms = 20,
+	                                     .tries = 50};
+}
+
+/* Each word tells which write it is of. */
+static void fill(uint64_t *data, uint64_t n)
+{
+	for (uint64_t i = 0; i < WORDS; i++)
+		data[i] = n * 1000003 + i;
+}
+
+static bool torn(const uint64_t *data)
+{
+	for (uint64_t i = 1; i < WORDS; i++) {
+		if (data[i] != data[0] + i)
+			return true;
+	}
+	return false;
+}
+
+/* That memory is read while it is written is what these are about. */
+static void needs_races(struct h *h)
+{
+#ifdef __SANITIZE_THREAD__
+	h_skip(h, "ThreadSanitizer reports the races that the scenario is made of");
+#else
+	(void)h;
+#endif
+}
+
+/* ---- the owner ---- */
+
+struct owner {
+	xport_versioned *object;
+	_Atomic uint64_t *mode;
+	uint64_t writes;
+	int failed;
+};
+
+/* Never pauses, or, if it is told so, after some writes; it does not call the instance. */
+static void *writer(void *arg)
+{
+	struct owner *o = arg;
+	uint64_t data[WORDS], mode;
+
+	while ((mode = atomic_load(o->mode)) != STOP) {
+		fill(data, o->writes + 1);
+		switch (xport_versioned_write(o->object, data)) {
+		case XPORT_OK:
+			o->writes++;
+			break;
+		case XPORT_ERR_AGAIN:
+			break;
+		default:
+			o->failed = 1;
+			return NULL;
+		}
+		if (mode == PACED && o->writes % 16 == 0)
+			nanosleep(&(struct timespec){0, 2000000}, NULL);
+	}
+	return NULL;
+}
+
+static struct h_mem object_memory(struct h *h, const struct xport_versioned_attr *a)
+{
+	xport_mr *mr;
+	struct xport_mr_info info = {.size = sizeof(info)};
+
+	H_OK(xport_mr_alloc(h->x, xport_versioned_size(a), H_ALL, &mr));
+	H_OK(xport_mr_query(mr, &info));
+	return (struct h_mem){.p = info.base, .len = info.length, .mr = mr, .allocated = true};
+}
+
+static void torn_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	struct owner o = {.mode = h_word(h, 0)};
+	struct h_mem m;
+	uint64_t data[WORDS];
+	pthread_t t;
+
+	needs_races(h);
+	h_mesh(h, NULL);
+	m = object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &o.object));
+	fill(data, 0);
+	H_OK(xport_versioned_write(o.object, data));
+	h_share(h, 1, &m);
+	H_EQ(0, pthread_create(&t, NULL, writer, &o));
+	h_sync(h); /* serves meanwhile */
+	pthread_join(t, NULL);
+	H_EQ(0, o.failed);
+	h_record(h, "writes", o.writes);
+	xport_versioned_destroy(o.object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* ---- the reader ---- */
+
+static void unexpected(void *arg, const struct xport_completion *c)
+{
+	struct h *h = arg;
+
+	h_fail(h, __FILE__, __LINE__, "completion", "type %u, %s", (unsigned)c->type, xport_status_name(c->status));
+}
+
+/* XPORT_OK or AGAIN. */
+static int read_one(struct h *h, xport_versioned_peer *p, uint64_t *data)
+{
+	int r;
+
+	H_OK(xport_versioned_peer_read(p, data));
+	r = xport_versioned_peer_wait(p, unexpected, h, h_ms(10000));
+	H_CHECK(r == XPORT_OK || r == XPORT_ERR_AGAIN, "%s", xport_status_name(r));
+	return r;
+}
+
+/* At least so many reads and so long; how many were accepted.  Ends the test at a torn one. */
+static uint64_t read_many(struct h *h, xport_versioned_peer *p, uint64_t reads, int64_t least_us)
+{
+	uint64_t data[WORDS], accepted = 0, last = 0;
+	int64_t begun = h_now_us();
+
+	for (uint64_t i = 0; i < reads || h_now_us() - begun < least_us; i++) {
+		if (read_one(h, p, data) != XPORT_OK)
+			continue;
+		accepted++;
+		H_CHECK(!torn(data), "read %" PRIu64 " is torn: version %" PRIu64, i, xport_versioned_peer_version(p));
+		/* The first write is of version 2. */
+		H_EQ((xport_versioned_peer_version(p) / 2 - 1) * 1000003, data[0]);
+		H_TRUE(xport_versioned_peer_version(p) >= last);
+		last = xport_versioned_peer_version(p);
+	}
+	return accepted;
+}
+
+/* A get of the bytes as they are, which is what one would do without all this. */
+static uint64_t read_naively(struct h *h, const struct h_rkey *k, uint64_t offset)
+{
+	struct h_mem m = h_mem_local(h, LEN, 0);
+	uint64_t found = 0;
+
+	for (int i = 0; i < NAIVE && found < 10; i++) {
+		H_DONE(h_get(h, h->ep[0], H_AT(m, 0, LEN), k, offset));
+		found += torn((uint64_t *)(void *)m.p);
+	}
+	return found;
+}
+
+static void torn_reader(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	const char *reads = getenv("SERVICES_READS");
+	uint64_t n = (h->param & LONG) == 0 ? READS : reads != NULL ? strtoull(reads, NULL, 0) : 100000000;
+	uint64_t accepted, naive;
+	xport_versioned_peer *p;
+	struct h_rkey k;
+
+	needs_races(h);
+	h_mesh(h, NULL);
+	k = h_import(h, 0);
+	H_OK(xport_versioned_peer_create(h->x, h->ep[0], k.k, 0, &a, &p));
+	accepted = read_many(h, p, n, 300000);
+	h_record(h, "accepted_never_paused", accepted);
+	h_record(h, "retries_never_paused", xport_versioned_peer_retries(p));
+	if (a.form == XPORT_VERSIONED_COPIES)
+		H_TRUE(accepted > 0);
+	else { /* the detector's own test */
+		naive = read_naively(h, &k, BODY);
+		h_record(h, "naive_torn", naive);
+		H_CHECK(naive > 0, "no naive read was torn: this proves nothing");
+	}
+	atomic_store(h_word(h, 0), PACED);
+	accepted = read_many(h, p, READS, 300000);
+	h_record(h, "accepted_paused", accepted);
+	H_TRUE(accepted > 0);
+	atomic_store(h_word(h, 0), STOP);
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
+/* ---- writers everywhere ---- */
+
+enum { WRITES = 100 };
+
+static void writers_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	xport_versioned *object;
+	uint64_t data[WORDS];
+	struct h_mem m;
+
+	if (h->config->threads)
+		needs_races(h);
+	h_mesh(h, NULL);
+	m = object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	for (int i = 1; i < h->nroles; i++)
+		h_share(h, i, &m);
+	h_sync(h);
+	for (int n = 0; n < WRITES;) {
+		fill(data, (uint64_t)n);
+		if (xport_versioned_write(object, data) == XPORT_OK)
+			n++;
+		h_progress(h);
+	}
+	h_sync(h);
+	h_sync(h);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+static xport_versioned_peer *reach(struct h *h, struct h_rkey *k)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	xport_versioned_peer *p;
+
+	a.tries = 10000;
+	*k = h_import(h, 0);
+	H_OK(xport_versioned_peer_create(h->x, h->ep[0], k->k, 0, &a, &p));
+	return p;
+}
+
+static void writers_peer(struct h *h)
+{
+	xport_versioned_peer *p;
+	uint64_t data[WORDS];
+	struct h_rkey k;
+	int r;
+
+	if (h->config->threads)
+		needs_races(h);
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	h_sync(h);
+	for (int n = 0; n < WRITES;) {
+		fill(data, (uint64_t)(n + h->role * 100000));
+		H_OK(xport_versioned_peer_write(p, data));
+		r = xport_versioned_peer_wait(p, NULL, NULL, h_ms(10000));
+		H_CHECK(r == XPORT_OK || r == XPORT_ERR_AGAIN, "%s", xport_status_name(r));
+		n += r == XPORT_OK;
+	}
+	h_sync(h);
+	/* Each write of each counts. */
+	H_EQ(XPORT_OK, read_one(h, p, data));
+	H_EQ((h->nroles - 1) * WRITES * 2, xport_versioned_peer_version(p));
+	H_TRUE(!torn(data));
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
+static void writers_reader(struct h *h)
+{
+	xport_versioned_peer *p;
+	uint64_t data[WORDS] = {0}, accepted = 0;
+	struct h_rkey k;
+
+	if (h->config->threads)
+		needs_races(h);
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	h_sync(h);
+	while (xport_versioned_peer_version(p) < 3 * WRITES * 2) {
+		if (read_one(h, p, data) == XPORT_OK && xport_versioned_peer_version(p) > 0) {
+			accepted++;
+			H_TRUE(!torn(data));
+		}
+	}
+	h_record(h, "accepted", accepted);
+	h_sync(h);
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
+/* ---- a writer that dies in the middle ---- */
+
+static void death_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	xport_versioned *object;
+	uint64_t data[WORDS];
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	fill(data, 1);
+	H_OK(xport_versioned_write(object, data));
+	h_share(h, 1, &m);
+	h_share(h, 2, &m);
+	H_EVENT(XPORT_EVENT_LOST);
+	H_STATUS(XPORT_ERR_AGAIN, xport_versioned_write(object, data));
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_write", "xport_versioned_recover");
+	H_EQ(1, xport_versioned_recover(object));
+	H_EQ(0, xport_versioned_recover(object));
+	h_sync_with(h, 2);
+	h_sync_with(h, 2); /* it could not read */
+	fill(data, 2);
+	H_OK(xport_versioned_write(object, data));
+	h_sync_with(h, 2);
+	h_sync_with(h, 2);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* Ends when its bytes are there, but not what says so. */
+static void death_writer(struct h *h)
+{
+	struct xport_completion c;
+	xport_versioned_peer *p;
+	uint64_t data[WORDS];
+	struct h_rkey k;
+	int puts = 0, last = h->param == XPORT_VERSIONED_CHECKED ? 2 : 1;
+
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	fill(data, 5);
+	data[7] = 0; /* which a reader would notice */
+	H_OK(xport_versioned_peer_write(p, data));
+	while (puts < last) {
+		int n = xport_wait(h->x, &c, 1, h_ms(1000));
+
+		H_TRUE(n >= 0);
+		if (n == 0 || c.context != p)
+			continue;
+		puts += c.type == XPORT_OP_PUT;
+		if (puts < last)
+			H_EQ(1, xport_versioned_peer_step(p, &c));
+	}
+	h_exit(h, false);
+}
+
+static void death_reader(struct h *h)
+{
+	xport_versioned_peer *p;
+	uint64_t data[WORDS];
+	struct h_rkey k;
+
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	xport_versioned_peer_destroy(p);
+	{
+		struct xport_versioned_attr a = attr(h->param);
+
+		H_OK(xport_versioned_peer_create(h->x, h->ep[0], k.k, 0, &a, &p));
+	}
+	H_EVENT(XPORT_EVENT_LOST);
+	h_sync_with(h, 0);
+	/* Under the checked form it was in the middle; the summed one's put was all there was to it. */
+	if (h->param == XPORT_VERSIONED_CHECKED) {
+		H_EQ(XPORT_ERR_AGAIN, read_one(h, p, data));
+		SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "changed during each of 50 reads");
+	} else {
+		H_EQ(XPORT_OK, read_one(h, p, data));
+		H_EQ(0, data[7]);
+	}
+	h_sync_with(h, 0);
+	h_sync_with(h, 0);
+	H_EQ(XPORT_OK, read_one(h, p, data));
+	H_EQ(2 * 1000003, data[0]);
+	H_TRUE(!torn(data));
+	h_sync_with(h, 0);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
+/* ---- what a read costs beside a get ---- */
+
+static void cost_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(XPORT_VERSIONED_SUMMED);
+	xport_versioned *object;
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	a.length = h->param;
+	m = object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	h_share(h, 1, &m);
+	h_sync(h);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+static int64_t time_gets(struct h *h, const struct h_rkey *k, xport_mr *mr, uint8_t *to, size_t len, int n)
+{
+	struct xport_opt o = {.size = sizeof(o), .mr = mr};
+	struct xport_completion c;
+	int64_t begun = h_now_us();
+
+	for (int i = 0; i < n; i++) {
+		H_OK(xport_get(h->ep[0], to, len, k->k, BODY, &o));
+		do {
+			int got = xport_poll(h->x, &c, 1);
+
+			H_TRUE(got >= 0);
+			if (got > 0)
+				break;
+		} while (xport_wait(h->x, &c, 1, h_ms(1000)) <= 0);
+		H_OK(c.status);
+	}
+	return h_now_us() - begun;
+}
+
+static int64_t time_reads(struct h *h, xport_versioned_peer *p, void *to, int n)
+{
+	int64_t begun = h_now_us();
+
+	for (int i = 0; i < n; i++) {
+		H_OK(xport_versioned_peer_read(p, to));
+		H_OK(xport_versioned_peer_wait(p, unexpected, h, -1));
+	}
+	return h_now_us() - begun;
+}
+
+/* Batches in turn, the best of each. */
+static void cost_reader(struct h *h)
+{
+	struct xport_versioned_attr a = attr(XPORT_VERSIONED_SUMMED);
+	int64_t best_get = INT64_MAX, best_read = INT64_MAX, t;
+	struct xport_mr_info info = {.size = sizeof(info)};
+	xport_versioned_peer *p;
+	struct h_rkey k;
+	xport_mr *mr;
+
+	h_mesh(h, NULL);
+	a.length = h->param;
+	k = h_import(h, 0);
+	H_OK(xport_versioned_peer_create(h->x, h->ep[0], k.k, 0, &a, &p));
+	H_OK(xport_mr_alloc(h->x, a.length, 0, &mr));
+	H_OK(xport_mr_query(mr, &info));
+	for (int i = 0; i < 20; i++) {
+		t = time_gets(h, &k, mr, info.base, a.length, 1000);
+		best_get = t < best_get ? t : best_get;
+		t = time_reads(h, p, info.base, 1000);
+		best_read = t < best_read ? t : best_read;
+	}
+	h_record(h, "get_ns", (uint64_t)best_get);
+	h_record(h, "read_ns", (uint64_t)best_read);
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+	H_OK(xport_mr_dereg(mr));
+}
+
+/* ---- alone ---- */
+
+static void wrong(struct h *h)
+{
+	struct xport_versioned_attr a = attr(XPORT_VERSIONED_CHECKED), b = a;
+	xport_versioned *object;
+	xport_versioned_peer *p;
+	uint64_t data[WORDS];
+	struct h_mem m;
+
+	h_open(h, NULL);
+	m = object_memory(h, &a);
+	H_EQ(BODY + LEN, xport_versioned_size(&a));
+	H_EQ(0, xport_versioned_size(NULL));
+	b.form = 0;
+	H_EQ(0, xport_versioned_size(&b));
+	b = attr(XPORT_VERSIONED_COPIES);
+	H_EQ(BODY + 16 * (LEN + 64), xport_versioned_size(&b));
+	H_STATUS(XPORT_ERR_BOUNDS, xport_versioned_create(m.mr, 0, &b, &object));
+	b.copies = 1;
+	H_EQ(0, xport_versioned_size(&b));
+	b = a;
+	b.length = 0;
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(m.mr, 0, &b, &object));
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(NULL, 0, &a, &object));
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(m.mr, 8, &a, &object));
+	H_STATUS(XPORT_ERR_BOUNDS, xport_versioned_create(m.mr, 1 << 20, &a, &object));
+	SVC_ERROR(XPORT_ERR_BOUNDS, "xport_versioned_create", "and 0 are there");
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_peer_create(h->x, NULL, NULL, 0, &a, &p));
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_write(object, NULL));
+	fill(data, 3);
+	H_OK(xport_versioned_write(object, data));
+	H_TRUE(memcmp(m.p + BODY, data, LEN) == 0);
+	xport_versioned_destroy(object);
+	xport_versioned_destroy(NULL);
+	xport_versioned_peer_destroy(NULL);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* What was published stays as it is for the grace period. */
+static void grace(struct h *h)
+{
+	struct xport_versioned_attr a = attr(XPORT_VERSIONED_COPIES);
+	uint64_t data[WORDS], stride = LEN + 64;
+	xport_versioned *object;
+	struct h_mem m;
+
+	h_open(h, NULL);
+	a.copies = 3;
+	a.grace_ms = h_ms(100);
+	m = object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	for (uint64_t n = 1; n <= 2; n++) {
+		fill(data, n);
+		H_OK(xport_versioned_write(object, data));
+	}
+	H_STATUS(XPORT_ERR_AGAIN, xport_versioned_write(object, data));
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_write", "the oldest of 3 copies");
+	fill(data, 1);
+	H_TRUE(memcmp(m.p + BODY + stride + SUM, data, LEN) == 0);
+	h_run_for(h, a.grace_ms / 2);
+	H_STATUS(XPORT_ERR_AGAIN, xport_versioned_write(object, data));
+	h_run_for(h, a.grace_ms);
+	fill(data, 3);
+	H_OK(xport_versioned_write(object, data)); /* over the first, zero one */
+	H_TRUE(memcmp(m.p + BODY + SUM, data, LEN) == 0);
+	fill(data, 1);
+	H_TRUE(memcmp(m.p + BODY + stride + SUM, data, LEN) == 0);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+static const struct h_param forms[] = {{"checked", XPORT_VERSIONED_CHECKED},
+                                       {"summed", XPORT_VERSIONED_SUMMED},
+                                       {"copies", XPORT_VERSIONED_COPIES},
+                                       {NULL, 0}};
+static const struct h_param long_forms[] = {{"checked", XPORT_VERSIONED_CHECKED | LONG},
+                                            {"summed", XPORT_VERSIONED_SUMMED | LONG},
+                                            {"copies", XPORT_VERSIONED_COPIES | LONG},
+                                            {NULL, 0}};
+static const struct h_param written[] = {
+	{"checked", XPORT_VERSIONED_CHECKED}, {"summed", XPORT_VERSIONED_SUMMED}, {NULL, 0}};
+static const struct h_param sizes[] = {{"64", 64}, {"1k", 1024}, {"16k", 16384}, {NULL, 0}};
+
+const struct h_scenario svc_cases_versioned[] = {
+	{"versioned_wrong", {wrong}, NULL, 0, 0},
+	{"versioned_grace", {grace}, NULL, 0, 0},
+	{"versioned_torn", {torn_owner, torn_reader}, forms, 0, 60},
+	{"versioned_long", {torn_owner, torn_reader}, long_forms, H_SLOW, 100000},
+	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
+	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
+	{"versioned_cost", {cost_owner, cost_reader}, sizes, H_SLOW, 60},
+	{0},
+};
