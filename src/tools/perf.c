@@ -85,6 +85,8 @@ int main(int argc, char **argv)
 	char text[PERF_TEXT];
 
 	perf_options_read(&o, argc, argv);
+	if (o.tax != PERF_TAX_NOT)
+		return perf_tax(&o);
 	if (o.server)
 		return perf_server(&o, -1);
 	if (!perf_plan_make(&plan, &o, text, sizeof(text))) {

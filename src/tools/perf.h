@@ -80,6 +80,9 @@ bool perf_test_takes(const struct perf_test *test, enum perf_measure measure, ui
 
 /* ---- perf_options.c: the command line ---- */
 
+/* --tax: pairs of batches, single steps, or calls for callgrind to count. */
+enum perf_tax { PERF_TAX_NOT, PERF_TAX_BATCHES, PERF_TAX_STEPS, PERF_TAX_COUNT };
+
 enum perf_plant { PERF_PLANT_NOTHING, PERF_PLANT_FIRST, PERF_PLANT_TIMED };
 
 struct perf_options {
@@ -97,6 +100,7 @@ struct perf_options {
 	uint64_t warm_count, warm_ns; /* or both, for none */
 	bool both, verify, wait, registered;
 	int cores[2 * PERF_THREADS], ncores;
+	enum perf_tax tax;
 	enum perf_plant plant; /* for tests: a byte that is wrong */
 };
 
@@ -154,6 +158,9 @@ int perf_client(const struct perf_options *o, const struct perf_plan *plan, cons
 /* `told`: where the real address is written, for --self; -1: nowhere. */
 int perf_server(const struct perf_options *o, int told);
 
+/* tax/tax.c: the same work by direct calls and through libxport. */
+int perf_tax(const struct perf_options *o);
+
 /* ---- showing ---- */
 
 /* What all forms of output need. */
@@ -170,6 +177,8 @@ void perf_csv_row(const struct perf_about *about, const struct perf_result *r);
 /* One result, and all of them; NULL where there is no memory. */
 json_t *perf_json_row(const struct perf_result *r);
 json_t *perf_json_whole(const struct perf_about *about, json_t *results);
+/* The same of --tax. */
+json_t *perf_json_tax(const struct perf_options *o, json_t *setup, json_t *rows);
 bool perf_json_write(const json_t *whole, FILE *to);
 /* Whether gnuplot is there, and the file's ending one that it is asked for. */
 bool perf_plot_ready(const char *file, char *text, size_t len);

@@ -80,6 +80,12 @@ json_t *perf_json_whole(const struct perf_about *about, json_t *results)
 	                 about->client, "server", about->server, "results", results);
 }
 
+json_t *perf_json_tax(const struct perf_options *o, json_t *setup, json_t *rows)
+{
+	return json_pack("{si ss so so sO sO}", "format", PERF_FORMAT, "version", xport_version(), "date", date(),
+	                 "command", command(o->argv), "client", setup, "tax", rows);
+}
+
 bool perf_json_write(const json_t *whole, FILE *to)
 {
 	return json_dumpf(whole, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 && putc('\n', to) != EOF &&

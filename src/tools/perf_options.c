@@ -7,7 +7,18 @@
 
 #include "tools/perf.h"
 
-enum { OPT_SELF = 256, OPT_JSON, OPT_CSV, OPT_PLOT, OPT_NO_VERIFY, OPT_PER_SAMPLE, OPT_MEMORY, OPT_PLANT, OPT_KEEP };
+enum {
+	OPT_SELF = 256,
+	OPT_TAX,
+	OPT_JSON,
+	OPT_CSV,
+	OPT_PLOT,
+	OPT_NO_VERIFY,
+	OPT_PER_SAMPLE,
+	OPT_MEMORY,
+	OPT_PLANT,
+	OPT_KEEP
+};
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "The two sides:", 1},
@@ -17,6 +28,10 @@ static const struct argp_option options[] = {
          1},
 	{"keep", OPT_KEEP, NULL, 0, "Server: wait for the next client after each one", 1},
 	{"self", OPT_SELF, NULL, 0, "Be both, in two processes on this machine", 1},
+	{"tax", OPT_TAX, "HOW", OPTION_ARG_OPTIONAL,
+         "What libxport costs over direct calls of the stack below, in two "
+         "processes on this machine; HOW is batches (the default) or steps",
+         1},
 	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 1},
 	{"cores", 'c', "LIST", 0,
          "Bind the n-th thread to the n-th of these cores; with --self those of the server "
@@ -229,6 +244,17 @@ static enum perf_plant read_plant(struct argp_state *state, const char *arg)
 	return PERF_PLANT_TIMED;
 }
 
+static enum perf_tax read_tax(struct argp_state *state, const char *arg)
+{
+	static const char *const ways[] = {NULL, "batches", "steps", "count"};
+
+	for (int i = PERF_TAX_BATCHES; i <= PERF_TAX_COUNT; i++)
+		if (strcmp(arg != NULL ? arg : "batches", ways[i]) == 0)
+			return (enum perf_tax)i;
+	argp_error(state, "--tax=%s: it is batches or steps", arg);
+	return PERF_TAX_NOT;
+}
+
 static bool read_kind(struct argp_state *state, const char *arg)
 {
 	if (strcmp(arg, "registered") != 0 && strcmp(arg, "allocated") != 0)
@@ -282,6 +308,20 @@ static void judge_side(struct argp_state *state, struct perf_options *o, bool li
 		           "--json, --csv and --plot are for the client: name the ADDRESS of a server, or use --self");
 }
 
+/* What --tax does is fixed, but for the tests, the number of pairs and the time. */
+static void judge_tax(struct argp_state *state, struct perf_options *o, bool listens)
+{
+	if (listens || o->address != NULL || o->self)
+		argp_error(state, "--tax is done in two processes of its own, without an address or --self");
+	if (o->csv || o->plot != NULL || o->both || o->nsizes > 0 || o->threads > 1 || o->endpoints > 1 ||
+	    o->registered)
+		argp_error(state, "--tax goes with -B, -t, -m, -n, -D and --json alone");
+	if (o->json && o->tax != PERF_TAX_BATCHES)
+		argp_error(state, "--tax=steps has no JSON");
+	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
+		o->measures[0] = o->measures[1] = o->measures[2] = true;
+}
+
 static void judge(struct argp_state *state, struct perf_options *o)
 {
 	if (o->json && o->csv)
@@ -301,6 +341,19 @@ static void judge(struct argp_state *state, struct perf_options *o)
 	if ((uint64_t)o->window * (uint64_t)o->endpoints > PERF_MEMORY / 64)
 		argp_error(state, "a window of %u on %d endpoints is more than %d operations in flight", o->window,
 		           o->endpoints, PERF_MEMORY / 64);
+}
+
+/* Where none is named. */
+static void choose_tests(struct perf_options *o)
+{
+	for (int i = 0; i < PERF_TESTS; i++)
+		if (o->tests[i])
+			return;
+	for (int i = 0; i < PERF_TESTS; i++)
+		o->tests[i] = o->tax != PERF_TAX_NOT;
+	o->tests[perf_test_of("put") - perf_tests] = true;
+	o->tests[perf_test_of("get") - perf_tests] = true;
+	o->tests[perf_test_of("send") - perf_tests] = true;
 }
 
 struct reading {
@@ -372,6 +425,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_SELF:
 		o->self = true;
 		return 0;
+	case OPT_TAX:
+		o->tax = read_tax(state, arg);
+		return 0;
 	case 'B':
 		o->backend = arg;
 		return 0;
@@ -401,6 +457,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (r->listen != NULL && o->address != NULL)
 			argp_error(state, "either -l ADDRESS, to be the server, or ADDRESS, to be the client");
+		choose_tests(o);
+		if (o->tax != PERF_TAX_NOT) {
+			judge_tax(state, o, r->listen != NULL);
+			return 0;
+		}
 		o->address = r->listen != NULL ? r->listen : o->address;
 		judge_side(state, o, r->listen != NULL);
 		judge(state, o);
@@ -428,9 +489,6 @@ void perf_options_read(struct perf_options *o, int argc, char **argv)
 	                           .threads = 1,
 	                           .warm_ns = 100000000,
 	                           .verify = true};
-	o->tests[perf_test_of("put") - perf_tests] = true;
-	o->tests[perf_test_of("get") - perf_tests] = true;
-	o->tests[perf_test_of("send") - perf_tests] = true;
 	argp_program_version_hook = show_version;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &r);

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Modules that are loaded later find these here, before libc's. */
+#pragma GCC visibility push(default)
+
 static _Thread_local struct count *counting;
 
 enum { RANGES_MAX = 16 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* direct_ofi.h - the direct calls of libfabric, see pair.h: connected endpoints, what is small injected. */
-#ifndef FIGURES_DIRECT_OFI_H
-#define FIGURES_DIRECT_OFI_H
+/* direct_ofi.h - the direct calls of libfabric, see twin.h: connected endpoints, what is small injected. */
+#ifndef XPORT_TOOLS_TAX_DIRECT_OFI_H
+#define XPORT_TOOLS_TAX_DIRECT_OFI_H
+
+#include "tools/tax/pair.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * direct_verbs.h - the direct calls of libibverbs, see pair.h: what is small inline, and one completion for many of them,
+ * direct_verbs.h - the direct calls of libibverbs, see twin.h: what is small inline, and one completion for many of them,
  * as src/backends/verbs/ does it.
  */
-#ifndef FIGURES_DIRECT_VERBS_H
-#define FIGURES_DIRECT_VERBS_H
+#ifndef XPORT_TOOLS_TAX_DIRECT_VERBS_H
+#define XPORT_TOOLS_TAX_DIRECT_VERBS_H
+
+#include "tools/tax/pair.h"
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * twin_count.c - for callgrind: functions named figure_*, of which each is one call of libxport, and all waiting outside of
- * them.
+ * instructions.c - xport_perf --tax=count, for callgrind: functions named figure_*, of which each is one call of libxport,
+ * and all waiting outside of them.
  */
 #include <sched.h>
 
-#include "twin.h"
+#include "tools/tax/tax.h"
 
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
 static uint64_t inbox;
+long tax_calls;
 
 #define FIGURE __attribute__((noinline, noclone, used))
 
@@ -69,7 +70,7 @@ static void repeat(struct pair *p, figure_fn fn, unsigned each)
 	struct xport_completion c[WINDOW];
 	uint64_t word = 1;
 
-	for (long i = 0; i < twin_argument; i++) {
+	for (long i = 0; i < tax_calls; i++) {
 		int n = fn(p, &word, c);
 
 		CHECK(n >= 0);
@@ -107,10 +108,10 @@ static void take_in(struct pair *p, long n)
 }
 
 /* The initiator calls the figures; the target takes in what comes, and its own figure is the receive. */
-void twin_count(struct pair *p)
+void tax_count(struct pair *p)
 {
 	struct xport_completion c[WINDOW];
-	long n = twin_argument * (1 + WINDOW);
+	long n = tax_calls * (1 + WINDOW);
 
 	if (p->id == 0)
 		warm(p);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* direct_ucx.h - the direct calls of UCX, see pair.h. */
-#ifndef FIGURES_DIRECT_UCX_H
-#define FIGURES_DIRECT_UCX_H
+/* direct_ucx.h - the direct calls of UCX, see twin.h. */
+#ifndef XPORT_TOOLS_TAX_DIRECT_UCX_H
+#define XPORT_TOOLS_TAX_DIRECT_UCX_H
+
+#include "tools/tax/pair.h"
 
 #include <ucp/api/ucp.h>
 

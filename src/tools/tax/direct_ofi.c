@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "pair.h"
+#include "tools/tax/twin.h"
 
 /* What the other process is told. */
 struct told {
@@ -142,7 +142,7 @@ static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
 	ssize_t n;
 
 	while ((n = fi_eq_read(p->direct->eq, &event, entry, sizeof(*entry), 0)) == -FI_EAGAIN)
-		CHECK(xport_poll(p->x, NULL, 0) >= 0);
+		p->poll(p);
 	CHECK(n == sizeof(*entry) && event == want);
 }
 
@@ -170,7 +170,7 @@ void direct_close(struct pair *p)
 {
 	struct direct *d = p->direct;
 
-	pair_barrier(p);
+	p->barrier(p);
 	p->direct = NULL;
 	fi_close(&d->ep->fid);
 	if (d->pep != NULL)

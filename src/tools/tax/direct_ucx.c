@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "pair.h"
+#include "tools/tax/twin.h"
 
 /* What the other process is told. */
 struct told {
@@ -136,7 +136,7 @@ void direct_close(struct pair *p)
 	ucs_status_ptr_t r;
 
 	ucp_rkey_destroy(d->rkey);
-	pair_barrier(p);
+	p->barrier(p);
 	r = ucp_ep_close_nbx(d->ep, &force);
 	if (UCS_PTR_IS_PTR(r))
 		ucp_request_free(r);

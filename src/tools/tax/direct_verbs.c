@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "pair.h"
+#include "tools/tax/twin.h"
 
 /* What the other process is told. */
 struct told {
@@ -155,7 +155,7 @@ void direct_close(struct pair *p)
 {
 	struct direct *d = p->direct;
 
-	pair_barrier(p);
+	p->barrier(p);
 	p->direct = NULL;
 	rdma_disconnect(d->id);
 	rdma_destroy_qp(d->id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pair.h"
+#include "tools/tax/pair.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -7,29 +7,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const uint32_t all_rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC;
-static struct pair *this_pair; /* for last words */
-
-void pair_die(const char *file, int line, const char *what)
-{
-	struct xport_error e = {.size = sizeof(e)};
-
-	fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
-	if (this_pair != NULL && xport_last_error(this_pair->x, &e) == XPORT_OK && e.text[0] != '\0')
-		fprintf(stderr, "the last error: %s: %s (%s)\n", e.operation, e.text, xport_status_name(e.status));
-	_exit(1);
-}
-
-uint64_t pair_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 void pair_pin(const struct pair *p)
 {
@@ -49,17 +29,51 @@ void pair_pin(const struct pair *p)
 	}
 }
 
+static void poll_ours(struct pair *p)
+{
+	if (p->x != NULL)
+		CHECK(xport_poll(p->x, NULL, 0) >= 0);
+}
+
 void pair_barrier(struct pair *p)
 {
 	unsigned mine = atomic_fetch_add(&p->sh->at[p->id], 1) + 1;
 
 	while (atomic_load(&p->sh->at[!p->id]) < mine) {
-		if (p->x != NULL)
-			CHECK(xport_poll(p->x, NULL, 0) >= 0);
+		poll_ours(p);
 		if (p->direct != NULL)
-			direct_progress(p);
+			p->twin->progress(p);
 		sched_yield();
 	}
+}
+
+double pair_probe(struct pair *p)
+{
+	enum { GROUPS = 4, TRIPS = 50 };
+	double best = 1e12;
+	unsigned from;
+
+	pair_barrier(p);
+	from = atomic_load(&p->sh->ping);
+	pair_barrier(p);
+	for (unsigned g = 0; g < GROUPS; g++) {
+		uint64_t ns = pair_ns();
+
+		for (unsigned i = 1; i <= TRIPS; i++) {
+			unsigned turn = from + g * TRIPS + i;
+
+			if (p->id == 0)
+				atomic_store_explicit(&p->sh->ping, turn, memory_order_release);
+			while (atomic_load_explicit(p->id == 0 ? &p->sh->pong : &p->sh->ping, memory_order_acquire) !=
+			       turn)
+				;
+			if (p->id == 1)
+				atomic_store_explicit(&p->sh->pong, turn, memory_order_release);
+		}
+		ns = pair_ns() - ns;
+		best = (double)ns / (2 * TRIPS) < best ? (double)ns / (2 * TRIPS) : best;
+	}
+	return best;
 }
 
 /* ---- through libxport ---- */
@@ -128,45 +142,66 @@ static void pair_close(struct pair *p)
 	xport_close(p->x);
 	p->x = NULL;
 	free(p->mem[1]);
-	direct_close(p);
+	if (p->twin != NULL)
+		p->twin->close(p);
 }
 
-static void side(struct pair *p, void (*work)(struct pair *p))
+static void side(struct pair *p, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p))
 {
-	this_pair = p;
+	p->barrier = pair_barrier;
+	p->poll = poll_ours;
 	xport_side_open(p);
-	direct_open(p);
+	p->twin = find != NULL ? find(p->provider) : NULL;
+	if (p->twin != NULL)
+		p->twin->open(p);
 	pair_barrier(p);
-	direct_connect(p);
+	if (p->twin != NULL)
+		p->twin->connect(p);
 	xport_side_connect(p);
 	await_native(p);
 	pair_barrier(p);
 	work(p);
 	pair_barrier(p);
 	pair_close(p);
+	atomic_store(&p->sh->ended, true);
 }
 
-int pair_run(const char *provider, void (*work)(struct pair *p))
+static struct pair_shared *watched;
+
+/* The loops have no time limit, and look for nothing but their data: an initiator left alone ends here. */
+static void child_ended(int number)
 {
+	static const char words[] = "xport_perf: the other process has ended: no figure\n";
+
+	(void)number;
+	if (atomic_load(&watched->ended))
+		return;
+	(void)!write(STDERR_FILENO, words, sizeof(words) - 1);
+	_exit(1);
+}
+
+int pair_run(const char *provider, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p))
+{
+	struct sigaction act = {.sa_handler = child_ended, .sa_flags = SA_NOCLDSTOP | SA_RESTART};
 	struct pair p = {.provider = provider};
 	int status;
 	pid_t child;
 
 	p.sh = mmap(NULL, sizeof(*p.sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(p.sh != MAP_FAILED);
+	watched = p.sh;
+	CHECK(sigaction(SIGCHLD, &act, NULL) == 0);
 	fflush(NULL);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		p.id = 1;
-		side(&p, work);
+		side(&p, find, work);
 		fflush(NULL);
-		exit(0);
+		_exit(0);
 	}
-	/* The barriers have no time limit: an initiator left alone must not wait for ever. */
-	alarm(600);
-	side(&p, work);
+	side(&p, find, work);
 	CHECK(waitpid(child, &status, 0) == child);
 	munmap(p.sh, sizeof(*p.sh));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ours.c - the half of xport_perf --tax that goes through libxport: the loops of twin.c. */
+#include "tools/tax/ours.h"
+
+static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
+
+static uint64_t inbox[WINDOW];
+static unsigned sends_open, received;
+static uint64_t *used[2 * WINDOW]; /* receives to be posted again, once there is time */
+static unsigned nused;
+/* As in twin.c: what has arrived or is still to come. */
+static unsigned due;
+static uint64_t turn;
+
+static void post_receive(struct pair *p, uint64_t *into)
+{
+	struct xport_opt opt = {.size = sizeof(opt), .context = into};
+
+	CHECK(xport_recv(p->x, into, sizeof(*into), 5, UINT64_MAX, &opt) == XPORT_OK);
+}
+
+void tax_reap(struct pair *p)
+{
+	struct xport_completion c[16];
+	int n = xport_poll(p->x, c, 16);
+
+	CHECK(n >= 0);
+	for (int i = 0; i < n; i++) {
+		CHECK(c[i].status == XPORT_OK);
+		if (c[i].type == XPORT_OP_RECV) {
+			received++;
+			used[nused++] = c[i].context;
+		} else {
+			sends_open--;
+		}
+	}
+}
+
+static void replenish(struct pair *p)
+{
+	while (nused > 0)
+		post_receive(p, used[--nused]);
+}
+
+static void post_send(struct pair *p, const uint64_t *word)
+{
+	int r;
+
+	while ((r = xport_send(p->ep, word, sizeof(*word), 5, NULL)) == XPORT_ERR_AGAIN)
+		tax_reap(p);
+	CHECK(r == XPORT_OK);
+	sends_open++;
+}
+
+static void post_put(struct pair *p, const uint64_t *word, uint64_t offset)
+{
+	int r;
+
+	while ((r = xport_put(p->ep, word, sizeof(*word), p->rkey[0], offset, &local)) == XPORT_ERR_AGAIN)
+		tax_reap(p);
+	CHECK(r == XPORT_OK);
+	sends_open++;
+}
+
+void tax_pingpong(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due++;
+		if (p->id == 0)
+			post_send(p, &word);
+		while ((int)(received - due) < 0)
+			tax_reap(p);
+		if (p->id == 1)
+			post_send(p, &word);
+		replenish(p);
+	}
+	while (sends_open > 0)
+		tax_reap(p);
+}
+
+void tax_rate(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due += p->id == 0 ? 1 : WINDOW;
+		for (int k = 0; p->id == 0 && k < WINDOW; k++)
+			post_send(p, &word);
+		while ((int)(received - due) < 0)
+			tax_reap(p);
+		if (p->id == 1)
+			post_send(p, &word);
+		replenish(p);
+	}
+	while (sends_open > 0)
+		tax_reap(p);
+}
+
+void tax_putpong(struct pair *p, long n)
+{
+	volatile uint64_t *in = (volatile uint64_t *)(p->mem[0] + 64);
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		turn++;
+		if (p->id == 0)
+			post_put(p, &turn, 64);
+		while (*in != turn)
+			tax_reap(p);
+		if (p->id == 1)
+			post_put(p, &turn, 64);
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+static void put_windows(struct pair *p, long n, bool silent)
+{
+	static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (int k = 0; k < WINDOW; k++) {
+			uint64_t at = 4096 + (uint64_t)k * 8;
+
+			if (!silent)
+				post_put(p, &word, at);
+			else
+				CHECK(xport_put(p->ep, &word, 8, p->rkey[0], at, &quiet) == XPORT_OK);
+		}
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+void tax_putrate(struct pair *p, long n)
+{
+	put_windows(p, n, false);
+}
+
+void tax_quietrate(struct pair *p, long n)
+{
+	put_windows(p, n, true);
+}
+
+void tax_getone(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		CHECK(xport_get(p->ep, p->mem[0] + 1024, 8, p->rkey[0], 1024, &opt) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+void tax_bandwidth(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .flags = XPORT_LOCAL, .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (int k = 0; k < LONG_WINDOW; k++)
+			CHECK(xport_put(p->ep, p->mem[0] + LARGE, LARGE, p->rkey[0], LARGE, &opt) == XPORT_OK);
+		sends_open += LONG_WINDOW;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+void tax_placed(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .flags = XPORT_QUIET, .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
+			uint64_t at = k * HUGE % MEM;
+
+			CHECK(xport_put(p->ep, p->mem[0] + at, HUGE, p->rkey[0], at, &opt) == XPORT_OK);
+		}
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+void tax_ready(struct pair *p)
+{
+	for (int i = 0; i < WINDOW * 2; i++)
+		post_receive(p, &inbox[i % WINDOW]);
+}

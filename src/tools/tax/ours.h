@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ours.h - the loops of struct pair_twin, through libxport; see ours.c. */
+#ifndef XPORT_TOOLS_TAX_OURS_H
+#define XPORT_TOOLS_TAX_OURS_H
+
+#include "tools/tax/pair.h"
+
+/* Posts the receives that the loops take messages with. */
+void tax_ready(struct pair *p);
+void tax_reap(struct pair *p);
+
+void tax_pingpong(struct pair *p, long n);
+void tax_rate(struct pair *p, long n);
+void tax_putpong(struct pair *p, long n);
+void tax_putrate(struct pair *p, long n);
+void tax_quietrate(struct pair *p, long n);
+void tax_getone(struct pair *p, long n);
+void tax_bandwidth(struct pair *p, long n);
+void tax_placed(struct pair *p, long n);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX, libfabric or
+ * libibverbs that are configured as the back end configures them.  So the figures compare the same work at the same time
+ * on the same two cores.  The direct calls are in a module of their own, the twin, so that nothing else is linked with
+ * the stack.
+ *
+ * ERRORS: none are handled; what goes wrong is printed and ends the process, and with it the other.
+ */
+#ifndef XPORT_TOOLS_TAX_PAIR_H
+#define XPORT_TOOLS_TAX_PAIR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include <xport.h>
+
+enum {
+	LARGE = 64 << 10, /* of memory that is moved in one piece, to the same offset */
+	HUGE = 1 << 20,
+	MEM = 4 * HUGE,
+	WINDOW = 64,
+	LONG_WINDOW = 16,
+	DEPTH = 512 /* operations in flight */
+};
+
+#define CHECK(cond) \
+	do { \
+		if (!(cond)) \
+			pair_die(__FILE__, __LINE__, #cond); \
+	} while (0)
+
+/* What the two processes share beside their connections. */
+struct pair_shared {
+	_Alignas(64) atomic_uint ping; /* each in a cache line of its own */
+	_Alignas(64) atomic_uint pong;
+	_Alignas(64) atomic_bool ended;
+	atomic_uint at[2];    /* barriers that each has reached */
+	atomic_bool done;     /* the initiator has had enough of this phase */
+	atomic_ullong result[16];
+	char address[64];
+	size_t key_len[2][2];
+	char key[2][2][2048];
+	_Alignas(16) char direct[2][8192];
+};
+
+struct pair;
+
+/* ---- the twin: direct calls, the same for each stack (twin.c) ---- */
+
+/* n steps of one kind of work; both processes call it. */
+typedef void (*pair_work)(struct pair *p, long n);
+
+/* What a module exports, as xport_tax_twin. */
+struct pair_twin {
+	size_t size; /* of struct pair: both were built from the same */
+	/* Each process opens, writes into sh->direct[id] what the other needs, and connects once both have. */
+	void (*open)(struct pair *p);
+	void (*connect)(struct pair *p);
+	void (*close)(struct pair *p);
+	void (*progress)(struct pair *p);
+	pair_work pingpong, rate, putpong, putrate, getone, bandwidth, placed;
+};
+
+/* When each step began, where single steps are looked at. */
+struct pair_steps {
+	long n, max;
+	uint64_t *at;
+};
+
+struct pair {
+	struct pair_shared *sh;
+	int id; /* 0: the initiator, in the parent; 1: the target */
+	const char *provider;
+	/* through libxport */
+	xport *x;
+	xport_ep *ep;
+	xport_mr *mr[2];     /* of xport_mr_alloc, of xport_mr_reg */
+	uint8_t *mem[2];
+	xport_rkey *rkey[2]; /* of the other's */
+	/* direct */
+	const struct pair_twin *twin; /* NULL: only through libxport */
+	struct direct *direct;
+	uint8_t *direct_mem;          /* MEM bytes that the other puts into */
+	uint64_t arrived;             /* messages */
+	uint64_t pending;             /* operations that the stack holds */
+	struct pair_steps steps;
+	void (*barrier)(struct pair *p);
+	void (*poll)(struct pair *p); /* progress of what goes through libxport */
+};
+
+static inline _Noreturn void pair_die(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
+	_exit(1);
+}
+
+static inline uint64_t pair_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static inline void pair_tick(struct pair *p)
+{
+	if (p->steps.n < p->steps.max)
+		p->steps.at[p->steps.n++] = pair_ns();
+}
+
+/*
+ * Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse.  `find` gives the twin,
+ * in both processes, once libxport is open; NULL: there is none.
+ */
+int pair_run(const char *provider, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p));
+
+/* Waits for the other, making progress on both connections. */
+void pair_barrier(struct pair *p);
+/* Binds this process to a core of its own. */
+void pair_pin(const struct pair *p);
+/* How long a cache line takes from one core to the other, in ns; both call it. */
+double pair_probe(struct pair *p);
+
+#endif

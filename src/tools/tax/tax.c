@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tax.c - xport_perf --tax: what libxport costs over direct calls of the stack below, in one pair of processes.  The direct
+ * calls are in a module, xport_tax_NAME.so, beside the one of the back end.
+ */
+#include "tools/tax/tax.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "tools/tax/ours.h"
+
+#define DIRECT(f) offsetof(struct pair_twin, f)
+
+static const struct tax_kind kinds[] = {
+	{"send", PERF_LATENCY, 8, DIRECT(pingpong), tax_pingpong, 2, false},
+	{"put_local", PERF_LATENCY, 8, DIRECT(putpong), tax_putpong, 2, false},
+	{"get", PERF_LATENCY, 8, DIRECT(getone), tax_getone, 1, true},
+	{"send", PERF_RATE, 8, DIRECT(rate), tax_rate, WINDOW, false},
+	{"put_local", PERF_RATE, 8, DIRECT(putrate), tax_putrate, WINDOW, true},
+	{"put_quiet", PERF_RATE, 8, DIRECT(putrate), tax_quietrate, WINDOW, true},
+	{"put_local", PERF_BANDWIDTH, LARGE, DIRECT(bandwidth), tax_bandwidth, LONG_WINDOW, true},
+	{"put_quiet", PERF_BANDWIDTH, HUGE, DIRECT(placed), tax_placed, LONG_WINDOW, true},
+};
+
+enum { PAIRS = 40, CALLS = 200 };
+#define LIMIT_NS UINT64_C(25000000000)
+
+static const struct perf_options *options;
+static json_t *rows, *setup;
+static int figures, missing;
+
+/* ---- the twin ---- */
+
+static bool has_twin(const char *provider)
+{
+	static const char *const known[] = {"ucx:tcp", "ucx:shm", "ofi:tcp"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(provider, known[i]) == 0)
+			return true;
+	return strncmp(provider, "verbs:", strlen("verbs:")) == 0;
+}
+
+/* Beside the library that is running, else where it was installed, or built. */
+static void *open_module(const char *name, char *path, size_t len)
+{
+	const char *slash;
+	Dl_info self;
+	void *module = NULL;
+
+	if (dladdr((void *)(uintptr_t)xport_open, &self) != 0 && self.dli_fname != NULL && self.dli_fname[0] == '/') {
+		slash = strrchr(self.dli_fname, '/');
+		snprintf(path, len, "%.*s/libxport/xport_tax_%s.so", (int)(slash - self.dli_fname), self.dli_fname,
+		         name);
+		module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	if (module == NULL) {
+		snprintf(path, len, "%s/xport_tax_%s.so", XPORT_TAX_DIR, name);
+		module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return module;
+}
+
+/* It stays until the process ends: a stack may have threads. */
+static const struct pair_twin *find(const char *provider)
+{
+	const struct pair_twin *twin;
+	char name[16], path[1024];
+	void *module;
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(provider, ":"), provider);
+	module = open_module(name, path, sizeof(path));
+	if (module == NULL) {
+		fprintf(stderr, "xport_perf: the direct calls for %s cannot be loaded: %s\n", name, dlerror());
+		_exit(1);
+	}
+	twin = dlsym(module, "xport_tax_twin");
+	if (twin == NULL || twin->size != sizeof(struct pair)) {
+		fprintf(stderr, "xport_perf: %s belongs to another version\n", path);
+		_exit(1);
+	}
+	return twin;
+}
+
+/* ---- showing ---- */
+
+static bool wanted(const struct tax_kind *k)
+{
+	return options->tests[perf_test_of(k->test) - perf_tests] && options->measures[k->measure];
+}
+
+static void head(void)
+{
+	if (options->json)
+		return;
+	printf("# the portability tax over %s: direct calls, and through libxport, in the same two processes\n"
+	       "# a ratio above 1 means, of a latency: slower than direct; of a rate or a bandwidth: faster\n",
+	       options->backend);
+	if (options->tax == PERF_TAX_STEPS)
+		printf("# single steps: the least and the median of all\n");
+	else
+		printf("# batches in turn; medians of the pairs that nothing disturbed, of which the last columns "
+		       "tell\n"
+		       " %-10s %-10s %9s %14s %12s %8s %8s %8s %11s %s\n",
+		       "#test", "measure", "#bytes", "t_direct[ns]", "t_ours[ns]", "ratio", "p25", "p75", "pairs",
+		       "near/apart/far");
+}
+
+static void row(const struct tax_result *r)
+{
+	const struct tax_kind *k = r->kind;
+
+	if (!options->json)
+		printf(" %-10s %-10s %9llu %14.1f %12.1f %8.3f %8.3f %8.3f %5ld/%-5ld %ld/%ld/%ld\n", k->test,
+		       perf_measure_names[k->measure], (unsigned long long)k->size, r->direct, r->ours, r->ratio[1],
+		       r->ratio[0], r->ratio[2], r->accepted, r->pairs, r->regimes[0], r->regimes[1], r->regimes[2]);
+	json_array_append_new(rows, json_pack("{ss ss sI sf sf s{sf sf sf} si si s{si si si}}", "test", k->test,
+	                                      "measure", perf_measure_names[k->measure], "size", (json_int_t)k->size,
+	                                      "direct_ns", r->direct, "ours_ns", r->ours, "ratio", "p25", r->ratio[0],
+	                                      "p50", r->ratio[1], "p75", r->ratio[2], "pairs", (int)r->pairs,
+	                                      "accepted", (int)r->accepted, "cores", "near", (int)r->regimes[0],
+	                                      "apart", (int)r->regimes[1], "far", (int)r->regimes[2]));
+}
+
+/* ---- the two ways, and what both processes do ---- */
+
+static long pairs_wanted(void)
+{
+	return options->count > 0 ? (long)options->count : PAIRS;
+}
+
+static void in_batches(struct pair *p, const struct tax_kind *k)
+{
+	struct tax_result r;
+	bool good = tax_batches(p, k, pairs_wanted(), options->duration_ns > 0 ? options->duration_ns : LIMIT_NS, &r);
+
+	if (p->id != 0)
+		return;
+	figures += good;
+	missing += !good;
+	if (good)
+		row(&r);
+	else
+		fprintf(stderr, "xport_perf: %s, %s: only %ld of %ld pairs of batches were undisturbed: no figure\n",
+		        k->test, perf_measure_names[k->measure], r.accepted, r.pairs);
+}
+
+static void in_steps(struct pair *p, const struct tax_kind *k)
+{
+	double least[2], median[2];
+	bool latency = k->measure == PERF_LATENCY;
+
+	tax_steps(p, k, pairs_wanted(), least, median);
+	if (p->id != 0)
+		return;
+	figures++;
+	printf(" %-10s %-10s %9llu least: direct %9.1f ns  ours %9.1f ns  ratio %.3f  median: direct %9.1f ns  ours "
+	       "%9.1f ns  "
+	       "ratio %.3f\n",
+	       k->test, perf_measure_names[k->measure], (unsigned long long)k->size, least[0], least[1],
+	       latency ? least[1] / least[0] : least[0] / least[1], median[0], median[1],
+	       latency ? median[1] / median[0] : median[0] / median[1]);
+}
+
+static void work(struct pair *p)
+{
+	pair_pin(p);
+	tax_ready(p);
+	if (p->id == 0) {
+		setup = perf_setup(p->x, options, 1);
+		head();
+	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (wanted(&kinds[i]))
+			(options->tax == PERF_TAX_STEPS ? in_steps : in_batches)(p, &kinds[i]);
+}
+
+static bool write_json(void)
+{
+	json_t *whole = perf_json_tax(options, setup, rows);
+	bool good = whole != NULL && perf_json_write(whole, stdout);
+
+	json_decref(whole);
+	if (!good)
+		fprintf(stderr, "xport_perf: the JSON cannot be written\n");
+	return good;
+}
+
+int perf_tax(const struct perf_options *o)
+{
+	bool count = o->tax == PERF_TAX_COUNT;
+	int rc;
+
+	options = o;
+	if (o->backend == NULL || !has_twin(o->backend)) {
+		fprintf(stderr,
+		        "xport_perf: --tax needs a provider that there are direct calls for: -B with ucx:tcp, ucx:shm, "
+		        "ofi:tcp or verbs:DEVICE\n");
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	tax_calls = o->count > 0 ? (long)o->count : CALLS;
+	rows = json_array();
+	rc = pair_run(o->backend, count ? NULL : find, count ? tax_count : work);
+	if (rc != 0 || count)
+		return rc;
+	if (figures + missing == 0)
+		fprintf(stderr,
+		        "xport_perf: --tax has nothing of what -t and -m ask for: there are send, put_local, put_quiet "
+		        "and get\n");
+	if (missing > 0 || figures == 0)
+		return 1;
+	return o->json && !write_json() ? 1 : 0;
+}

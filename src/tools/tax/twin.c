@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* twin.c - the direct half of xport_perf --tax: loops around the calls of one stack, as one who knows it would write them. */
+#include "tools/tax/twin.h"
+
+/* Messages that have arrived or are still to come, over all batches: the other's first may come before ours has begun. */
+static uint64_t due;
+static uint64_t turn;
+
+/* Half of a round trip of an 8-byte message. */
+static void pingpong(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due++;
+		if (p->id == 0)
+			direct_send(p, &word, sizeof(word));
+		while (p->arrived < due)
+			direct_progress(p);
+		if (p->id == 1)
+			direct_send(p, &word, sizeof(word));
+	}
+	direct_wait(p);
+}
+
+/* Windows of messages, each answered by one. */
+static void rate(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due += p->id == 0 ? 1 : WINDOW;
+		for (int k = 0; p->id == 0 && k < WINDOW; k++)
+			direct_send(p, &word, sizeof(word));
+		while (p->arrived < due)
+			direct_progress(p);
+		if (p->id == 1)
+			direct_send(p, &word, sizeof(word));
+	}
+	direct_wait(p);
+}
+
+/* Half of a round trip of an 8-byte put into memory that the other watches. */
+static void putpong(struct pair *p, long n)
+{
+	volatile uint64_t *in = (volatile uint64_t *)(p->direct_mem + 64);
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		turn++;
+		if (p->id == 0)
+			direct_put(p, &turn, 8, 64);
+		while (*in != turn)
+			direct_progress(p);
+		if (p->id == 1)
+			direct_put(p, &turn, 8, 64);
+		direct_wait(p);
+	}
+}
+
+/* Windows of puts, each followed by a flush. */
+static void putrate(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (int k = 0; k < WINDOW; k++)
+			direct_put(p, &word, 8, 4096 + (uint64_t)k * 8);
+		direct_flush(p);
+	}
+}
+
+/* Gets of 8 bytes, one at a time. */
+static void getone(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		direct_get(p, p->direct_mem + 1024, 8, 1024);
+		direct_wait(p);
+	}
+}
+
+/* Windows of long puts, until the network is done with each. */
+static void bandwidth(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (int k = 0; k < LONG_WINDOW; k++)
+			direct_put(p, p->direct_mem + LARGE, LARGE, LARGE);
+		direct_wait(p);
+	}
+}
+
+/* Windows of puts of 1 MiB, until all are placed. */
+static void placed(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		for (uint64_t k = 0; k < LONG_WINDOW; k++)
+			direct_put(p, p->direct_mem + k * HUGE % MEM, HUGE, k * HUGE % MEM);
+		direct_flush(p);
+	}
+}
+
+static void progress(struct pair *p)
+{
+	direct_progress(p);
+}
+
+extern const struct pair_twin xport_tax_twin;
+__attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
+	.size = sizeof(struct pair),
+	.open = direct_open,
+	.connect = direct_connect,
+	.close = direct_close,
+	.progress = progress,
+	.pingpong = pingpong,
+	.rate = rate,
+	.putpong = putpong,
+	.putrate = putrate,
+	.getone = getone,
+	.bandwidth = bandwidth,
+	.placed = placed,
+};

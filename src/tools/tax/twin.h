@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * twin.h - what DIRECT_H has for each stack, as inline functions, so that the loops of twin.c have nothing between them and
+ * the stack:
+ *
+ *   direct_progress(p)
+ *   direct_send(p, buf, len)         counted in the other's p->arrived
+ *   direct_put(p, buf, len, offset)  into the other's p->direct_mem
+ *   direct_get(p, buf, len, offset)  out of it
+ *   direct_wait(p)                   for what the stack still holds
+ *   direct_flush(p)                  until all is placed
+ */
+#ifndef XPORT_TOOLS_TAX_TWIN_H
+#define XPORT_TOOLS_TAX_TWIN_H
+
+#include "tools/tax/pair.h"
+
+#include DIRECT_H
+
+void direct_open(struct pair *p);
+void direct_connect(struct pair *p);
+void direct_close(struct pair *p);
+
+#endif
