@@ -159,13 +159,16 @@ static int insert_or_end(struct svc_depot *d, struct svc_slab *slab, const char 
 /* The spans of the next slab, which must have `need`; 0: the limit. */
 static size_t next_size(struct svc_depot *d, size_t need)
 {
-	size_t n = d->slab_bytes / SVC_SPAN, left, spare = d->source.own ? 0 : 1;
+	size_t n = d->slab_bytes / SVC_SPAN, left, spare = d->source.own ? 0 : 1,
+	       unit = d->source.own ? SVC_HUGE_SPANS : 1;
 
+	need = (need + unit - 1) / unit * unit;
 	if (need > n)
 		n = need;
 	if (d->max_bytes == 0)
 		return n;
 	left = d->max_bytes > d->registered ? (d->max_bytes - (size_t)d->registered) / SVC_SPAN : 0;
+	left -= left % unit;
 	if (left < need + spare)
 		return 0;
 	return n < left - spare ? n : left - spare;

@@ -12,7 +12,7 @@
 #include "services/memlock.h"
 #include "services/node.h"
 
-static const size_t HUGE = (size_t)2 << 20;
+static const size_t HUGE = (size_t)SVC_HUGE_SPANS * SVC_SPAN;
 
 /* ---- spans ---- */
 

@@ -19,7 +19,8 @@
 #include "services/table.h"
 #include "services/xport_services.h"
 
-enum { SVC_BLOCK_MIN = 64, SVC_SPAN_BLOCKS = SVC_SPAN / SVC_BLOCK_MIN };
+/* What we map ourselves is a multiple of 2 MiB. */
+enum { SVC_BLOCK_MIN = 64, SVC_SPAN_BLOCKS = SVC_SPAN / SVC_BLOCK_MIN, SVC_HUGE_SPANS = 32 };
 
 #define SVC_USED (UINT32_C(1) << 31)
 #define SVC_FREED (UINT32_C(1) << 30)

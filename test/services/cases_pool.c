@@ -477,6 +477,17 @@ static void huge(struct h *h)
 		                : strstr(i.huge, "vm.nr_hugepages") != NULL && i.huge_bytes == 0,
 		        "says \"%s\"", i.huge);
 	H_OK(xport_pool_destroy(p));
+	H_OK(xport_pool_create(h->x,
+	                       &(struct xport_pool_attr){.size = sizeof(struct xport_pool_attr),
+	                                                 .flags = XPORT_POOL_HUGE,
+	                                                 .slab_bytes = 8 * MIB,
+	                                                 .max_bytes = 3 * MIB},
+	                       &p));
+	for (int n = 0; xport_pool_alloc(p, 64 * KIB, 0, &b) == XPORT_OK;)
+		H_TRUE(++n <= 48);
+	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_pool_alloc", "max_bytes is 3072 KiB");
+	H_TRUE(ask(h, p).registered >= 2 * MIB && ask(h, p).registered <= 3 * MIB);
+	H_OK(xport_pool_destroy(p));
 	p = make(h, 0, 0);
 	H_TRUE(strcmp(ask(h, p).huge, "not asked for") == 0);
 	H_OK(xport_pool_destroy(p));
