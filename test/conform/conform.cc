@@ -8,7 +8,7 @@
  * Without names: XPORT_BACKEND, else every candidate that the library lists as ready.  Each scenario becomes a test
  * "ucx_tcp/native.P1_..." and, with XPORT_EMULATE=all, "ucx_tcp/emulated.P1_...".  --report writes the conformance
  * matrix, promises and providers, as a table in Markdown.  --apart puts every other role into a network namespace of its
- * own, for those scenarios that do not ask for loopback themselves; XPORT_AUTH is kept then.  H_TIMEOUT_SCALE stretches
+ * own, for those scenarios that do not ask for loopback themselves; XPORT_AUTH and XPORT_AUTH_KEY_FILE are kept then.  H_TIMEOUT_SCALE stretches
  * all time limits (valgrind, sanitizers), H_LOG_LEVEL=4 shows debug lines of failing tests, H_STDERR_OK lets tools write
  * there.
  */
@@ -172,7 +172,7 @@ void clean_environment(bool apart)
 	std::vector<std::string> names;
 
 	for (char **e = environ; *e; e++)
-		if (!strncmp(*e, "XPORT_", 6) && !(apart && !strncmp(*e, "XPORT_AUTH=", 11)))
+		if (!strncmp(*e, "XPORT_", 6) && !(apart && !strncmp(*e, "XPORT_AUTH", 10)))
 			names.push_back(std::string(*e, strcspn(*e, "=")));
 	for (const std::string &name : names)
 		unsetenv(name.c_str());
