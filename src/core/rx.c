@@ -92,7 +92,8 @@ static bool on_atomic(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	a.code = r.a;
 	a.width = b & 0xff;
 	a.fetch = (b & XPI_ATOMIC_FETCH) != 0;
-	if (a.code > XPORT_ATOMIC_CAS || (a.width != 4 && a.width != 8))
+	/* The old value goes to an operation that has a name. */
+	if (a.code > XPORT_ATOMIC_CAS || (a.width != 4 && a.width != 8) || (a.fetch && a.op == 0))
 		return false;
 	return xpi_serve_atomic(ep, &a);
 }

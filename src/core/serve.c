@@ -128,8 +128,8 @@ bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 	}
 	/* Room for the answer first: what was applied must be answered. */
 	op = a->fetch ? reply_new(ep, XPI_OP_VALUE) : NULL;
-	if (a->fetch && (op == NULL || a->op == 0))
-		return op == NULL;
+	if (a->fetch && op == NULL)
+		return true;
 	old = a->width == 8 ? APPLY(uint64_t, (uint64_t *)(void *)at, a) : APPLY(uint32_t, (uint32_t *)(void *)at, a);
 	if (op != NULL) {
 		op->region = a->op;
