@@ -74,6 +74,7 @@ struct xport_ep {
 	struct xpi_list txs;       /* frames in the back end's hands */
 	uint32_t nrequests, requests_max;
 	uint32_t nserving;    /* gets of the peer's being answered */
+	uint32_t owed;        /* other answers to the peer that have not left, see xpi_op_owed */
 	uint32_t rx_credits;  /* frames that the peer may send unacknowledged */
 	/* native puts posted and proven, ever: as with rma_posted and rma_sent, a message that must follow them waits until
 	 * the second reaches what the first was */

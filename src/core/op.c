@@ -126,6 +126,7 @@ void xpi_op_complete(struct xpi_op *op, int status)
 	op->rkey = NULL;
 	op->status = status;
 	if (op->kind >= XPI_OP_FENCE) {
+		ep->owed -= xpi_op_owed(op->kind);
 		xpi_op_free(ep, op);
 		return;
 	}

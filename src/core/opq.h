@@ -35,6 +35,13 @@ static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, un
 	return op;
 }
 
+/* Answers that a peer can ask for without end if it does not take them: so they are counted, and have a limit. */
+static inline bool xpi_op_owed(unsigned kind)
+{
+	return kind == XPI_OP_VALUE || kind == XPI_OP_NAK || kind == XPI_OP_GRANT || kind == XPI_OP_ADOPT ||
+	       kind == XPI_OP_REVOKED;
+}
+
 /* Back to the pool; not for what still counts in ep->refs. */
 static inline void xpi_op_put(struct xport *x, struct xpi_op *op)
 {

@@ -14,11 +14,26 @@ enum { REPLY_BURST = 8 };
 
 /* ---- requests ---- */
 
-/* An answer to be sent; out of memory ends the endpoint. */
+/* What a peer that takes its answers, and keeps to its credits, can be owed several times over. */
+static uint32_t owed_max(const struct xport_ep *ep)
+{
+	return 4 * ep->rx_credits * (uint32_t)(ep->x->caps.am_max / sizeof(struct xpi_rec_key));
+}
+
+/* An answer to be sent.  Out of memory, or more owed than a peer may ask for, ends the endpoint: NULL. */
 static struct xpi_op *reply_new(struct xport_ep *ep, unsigned kind)
 {
-	struct xpi_op *op = xpi_op_get(ep->x, ep, kind);
+	struct xpi_op *op;
 
+	if (xpi_op_owed(kind) && ep->owed >= owed_max(ep)) {
+		xpi_log(ep->x->log, XPORT_LOG_WARN, "0015",
+		        "%s: the peer asks and does not take the answers: %u are owed", ep->peer, (unsigned)ep->owed);
+		xpi_ep_fail(ep, XPORT_ERR_PROTOCOL, XPORT_EVENT_LOST);
+		return NULL;
+	}
+	op = xpi_op_get(ep->x, ep, kind);
+	if (op != NULL)
+		ep->owed += xpi_op_owed(kind);
 	if (op == NULL) {
 		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
 		return NULL;

@@ -230,6 +230,7 @@ static bool append_naks(struct xport_ep *ep, struct xpi_tx *tx)
 			return false;
 		append(tx, &rec.r, sizeof(rec), NULL, 0, 0);
 		xpi_list_del(&op->link);
+		ep->owed--;
 		xpi_op_free(ep, op);
 	}
 	return true;

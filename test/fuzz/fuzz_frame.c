@@ -186,7 +186,13 @@ static void name_things(struct world *w, uint8_t *rec, unsigned type)
 	}
 }
 
-/* Puts real names into the records, and makes the last one's data end with the frame if `trim`. */
+static bool has_data(unsigned type)
+{
+	return type == XPI_REC_PUT || type == XPI_REC_GETDATA || type == XPI_REC_SEND || type == XPI_REC_DATA ||
+	       type == XPI_REC_NOTIFY;
+}
+
+/* Puts real names into the records; with `trim` the first that may have data gets all of the rest. */
 static void mend(struct world *w, uint8_t *p, size_t left, bool trim)
 {
 	while (left >= sizeof(struct xpi_rec)) {
@@ -197,7 +203,7 @@ static void mend(struct world *w, uint8_t *p, size_t left, bool trim)
 			return;
 		name_things(w, p, r.type);
 		left -= forms[r.type].size;
-		if (r.len > left && trim) {
+		if (trim && has_data(r.type)) {
 			r.len = (uint32_t)left;
 			memcpy(p, &r, sizeof(r));
 		}
@@ -415,3 +421,52 @@ int FUZZ_ENTRY(frame)(const uint8_t *data, size_t size)
 	end(w);
 	return 0;
 }
+
+#ifndef FUZZ_ALONE
+/* Frames full of one request, and never an acknowledgement, so that no answer leaves: how many operations they cost. */
+static unsigned flood(const void *rec, size_t size)
+{
+	struct fuzz_in none = {0};
+	struct world *w = world(1);
+	uint8_t frame[8192];
+	const size_t head = sizeof(struct xpi_frame_head), n = (sizeof(frame) - head) / size;
+	unsigned held = 0;
+
+	paint(w);
+	connect_to(w, &none);
+	for (int i = 0; i < 2000 && w->ep->state == XPI_EP_OPEN; i++) {
+		struct xpi_frame_head h = {.dst = w->ep->id,
+		                           .session = w->ep->session,
+		                           .seq = w->ep->seen.ack + 1,
+		                           .seen = {w->ep->tx_acked, w->ep->win_freed}};
+
+		memcpy(frame, &h, head);
+		for (size_t k = 0; k < n; k++)
+			memcpy(frame + head + k * size, rec, size);
+		xpi_rx_frame((struct xpi_core *)w->x, frame, head + n * size, NULL, 0);
+		held = ledger_in_use(&w->x->op_pool);
+		poll_both(w);
+	}
+	if (w->ep->state == XPI_EP_OPEN)
+		held = UINT32_MAX;
+	end(w);
+	return held;
+}
+
+unsigned frame_floods(void)
+{
+	struct world *w = world(1);
+	uint64_t id = w->mr[0]->id;
+	struct xpi_rec_get get = {.r.type = XPI_REC_GET, .region = id, .length = 8, .op = 5};
+	struct xpi_rec_atomic atomic = {
+		.r = {.type = XPI_REC_ATOMIC, .b = 8 | XPI_ATOMIC_FETCH}, .region = id, .operand = 1, .op = 5};
+	struct xpi_rec_key claim = {.r.type = XPI_REC_CLAIM, .region = id};
+	struct xpi_rec_key revoke = {.r.type = XPI_REC_REVOKE, .region = 1};
+	unsigned most = 0, held[] = {flood(&get, sizeof(get)), flood(&atomic, sizeof(atomic)),
+	                             flood(&claim, sizeof(claim)), flood(&revoke, sizeof(revoke))};
+
+	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+		most = held[i] > most ? held[i] : most;
+	return most;
+}
+#endif

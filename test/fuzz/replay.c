@@ -9,14 +9,14 @@
 
 #include "fuzz/fuzz.h"
 
-enum { CUTS = 16, CHANGES = 48, FILE_MAX_BYTES = 1 << 20 };
+enum { CUTS = 16, CHANGES = 48, FILE_MAX_BYTES = 1 << 20, FLOOD_MAX = 100000 };
 
 static const struct {
 	const char *name;
 	int (*run)(const uint8_t *data, size_t size);
 } targets[] = {
-	{"key", fuzz_key}, {"hello", fuzz_hello}, {"settings", fuzz_settings}, {"frame", fuzz_frame},
-	/* more targets */
+	{"key", fuzz_key},     {"hello", fuzz_hello}, {"settings", fuzz_settings},
+	{"frame", fuzz_frame}, {"chan", fuzz_chan},   {"session", fuzz_session},
 };
 
 static unsigned ran;
@@ -119,11 +119,15 @@ int main(int argc, char **argv)
 		failed |= files == 0;
 	}
 	if (argc < 2) {
-		unsigned tried, taken = key_flips(&tried);
+		unsigned tried, most, taken = key_flips(&tried);
 
 		printf("%s: keys with one or two bits flipped: %u of %u taken\n", taken == 0 ? "ok" : "FAILED", taken,
 		       tried);
 		failed |= taken != 0;
+		most = frame_floods();
+		printf("%s: a peer that takes no answers: %u operations held\n", most < FLOOD_MAX ? "ok" : "FAILED",
+		       most);
+		failed |= most >= FLOOD_MAX;
 	}
 	return failed;
 }
