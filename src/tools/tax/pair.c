@@ -146,6 +146,14 @@ static void pair_close(struct pair *p)
 		p->twin->close(p);
 }
 
+/* The other may leave the last barrier and close while this one makes progress in it, and would find an error there. */
+static void stand_still(struct pair *p)
+{
+	atomic_fetch_add(&p->sh->still, 1);
+	while (atomic_load(&p->sh->still) < 2)
+		sched_yield();
+}
+
 static void side(struct pair *p, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p))
 {
 	p->barrier = pair_barrier;
@@ -162,6 +170,7 @@ static void side(struct pair *p, const struct pair_twin *(*find)(const char *pro
 	pair_barrier(p);
 	work(p);
 	pair_barrier(p);
+	stand_still(p);
 	pair_close(p);
 	atomic_store(&p->sh->ended, true);
 }

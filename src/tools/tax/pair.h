@@ -40,6 +40,7 @@ struct pair_shared {
 	_Alignas(64) atomic_uint pong;
 	_Alignas(64) atomic_bool ended;
 	atomic_uint at[2];    /* barriers that each has reached */
+	atomic_uint still;    /* processes that make no more progress */
 	atomic_bool done;     /* the initiator has had enough of this phase */
 	atomic_ullong result[16];
 	char address[64];
