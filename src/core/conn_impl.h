@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * conn_impl.h - one handshake, between conn.c (its steps), prove.c (those before the HELLO, where there is a key),
+ * conn_impl.h - one handshake, between conn.c (its steps), prove.c (those before the HELLO, where there is a key), conn_io.c (its bytes),
  * connect.c (how a client's begins) and listener.c (how a server's begins and where it leads).
  *
  * All functions that can fail describe why in x->err, whoever that is for in the end.
@@ -112,6 +112,9 @@ int xpi_conn_take_peer(struct xpi_conn *conn);
 /* A status from the peer, as one of those that xport_connect may return. */
 int xpi_conn_peer_status(int32_t status);
 int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr);
+
+/* Sends what may be said by now.  1: all of it is; 0: the socket is full. */
+int xpi_conn_flush(struct xpi_conn *conn);
 
 /* Reads until conn->in holds `want` bytes and never one more: what follows belongs to others.  1: they are there. */
 int xpi_conn_fill(struct xpi_conn *conn, size_t want);

@@ -4,11 +4,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "harness_net.h"
+#include "cases_auth.h"
 
-static const char key_a[] = "0123456789abcdef0123456789abcdef\n", key_b[] = "0123456789abcdef0123456789abcdeF\n";
-
-enum { START_LEN = 40, PROOF_LEN = 33 };
+const char auth_key[] = "0123456789abcdef0123456789abcdef\n";
+static const char key_b[] = "0123456789abcdef0123456789abcdeF\n";
 
 /* ---- opening ---- */
 
@@ -37,7 +36,7 @@ static void write_file(struct h *h, char *path, const char *bytes, mode_t mode)
 }
 
 /* One role after the other, since roles may be threads of one process, which has one environment.  NULL: no key. */
-static void open_with(struct h *h, const char *key, const struct xport_attr *attr)
+void auth_open(struct h *h, const char *key, const struct xport_attr *attr)
 {
 	char path[] = "/tmp/xport-key.XXXXXX";
 
@@ -65,7 +64,7 @@ static void good_key(struct h *h)
 	struct h_op *op;
 	int other = !h->role;
 
-	open_with(h, key_a, NULL);
+	auth_open(h, auth_key, NULL);
 	h_pair(h, other);
 	m = h_mem_target(h, 100000, 0, H_ALL);
 	l = h_mem_local(h, 100000, 0);
@@ -91,7 +90,7 @@ static void any_address(struct h *h)
 	xport_listener *l = NULL;
 	xport_ep *ep = NULL;
 
-	open_with(h, key_a, NULL);
+	auth_open(h, auth_key, NULL);
 	H_OK(xport_listen(h->x, "*:0", NULL, &l));
 	xport_listener_close(l);
 	H_OK(xport_listen(h->x, "0.0.0.0:0", NULL, &l));
@@ -108,7 +107,7 @@ static void server_of_refused(struct h *h)
 {
 	xport_ep *ep = NULL;
 
-	open_with(h, h->param == NO_KEY_THERE ? NULL : key_a, NULL);
+	auth_open(h, h->param == NO_KEY_THERE ? NULL : auth_key, NULL);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
 	while (!h_heard(h, 1))
@@ -129,7 +128,7 @@ static void refused_client(struct h *h)
 	xport_ep *ep = NULL;
 	int64_t t;
 
-	open_with(h, h->param == NO_KEY_HERE ? NULL : h->param == NO_KEY_THERE ? key_a : key_b, NULL);
+	auth_open(h, h->param == NO_KEY_HERE ? NULL : h->param == NO_KEY_THERE ? auth_key : key_b, NULL);
 	h_hear(h, 0, address, sizeof(address));
 	for (int i = 0; i < 20; i++) {
 		t = h_now_us();
@@ -173,7 +172,7 @@ static void bad_files(struct h *h)
 
 	need_keys(h);
 	bad_file(h, "/nonexistent/key", "No such file", "");
-	write_file(h, path, key_a, 0644);
+	write_file(h, path, auth_key, 0644);
 	bad_file(h, path, "0644", "chmod 600");
 	H_TRUE(chmod(path, 0660) == 0);
 	bad_file(h, path, "0660", "chmod 600");
@@ -201,7 +200,7 @@ static void stays(struct h *h)
 
 	h_expect_log(h, "");
 	a.peer_timeout_ms = h_ms(400);
-	open_with(h, key_a, &a);
+	auth_open(h, auth_key, &a);
 	h_pair(h, other);
 	h_run_for(h, 3 * h_ms(400));
 	H_TRUE(!h_event_now(h, XPORT_EVENT_LOST, &c));
@@ -222,7 +221,7 @@ static void leaves(struct h *h)
 {
 	int other = !h->role;
 
-	open_with(h, key_a, NULL);
+	auth_open(h, auth_key, NULL);
 	h_pair(h, other);
 	h_sync(h);
 	if (h->role == 0)
@@ -265,17 +264,17 @@ static void serve(struct h *h)
 	        least, most);
 }
 
-static void keyed_server(struct h *h)
+void auth_server(struct h *h)
 {
 	h_expect_log(h, "refused");
-	open_with(h, key_a, NULL);
+	auth_open(h, auth_key, NULL);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
 	serve(h);
 }
 
 /* Connects, sends a word, hears it, leaves; microseconds. */
-static int64_t good_client(struct h *h, const char *address)
+int64_t auth_client(struct h *h, const char *address)
 {
 	uint64_t out = 41, in = 0;
 	int64_t t = h_now_us();
@@ -293,7 +292,7 @@ static int64_t good_client(struct h *h, const char *address)
 }
 
 /* How many the server must have let in. */
-static void tell_count(struct h *h, uint64_t least, uint64_t most)
+void auth_count(struct h *h, uint64_t least, uint64_t most)
 {
 	h_tell_u64(h, 0, least | most << 32);
 }
@@ -307,10 +306,10 @@ static void changed(struct h *h)
 	xport_ep *ep;
 
 	h_expect_log(h, "");
-	open_with(h, key_a, NULL);
+	auth_open(h, auth_key, NULL);
 	h_hear(h, 0, address, sizeof(address));
 	h_proxy_start(h, &p, address);
-	good_client(h, p.address);
+	auth_client(h, p.address);
 	/* START, PROOF, HELLO with its length, READY; heartbeats follow */
 	first = START_LEN + PROOF_LEN;
 	n = first + (p.keep[h->param][first + 4] << 8 | p.keep[h->param][first + 5]) + 16 + 17;
@@ -329,11 +328,11 @@ static void changed(struct h *h)
 		h->nqueue = 0;
 	}
 	atomic_store(&p.flip_at, -1);
-	good_client(h, p.address);
-	good_client(h, address);
+	auth_client(h, p.address);
+	auth_client(h, address);
 	h_proxy_stop(&p);
 	/* The server has let its client in by the time that its own READY is changed. */
-	tell_count(h, 3, h->param == 1 ? 3 + 17 : 3);
+	auth_count(h, 3, h->param == 1 ? 3 + 17 : 3);
 }
 
 /* One bit of the seal of a heartbeat: that endpoint is lost, and the side that heard it says why. */
@@ -343,7 +342,7 @@ static void heartbeat_heard(struct h *h)
 
 	h_expect_log(h, "");
 	a.peer_timeout_ms = h_ms(2000);
-	open_with(h, key_a, &a);
+	auth_open(h, auth_key, &a);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
 	h_accept(h);
@@ -362,7 +361,7 @@ static void heartbeat_changed(struct h *h)
 
 	h_expect_log(h, "");
 	a.peer_timeout_ms = h_ms(2000);
-	open_with(h, key_a, &a);
+	auth_open(h, auth_key, &a);
 	h_hear(h, 0, address, sizeof(address));
 	h_proxy_start(h, &p, address);
 	ep = h_connect(h, p.address);
@@ -377,239 +376,7 @@ static void heartbeat_changed(struct h *h)
 	h_proxy_stop(&p);
 }
 
-/* ---- strangers ---- */
-
-/* What a good connection says, as a stranger on the way may have recorded it; and a HELLO of one without a key. */
-struct overheard {
-	uint8_t up[4096], down[4096], hello[4096];
-	size_t nup, ndown, nhello;
-};
-
-static void overhear(struct h *h, const char *address, struct overheard *o)
-{
-	struct h_proxy p;
-
-	h_proxy_start(h, &p, address);
-	good_client(h, p.address);
-	memcpy(o->up, p.keep[0], sizeof(o->up));
-	memcpy(o->down, p.keep[1], sizeof(o->down));
-	o->nup = p.kept[0];
-	o->ndown = p.kept[1];
-	h_proxy_stop(&p);
-	H_TRUE(o->nup > START_LEN + PROOF_LEN + 100 && !memcmp(o->up, "XPKY", 4) && o->up[START_LEN] == 'P');
-	/* Whatever else, its HELLO is one that another could send without the key. */
-	o->nhello = (size_t)(o->up[START_LEN + PROOF_LEN + 4] << 8 | o->up[START_LEN + PROOF_LEN + 5]);
-	memcpy(o->hello, o->up + START_LEN + PROOF_LEN, o->nhello);
-	H_TRUE(!memcmp(o->hello, "XPRT", 4));
-}
-
-enum { KINDS = 10 };
-
-/* One bad handshake; what comes back may be a START and an 'F', and nothing else. */
-static void stranger(struct h *h, const char *address, const struct overheard *o, unsigned kind, bool wait)
-{
-	uint8_t start[START_LEN], proof[4096] = {'P'}, answer[4096];
-	size_t n = 0, len = PROOF_LEN, at = 0;
-	int fd = h_raw_connect(h, address);
-
-	memcpy(start, o->up, START_LEN);
-	for (size_t i = 0; i < 32; i++)
-		start[8 + i] = proof[1 + i] = (uint8_t)rand();
-	switch (kind % KINDS) {
-	case 0: /* a wrong proof */
-		break;
-	case 1: /* no key at all */
-		h_raw_write(fd, o->hello, o->nhello);
-		goto hear;
-	case 2: /* all that a true client said, again */
-		h_raw_write(fd, o->up, o->nup);
-		goto hear;
-	case 3: /* its proof with another START */
-		memcpy(proof, o->up + START_LEN, len);
-		break;
-	case 4: /* a server's START */
-		start[6] = 'S';
-		break;
-	case 5: /* another version of it */
-		start[5]++;
-		break;
-	case 6: /* no proof, but the HELLO, which needs one */
-		memcpy(proof, o->hello, len = o->nhello);
-		break;
-	case 7: /* half a word */
-		h_raw_write(fd, start, 1 + (size_t)rand() % (START_LEN - 1));
-		close(fd);
-		return;
-	case 8: /* the server's proof, as it gave it to another */
-		memcpy(proof, o->down + START_LEN, len);
-		break;
-	default: /* noise */
-		h_raw_write(fd, proof + 1, 32);
-		goto hear;
-	}
-	h_raw_write(fd, start, START_LEN);
-	if (kind % KINDS == 9 || !wait)
-		goto hear;
-	/* the server's START, sent back as a client's, is not known before */
-	at = h_raw_read(fd, answer, START_LEN, h_ms(2000));
-	H_CHECK(at == 0 || at == START_LEN || answer[0] == 'F', "%zu bytes", at);
-hear:
-	h_raw_write(fd, proof, len);
-	shutdown(fd, SHUT_WR);
-	n = at + h_raw_read(fd, answer + at, sizeof(answer) - at, h_ms(10000));
-	if (n >= START_LEN && answer[0] == 'X') {
-		H_CHECK(!memcmp(answer, "XPKY", 4) && answer[6] == 'S', "stranger %u: not a START", kind);
-		n -= START_LEN;
-		memmove(answer, answer + START_LEN, n);
-	}
-	H_CHECK(n == 0 || answer[0] == 'F', "stranger %u was told %zu bytes: %02x %02x", kind, n, answer[0], answer[1]);
-	H_CHECK(n < 300, "stranger %u was told %zu bytes", kind, n);
-	close(fd);
-}
-
-/* Two connections at once, each answered with what the other says: as if one could be its own peer. */
-static void mirror(struct h *h, const char *address)
-{
-	int a = h_raw_connect(h, address), b = h_raw_connect(h, address);
-	uint8_t start[START_LEN] = "XPKY\0\1C", one[START_LEN], two[START_LEN], answer[512];
-
-	h_raw_write(a, start, START_LEN);
-	H_EQ(START_LEN, h_raw_read(a, one, START_LEN, h_ms(2000)));
-	one[6] = 'C';
-	h_raw_write(b, one, START_LEN);
-	H_EQ(START_LEN, h_raw_read(b, two, START_LEN, h_ms(2000)));
-	/* A proof to a must come from somebody who has the key: b gives none before it was given one. */
-	H_EQ(0, h_raw_read(b, answer, 1, 100));
-	close(a);
-	close(b);
-}
-
-static void says_nothing_first(struct h *h, const char *address)
-{
-	uint8_t byte;
-	int fd = h_raw_connect(h, address);
-
-	H_EQ(0, h_raw_read(fd, &byte, 1, 200));
-	close(fd);
-}
-
-static void strangers(struct h *h)
-{
-	struct overheard *o = h_buf(h, sizeof(*o));
-	char address[80];
-
-	open_with(h, key_a, NULL);
-	h_hear(h, 0, address, sizeof(address));
-	overhear(h, address, o);
-	says_nothing_first(h, address);
-	mirror(h, address);
-	for (unsigned i = 0; i < 20 * KINDS; i++)
-		stranger(h, address, o, i, i % 2 == 0);
-	good_client(h, address);
-	tell_count(h, 2, 2);
-}
-
-/* More than may wait at a time: some say nothing, some a START and then nothing.  A good client gets in all the same. */
-static void crowd(struct h *h)
-{
-	enum { STRANGERS = 150 };
-	uint8_t start[START_LEN] = "XPKY\0\1C", answer[START_LEN];
-	int fd[STRANGERS];
-	char address[80];
-	int64_t t;
-
-	open_with(h, key_a, NULL);
-	h_hear(h, 0, address, sizeof(address));
-	for (int i = 0; i < STRANGERS; i++) {
-		fd[i] = h_raw_connect(h, address);
-		start[20] = (uint8_t)i;
-		if (i % 2)
-			h_raw_write(fd[i], start, START_LEN);
-		if (i == 1)
-			H_EQ(START_LEN, h_raw_read(fd[i], answer, START_LEN, h_ms(2000)));
-	}
-	/* If each kept its place for the 5 s that it may, this would take 10 s. */
-	t = good_client(h, address);
-	H_CHECK(t < 5000000, "it took %" PRId64 " us", t);
-	good_client(h, address);
-	for (int i = 0; i < STRANGERS; i++)
-		close(fd[i]);
-	tell_count(h, 2, 2);
-}
-
-/* ---- many of them ---- */
-
-enum { RUNNING = 0, ROUNDS = 20 };
-
-static void attacker(struct h *h)
-{
-	struct overheard *o = h_buf(h, sizeof(*o));
-	uint64_t n = 0;
-	char address[80];
-
-	open_with(h, NULL, NULL);
-	h_hear(h, 1, address, sizeof(address));
-	h_hear(h, 1, o, sizeof(*o));
-	h->idle = true;
-	while (n < h->param)
-		if (atomic_load(h_word(h, RUNNING)) != 0)
-			stranger(h, address, o, (unsigned)n++, false);
-		else
-			usleep(200);
-	atomic_store(h_word(h, RUNNING), 2);
-	h->idle = false;
-	h_tell_u64(h, 1, n);
-}
-
-static int by_time(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* The median of each of two: quiet, and under attack, in turns, so that the machine's own weather is in both. */
-static void besieged(struct h *h)
-{
-	struct overheard *o = h_buf(h, sizeof(*o));
-	int64_t *t[2] = {h_buf(h, 1 << 20), h_buf(h, 1 << 20)};
-	size_t n[2] = {0, 0}, per_round = 10;
-	int64_t quiet, most;
-	char address[80];
-
-	open_with(h, key_a, NULL);
-	h_hear(h, 0, address, sizeof(address));
-	overhear(h, address, o);
-	h_tell(h, 2, address, sizeof(address));
-	h_tell(h, 2, o, sizeof(*o));
-	while (atomic_load(h_word(h, RUNNING)) != 2) {
-		for (int attack = 0; attack < 2; attack++) {
-			uint64_t was = (uint64_t)!attack;
-
-			/* the attacker says when it is done */
-			atomic_compare_exchange_strong(h_word(h, RUNNING), &was, (uint64_t)attack);
-			for (size_t i = 0; i < per_round && n[attack] < (1 << 20) / 8; i++)
-				t[attack][n[attack]++] = good_client(h, address);
-		}
-	}
-	H_EQ(h->param, h_hear_u64(h, 2));
-	for (int i = 0; i < 2; i++)
-		qsort(t[i], n[i], sizeof(*t[i]), by_time);
-	h_record(h, "bad_handshakes", h->param);
-	h_record(h, "good_clients", n[0] + n[1]);
-	h_record(h, "quiet_us", (uint64_t)t[0][n[0] / 2]);
-	h_record(h, "attacked_us", (uint64_t)t[1][n[1] / 2]);
-	h_record(h, "attacked_p99_us", (uint64_t)t[1][n[1] * 99 / 100]);
-	/* The short run is a matter of a second, on a machine that has other work as well. */
-	quiet = t[0][n[0] / 2];
-	most = h->param >= 100000 ? 2 * quiet : 10 * quiet + (int64_t)h_ms(20) * 1000;
-	H_CHECK(h_instrumented() || t[1][n[1] / 2] <= most, "%" PRId64 " us, and %" PRId64 " us where nobody attacks",
-	        t[1][n[1] / 2], quiet);
-	tell_count(h, n[0] + n[1] + 1, n[0] + n[1] + 1);
-}
-
 static const struct h_param directions[] = {{"request", 0}, {"answer", 1}, {NULL, 0}};
-static const struct h_param some[] = {{"1000", 1000}, {NULL, 0}}, all[] = {{"100000", 100000}, {NULL, 0}};
 
 const struct h_scenario cases_auth[] = {
 	{.name = "P7_auth_both_sides", .role = {good_key, good_key}},
@@ -618,15 +385,7 @@ const struct h_scenario cases_auth[] = {
 	{.name = "P7_auth_key_file_refused", .role = {bad_files}, .flags = H_ONCE},
 	{.name = "P5_auth_and_a_stopped_peer", .role = {stays, stays}, .flags = H_KILLS},
 	{.name = "P5_auth_and_a_goodbye", .role = {leaves, leaves}},
-	{.name = "P7_auth_byte_changed", .role = {keyed_server, changed}, .params = directions, .timeout_s = 120},
+	{.name = "P7_auth_byte_changed", .role = {auth_server, changed}, .params = directions, .timeout_s = 120},
 	{.name = "P7_auth_heartbeat_changed", .role = {heartbeat_heard, heartbeat_changed}, .params = directions},
-	{.name = "P7_auth_strangers", .role = {keyed_server, strangers}, .timeout_s = 60},
-	{.name = "P7_auth_crowd", .role = {keyed_server, crowd}, .timeout_s = 60},
-	{.name = "P7_auth_besieged", .role = {keyed_server, besieged, attacker}, .params = some, .timeout_s = 120},
-	{.name = "P7_auth_besieged_long",
-         .role = {keyed_server, besieged, attacker},
-         .params = all,
-         .flags = H_SLOW,
-         .timeout_s = 1200},
 	{.name = NULL},
 };

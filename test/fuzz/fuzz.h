@@ -40,6 +40,9 @@ unsigned frame_floods(void);
 		} \
 	} while (0)
 
+/* An instance without a thread of its own, whose log nobody reads. */
+struct xport *fuzz_open(const char *backend, const char *emulate, uint32_t depth);
+
 /* What is left of an input; past its end come zeros. */
 struct fuzz_in {
 	const uint8_t *p;

@@ -9,7 +9,7 @@ flags = -std=gnu11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -
 	-Wall -Wextra -Wno-unknown-warning-option -Werror -MMD \
 	-include config.h -I. -I$(top_srcdir)/src -I$(top_srcdir)/src/api -I$(top_srcdir)/test \
 	-DXPI_BUILD_DIR='"$(CURDIR)"' $(FUZZ_CFLAGS)
-helpers = test/site.c test/fuzz/ledger.c
+helpers = test/site.c test/fuzz/ledger.c test/fuzz/open.c
 objects = $(patsubst %.c,$(out)/obj/%.o,$(filter %.c,$(sources)) $(helpers))
 programs = $(FUZZ_TARGETS:%=$(out)/fuzz_%)
 corpus = $(top_srcdir)/test/fuzz/corpus

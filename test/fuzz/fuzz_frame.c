@@ -39,27 +39,7 @@ struct world {
 	struct ledger ledger;
 };
 
-static void drop(void *arg, int level, const char *id, const char *line)
-{
-	(void)arg;
-	(void)level;
-	(void)id;
-	(void)line;
-}
-
 /* ---- the world ---- */
-
-static struct xport *open_one(const char *backend, const char *emulate)
-{
-	struct xport_attr attr = {
-		.size = sizeof(attr), .backend = backend, .emulate = emulate, .log_fn = drop, .queue_depth = 64};
-	struct xport *x;
-
-	setenv("XPORT_LIVENESS", "poll", 1);
-	FUZZ_CHECK(xport_open(&attr, &x) == XPORT_OK);
-	unsetenv("XPORT_LIVENESS");
-	return x;
-}
 
 static void paint(struct world *w)
 {
@@ -75,8 +55,8 @@ static struct world *world(unsigned way)
 
 	if (w->x != NULL)
 		return w;
-	w->x = open_one(backends[way], way == 3 ? "all" : NULL);
-	w->peer = open_one(backends[way], NULL);
+	w->x = fuzz_open(backends[way], way == 3 ? "all" : NULL, 64);
+	w->peer = fuzz_open(backends[way], NULL, 64);
 	for (int i = 0; i < REGIONS; i++)
 		FUZZ_CHECK(xport_mr_reg(w->x, w->memory[i] + GUARD, grants[i].length, grants[i].rights, &w->mr[i]) ==
 		           XPORT_OK);

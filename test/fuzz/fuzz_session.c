@@ -35,26 +35,6 @@ struct session {
 	uint8_t memory[REGIONS][GUARD + ROOM + GUARD];
 };
 
-static void drop(void *arg, int level, const char *id, const char *line)
-{
-	(void)arg;
-	(void)level;
-	(void)id;
-	(void)line;
-}
-
-static struct xport *open_one(const char *backend, const char *emulate)
-{
-	struct xport_attr attr = {
-		.size = sizeof(attr), .backend = backend, .emulate = emulate, .log_fn = drop, .queue_depth = 32};
-	struct xport *x;
-
-	setenv("XPORT_LIVENESS", "poll", 1);
-	FUZZ_CHECK(xport_open(&attr, &x) == XPORT_OK);
-	unsetenv("XPORT_LIVENESS");
-	return x;
-}
-
 static struct session *session(unsigned way)
 {
 	static const char *const backends[WAYS] = {"loop:message", "loop:native", "loop:rdma", "loop:rdma"};
@@ -63,8 +43,8 @@ static struct session *session(unsigned way)
 
 	if (s->side[0].x != NULL)
 		return s;
-	s->side[0].x = open_one(backends[way], way == 3 ? "all" : NULL);
-	s->side[1].x = open_one(backends[way], way == 3 ? "all" : NULL);
+	s->side[0].x = fuzz_open(backends[way], way == 3 ? "all" : NULL, 32);
+	s->side[1].x = fuzz_open(backends[way], way == 3 ? "all" : NULL, 32);
 	FUZZ_CHECK(xport_listen(s->side[1].x, "127.0.0.1:0", NULL, &s->listener) == XPORT_OK);
 	FUZZ_CHECK(xport_listener_name(s->listener, s->name, sizeof(s->name)) == XPORT_OK);
 	return s;
