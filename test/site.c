@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* site.c - for the tests: modules from the build tree, and the back end `loop`. */
+/* site.c - for the tests: modules from the build tree, and the back ends `loop` and, where it is no module, `chaos`. */
 #include "core/site.h"
 
 #include <stdio.h>
@@ -13,4 +13,10 @@ int xpi_site_module(const char *name, char *buf, size_t len)
 	return n > 0 && (size_t)n < len ? XPORT_OK : XPORT_ERR_BOUNDS;
 }
 
+#ifdef XPI_SITE_CHAOS
+extern const struct xpi_backend xpi_backend_chaos;
+
+const struct xpi_backend *const xpi_site_backends[] = {&xpi_backend_loop, &xpi_backend_chaos, NULL};
+#else
 const struct xpi_backend *const xpi_site_backends[] = {&xpi_backend_loop, NULL};
+#endif

@@ -258,7 +258,8 @@ struct xport_conn_attr {
  * Listens on "host:port": an IPv4 address, an IPv6 address in brackets, a name, or "*" for all addresses; port 0 lets
  * the system choose.  While the application polls, incoming connections are checked, refused if they do not fit, and
  * made ready for xport_accept; at most 64 may be half made, each at most 5 s long.  An address off loopback needs
- * XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.  Errors: ADDRESS, AUTH, INVALID, NO_MEMORY, SYSTEM.
+ * XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.  Errors: ADDRESS, UNREACHABLE (the name does not resolve), AUTH, INVALID,
+ * NO_MEMORY, SYSTEM.
  */
 int xport_listen(xport *x, const char *address, const struct xport_conn_attr *attr,
                  xport_listener **listener) XPORT_CHECK;
@@ -290,7 +291,8 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
  * XPORT_EVENT_CLOSED after everything that was sent), then completes what is left, receives from this peer included,
  * with XPORT_ERR_CLOSED.  0: at once.  The handle stays valid until xport_ep_destroy; every later call on it is
  * XPORT_ERR_CLOSED.  Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
- * PEER_LOST or PEER_CLOSED if the peer was gone before; CLOSED if it was closed already.
+ * PEER_LOST or PEER_CLOSED if the peer was gone before; what ended it, if something else did (an error of xport_connect's,
+ * NO_MEMORY); CLOSED if it was closed already.
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 
@@ -486,7 +488,8 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 /*
  * Posts a receive for a message whose tag equals `tag` in all bits of `mask`, from opt->source or any peer.  Posted
  * receives match in the order posted.  A longer message completes it with XPORT_ERR_TRUNCATED: the first `len` bytes
- * and the true length.  Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
+ * and the true length.  A message may come before xport_accept has handed out its endpoint: xport_completion.ep is the
+ * one that it will.  Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;
 
@@ -540,7 +543,8 @@ struct xport_completion {
 
 /*
  * Makes progress and writes up to `max` completions; returns how many (0: none), or an error (INVALID, FORK).
- * With `max` 0, `list` NULL: only progress.  Never blocks.
+ * With `max` 0, `list` NULL: only progress.  Never blocks.  Of threads that poll side by side each sees its own in order,
+ * and none knows the order among them.
  */
 int xport_poll(xport *x, struct xport_completion *list, int max);
 

@@ -40,6 +40,8 @@ enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 struct xpi_core;    /* the instance, seen from below: opaque */
 struct xpi_core_ep; /* the endpoint, seen from below: opaque */
 struct xpi_be;      /* each back end defines its own */
+struct xpi_backend;
+struct xpi_be_open_args;
 
 /* The head of whatever the core waits for; the back end may use `priv` between the call that was given it and done(). */
 struct xpi_req {
@@ -57,6 +59,11 @@ struct xpi_core_ops {
 	void (*done)(struct xpi_core *core, struct xpi_req *req, int status);
 	/* The network says that this peer is gone or unusable.  A hint: the core decides.  `why` is for people. */
 	void (*ep_failed)(struct xpi_core *core, struct xpi_core_ep *ep, int64_t native_code, const char *why);
+	/*
+	 * For a back end that wraps another one, from within `open` alone: the slots of the back end of that name, loaded if
+	 * need be, none of them NULL.  Whoever opens it is its core.  NO_BACKEND, INCOMPATIBLE and NO_MEMORY say why.
+	 */
+	int (*back_end)(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops);
 };
 
 struct xpi_be_open_args {
@@ -67,6 +74,7 @@ struct xpi_be_open_args {
 	struct xport_error *err; /* filled by whoever fails, through xpi_fail() */
 	int peer_timeout_ms;
 	bool threads; /* calls will come from more than one thread (never at once) */
+	const char *options; /* XPORT_CHAOS, for the back end of that name; may be NULL.  Read during the call only */
 };
 
 /* What an opened back end is: probed, not claimed.  Zero means no, or none. */

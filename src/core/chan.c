@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,11 +213,16 @@ int64_t xpi_chan_due(struct xpi_live *live, struct xpi_chan *c, int64_t now, int
 	return deadline < c->next_beat_ms ? deadline : c->next_beat_ms;
 }
 
-/* A descriptor that becomes readable when the process ends; -1: cannot be had, or it is not the one meant. */
-static int open_process(int64_t pid, uint64_t start_time)
+/*
+ * A descriptor that becomes readable when the process ends; -1: cannot be had, or it is not the one meant.  *gone: there
+ * is no process of that number any more.  One that has another beginning proves nothing: in a time namespace of its own a
+ * process sees all beginnings shifted.
+ */
+static int open_process(int64_t pid, uint64_t start_time, bool *gone)
 {
 	int fd;
 
+	*gone = false;
 	if (pid <= 0 || pid > INT32_MAX || start_time == 0)
 		return -1;
 	fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
@@ -225,6 +231,7 @@ static int open_process(int64_t pid, uint64_t start_time)
 		close(fd);
 		fd = -1;
 	}
+	*gone = fd < 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 	return fd;
 }
 
@@ -232,10 +239,11 @@ int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint6
 {
 	unsigned user_timeout = (unsigned)c->timeout_ms;
 	int64_t now = xpi_now_ms();
+	bool gone;
 	int rc;
 
 	(void)setsockopt(c->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));
-	c->pidfd = open_process(pid, start_time);
+	c->pidfd = open_process(pid, start_time, &gone);
 	c->last_heard_ms = now;
 	c->next_beat_ms = now + c->beat_ms;
 	c->in_len = c->out_len = 0;
@@ -256,6 +264,9 @@ int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint6
 		c->started = true;
 		send_frame(c, BEAT);
 		xpi_live_due(live, c->next_beat_ms);
+		/* It died while the connection was made; a child of it may hold the other end open. */
+		if (gone)
+			xpi_chan_event(live, c, XPI_LIVE_PIDFD, now);
 	}
 	pthread_mutex_unlock(&live->lock);
 	if (rc != XPORT_OK && c->pidfd >= 0) {

@@ -405,7 +405,7 @@ static int establish(struct xpi_conn *conn)
 	int rc, fd = conn->fd;
 
 	if (conn->listener != NULL) {
-		ready = xpi_listener_room();
+		ready = xpi_listener_room(x);
 		if (ready == NULL)
 			return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a connection");
 	}
@@ -416,7 +416,7 @@ static int establish(struct xpi_conn *conn)
 	if (rc != XPORT_OK) {
 		ep->chan.session = NULL;
 		ep->conn = conn;
-		free(ready);
+		xpi_listener_unroom(x, ready);
 		return rc;
 	}
 	conn->fd = -1;

@@ -35,6 +35,8 @@ int xpi_listener_name(const struct xport_listener *listener, char *buf, size_t l
 int xpi_listener_accept(struct xport_listener *listener, int timeout_ms, struct xport_ep **ep);
 void xpi_listener_close(struct xport_listener *listener);
 struct xport *xpi_listener_instance(const struct xport_listener *listener);
+/* The endpoint is not to be accepted any more: its events came first, and the application gave it back. */
+void xpi_listener_forget(struct xport_ep *ep);
 /* Any one of the instance's, or NULL. */
 struct xport_listener *xpi_listener_first(struct xport *x);
 

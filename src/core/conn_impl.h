@@ -63,7 +63,9 @@ struct xpi_conn {
 /* Waiting for xport_accept. */
 struct xpi_ready {
 	struct xpi_list link;
+	struct xport_listener *listener;
 	struct xport_ep *ep;
+	struct xpi_op *room; /* for XPORT_EVENT_INCOMING */
 };
 
 struct xport_listener {
@@ -146,7 +148,8 @@ int xpi_listener_progress(struct xport_listener *listener);
 /* The client's HELLO is in conn->peer: makes the endpoint, or refuses.  Not OK: nothing was sent. */
 int xpi_listener_hello(struct xpi_conn *conn);
 /* Room for the endpoint among those ready; NULL: out of memory. */
-struct xpi_ready *xpi_listener_room(void);
+struct xpi_ready *xpi_listener_room(struct xport *x);
+void xpi_listener_unroom(struct xport *x, struct xpi_ready *ready);
 void xpi_listener_ready(struct xport_listener *listener, struct xpi_ready *ready, struct xport_ep *ep);
 /* A handshake failed: one line, not too many a second. */
 void xpi_listener_log(struct xport_listener *listener, const char *remote, const char *text);

@@ -29,6 +29,10 @@ static int tcp_failed(struct xpi_conn *conn)
 	case ECONNREFUSED:
 		return xpi_fail_errno(err, XPORT_ERR_REFUSED, "start the listener first, or check the port",
 		                      "nobody listens at %s", conn->remote);
+	case ECONNRESET: /* it was connected to, and ended before it took the connection */
+	case EPIPE:
+		return xpi_fail_errno(err, XPORT_ERR_REFUSED, "start the listener first, or check the port",
+		                      "%s went away without an answer", conn->remote);
 	case ETIMEDOUT:
 		return xpi_conn_timeout(conn);
 	case EHOSTUNREACH:
@@ -103,6 +107,8 @@ static int connected(struct xpi_conn *conn)
 	len = sizeof(sa);
 	if (getpeername(conn->fd, (struct sockaddr *)&sa, &len) == 0)
 		return self_connected(conn->fd) ? -ECONNREFUSED : 1;
+	if (errno != ENOTCONN)
+		return -errno;
 	return xpi_now_ms() >= conn->addr_deadline_ms ? -ETIMEDOUT : 0;
 }
 

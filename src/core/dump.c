@@ -78,9 +78,11 @@ void xpi_dump(struct xport *x)
 
 /* ---- XPORT_OP_TIMEOUT ---- */
 
-/* Operations carry the tick of their posting; x->tick follows the clock only here, so they look younger than they are
- * by at most one look. */
-static bool too_old(struct xport *x, struct xport_ep *ep)
+/*
+ * Operations carry the tick of their posting, the number of the last look before it: no clock is read on the data path.  Their
+ * age is taken from the first look after it, so that they never seem older than they are, and younger by a look at most.
+ */
+static bool too_old(struct xport *x, struct xport_ep *ep, int64_t now)
 {
 	const char *name;
 	struct xpi_list *q;
@@ -88,8 +90,12 @@ static bool too_old(struct xport *x, struct xport_ep *ep)
 	for (unsigned i = 0; (q = queue(ep, i, &name)) != NULL; i++) {
 		xpi_list_for(l, q) {
 			struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+			uint32_t looks = x->tick - op->stamp; /* since it was posted, this one counted */
 
-			if (op->kind <= XPORT_OP_FLUSH && x->tick - op->stamp > (uint32_t)x->settings.op_timeout_ms)
+			if (op->kind > XPORT_OP_FLUSH || looks == 0)
+				continue;
+			if (looks > XPI_LOOKS ||
+			    now - x->look_ms[(op->stamp + 1) % XPI_LOOKS] > x->settings.op_timeout_ms)
 				return true;
 		}
 	}
@@ -100,14 +106,14 @@ void xpi_op_timeouts(struct xport *x)
 {
 	int64_t now = xpi_now_ms();
 
-	x->tick = (uint32_t)now;
-	if (now - x->op_check_ms < x->settings.op_timeout_ms / 4)
+	/* At least a millisecond apart, or a limit of some would be over after XPI_LOOKS of them. */
+	if (now - x->look_ms[x->tick % XPI_LOOKS] <= x->settings.op_timeout_ms / 4)
 		return;
-	x->op_check_ms = now;
+	x->look_ms[++x->tick % XPI_LOOKS] = now;
 	xpi_list_for_safe(l, &x->eps) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
 
-		if ((ep->state == XPI_EP_OPEN || ep->state == XPI_EP_CLOSING) && too_old(x, ep)) {
+		if ((ep->state == XPI_EP_OPEN || ep->state == XPI_EP_CLOSING) && too_old(x, ep, now)) {
 			snprintf(ep->why, sizeof(ep->why), "an operation took longer than %d ms",
 			         x->settings.op_timeout_ms);
 			xpi_ep_fail(ep, XPORT_ERR_TIMEOUT, XPORT_EVENT_LOST);

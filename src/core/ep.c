@@ -46,6 +46,14 @@ static int slot_find(struct xport *x, uint32_t *slot)
 	return XPORT_OK;
 }
 
+static void ep_free(struct xport_ep *ep)
+{
+	xpi_event_unroom(ep->x, &ep->up_room);
+	xpi_event_unroom(ep->x, &ep->end_room);
+	free(ep->peer_private);
+	free(ep);
+}
+
 struct xport_ep *xpi_ep_new(struct xport *x, void *context)
 {
 	size_t fixed = (sizeof(struct xport_ep) + 15) & ~(size_t)15;
@@ -60,6 +68,12 @@ struct xport_ep *xpi_ep_new(struct xport *x, void *context)
 		return NULL;
 	memset(ep, 0, size);
 	ep->x = x;
+	ep->up_room = xpi_event_room(x);
+	ep->end_room = xpi_event_room(x);
+	if (ep->up_room == NULL || ep->end_room == NULL) {
+		ep_free(ep);
+		return NULL;
+	}
 	ep->context = context;
 	ep->state = XPI_EP_CONNECTING;
 	ep->id = (++x->ep_serial << INDEX_BITS) | slot;
@@ -145,7 +159,7 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s", ep->peer,
 	        (long long)ep->peer_pid, ep->peer_host, x->ops->name, x->caps.provider);
 	if (ep->announce)
-		xpi_event(x, XPORT_EVENT_CONNECTED, XPORT_OK, ep, ep->context);
+		xpi_event(x, &ep->up_room, XPORT_EVENT_CONNECTED, XPORT_OK, ep, ep->context);
 	return XPORT_OK;
 }
 
@@ -237,7 +251,7 @@ static void complete_operations(struct xport_ep *ep)
 	while (!xpi_list_empty(&ep->receives)) {
 		struct xpi_op *op = xpi_container(ep->receives.next, struct xpi_op, all);
 
-		xpi_match_remove(op);
+		xpi_match_remove(x->match, op);
 		xpi_recv_end(x, op, ep->reason);
 	}
 	xpi_match_forget(x->match, ep, !ep->destroyed, xpi_msg_drop);
@@ -269,7 +283,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	if (ep->end_event != 0)
-		xpi_event(x, ep->end_event, ep->reason, ep, ep->context);
+		xpi_event(x, &ep->end_room, ep->end_event, ep->reason, ep, ep->context);
 	return true;
 }
 
@@ -405,6 +419,7 @@ void xpi_ep_destroy(struct xport_ep *ep)
 {
 	if (ep->destroyed)
 		return;
+	xpi_listener_forget(ep);
 	if (ep->state < XPI_EP_FAILING)
 		xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	ep->closed = ep->destroyed = true;
@@ -424,8 +439,7 @@ void xpi_ep_release(struct xport_ep *ep)
 	}
 	xpi_stats_add(&ep->x->past, ep);
 	xpi_list_del(&ep->link);
-	free(ep->peer_private);
-	free(ep);
+	ep_free(ep);
 }
 
 void xpi_ep_release_all(struct xport *x)

@@ -17,6 +17,7 @@
 #include "core/wire.h"
 
 struct xpi_conn;
+struct xpi_ready;
 struct xpi_tx;
 
 /* Where an endpoint stands; more detailed than enum xport_ep_state. */
@@ -97,6 +98,7 @@ struct xport_ep {
 	uint32_t id, session; /* ours, in each frame received */
 	int32_t reason;       /* why it ended */
 	uint8_t end_event;    /* XPORT_EVENT_CLOSED or LOST to be delivered after the last completion; 0: none */
+	struct xpi_op *up_room, *end_room; /* for XPORT_EVENT_CONNECTED, and for that one */
 	bool bye_sent, bye_received;
 	uint32_t bye_seq;
 	uint8_t bye_patience; /* polls left for what may still be under way */
@@ -108,6 +110,7 @@ struct xport_ep {
 	bool broken;          /* the network says so; the control channel has until broken_ms to say why */
 	int64_t broken_ms;
 	struct xpi_conn *conn; /* while connecting */
+	struct xpi_ready *ready; /* while it waits for xport_accept */
 	struct xpi_chan chan;
 	char local[64], peer[64];
 	char why[160];        /* why it ended, for people */

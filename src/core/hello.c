@@ -139,8 +139,6 @@ size_t xpi_hello_encode(const struct xpi_hello *h, void *buf, size_t len)
 	if (w.bad || w.left < SUM)
 		return 0;
 	length = (size_t)(w.p - (uint8_t *)buf) + SUM;
-	if (length > XPI_HELLO_MAX)
-		return 0;
 	put_first(buf, length, h->wire_version);
 	xpi_wr_u64(&w, XXH64(buf, length - SUM, 0));
 	return length;
@@ -225,8 +223,8 @@ int xpi_hello_compatible(const struct xpi_hello *ours, const struct xpi_hello *t
 
 static void read_boot_id(char *s, size_t size)
 {
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	ssize_t n = 0;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 
 	if (fd >= 0) {
 		n = read(fd, s, size - 1);

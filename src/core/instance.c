@@ -127,19 +127,30 @@ static void on_ep_failed(struct xpi_core *core, struct xpi_core_ep *core_ep, int
 	xpi_ep_broken(ep);
 }
 
-static const struct xpi_core_ops up = {.am_recv = xpi_rx_frame, .done = on_done, .ep_failed = on_ep_failed};
+static const struct xpi_core_ops up = {
+	.am_recv = xpi_rx_frame, .done = on_done, .ep_failed = on_ep_failed, .back_end = xpi_select_back_end};
 
 /* ---- progress ---- */
 
-void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context)
+struct xpi_op *xpi_event_room(struct xport *x)
 {
-	struct xpi_op *op = xpi_op_get(x, ep, (unsigned)type);
+	return xpi_op_get(x, NULL, 0);
+}
 
-	if (op == NULL) {
-		xpi_log(x->log, XPORT_LOG_ERROR, "0004", "%s: no memory to tell of event %d, status %d",
-		        ep != NULL ? ep->peer : "", type, status);
-		return;
-	}
+void xpi_event_unroom(struct xport *x, struct xpi_op **room)
+{
+	if (*room != NULL)
+		xpi_op_put(x, *room);
+	*room = NULL;
+}
+
+void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, struct xport_ep *ep, void *context)
+{
+	struct xpi_op *op = *room;
+
+	*room = NULL;
+	op->kind = (uint32_t)type;
+	op->ep = ep;
 	op->status = status;
 	op->context = context;
 	op->tag = op->len = op->offset = 0;
@@ -183,9 +194,10 @@ static __attribute__((cold)) void attend(struct xport *x)
 	fail_steps(x);
 }
 
-/* Every 256th poll: what needs a clock. */
+/* Every 256th poll, and when the timer has expired: what needs a clock. */
 static __attribute__((cold)) void occasional(struct xport *x)
 {
+	x->todo &= ~(unsigned)XPI_TODO_TICK;
 	if (!x->settings.liveness_thread)
 		xpi_live_step(x->live);
 	if (x->settings.op_timeout_ms > 0)
@@ -212,7 +224,8 @@ int xpi_progress_rest(struct xport *x, int n)
 		return xpi_refuse(x, n, "xport_poll", "the back end broke");
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x);
-	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0 && (x->epoch & 255) == 0, 0))
+	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0) &&
+	    ((x->epoch & 255) == 0 || (x->todo & XPI_TODO_TICK) != 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK)
 		pump(x);
@@ -238,6 +251,7 @@ static int open_parts(struct xport *x)
 		.err = err,
 		.peer_timeout_ms = x->settings.peer_timeout_ms,
 		.threads = x->settings.multiple,
+		.options = x->settings.chaos,
 	};
 	struct xpi_choice choice;
 	int r = xpi_select(&x->settings, &args, &choice);

@@ -29,8 +29,11 @@ enum {
 	XPI_TODO_WORK = 1,   /* the list of endpoints with work is not empty */
 	XPI_TODO_CLOCK = 2,  /* something needs a clock */
 	XPI_TODO_SETTLE = 4, /* somebody sleeps on the descriptor, or the progress thread runs: it has to be settled */
-	XPI_TODO_RELEASE = 8 /* an endpoint waits for its completions to be reaped to be freed */
+	XPI_TODO_RELEASE = 8, /* an endpoint waits for its completions to be reaped to be freed */
+	XPI_TODO_TICK = 16 /* the timer has expired: look at the clock now, not at the 256th poll */
 };
+
+enum { XPI_LOOKS = 8 }; /* looks for old operations that are remembered: longer than the limit is */
 
 enum xpi_fd_state { XPI_FD_UNUSED, XPI_FD_SIGNALLED, XPI_FD_ARMED };
 
@@ -49,7 +52,7 @@ struct xport {
 	atomic_uint attention; /* rung by the helper thread: control channels need a look */
 	unsigned todo;         /* XPI_TODO_* */
 	uint32_t epoch;        /* counts polls */
-	uint32_t tick;         /* XPORT_OP_TIMEOUT: milliseconds, about; else 0 */
+	uint32_t tick;         /* XPORT_OP_TIMEOUT: counts the looks for old operations */
 	struct xpi_be *be;
 	int (*poll)(struct xpi_be *be); /* of ops, as the next one */
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
@@ -85,7 +88,7 @@ struct xport {
 	bool space_freed;      /* what was answered AGAIN is worth trying again */
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
-	int64_t op_check_ms; /* when old operations were last looked for */
+	int64_t look_ms[XPI_LOOKS]; /* when old operations were looked for, by tick */
 	struct xpi_list all; /* in the list of all instances, for the fork rule */
 	/* threads */
 	pthread_mutex_t lock;
@@ -157,8 +160,13 @@ void xpi_fd_close(struct xport *x);
 int xpi_thread_start(struct xport *x);
 void xpi_thread_stop(struct xport *x);
 
-/* Queues an event about an endpoint or listener.  Out of memory: logged (there is nobody to tell). */
-void xpi_event(struct xport *x, int type, int status, struct xport_ep *ep, void *context);
+/* What an event will stand in: taken before it can happen, so that no event is lost for want of memory.  NULL: out of
+ * memory. */
+struct xpi_op *xpi_event_room(struct xport *x);
+/* Gives *room back, if it was not used. */
+void xpi_event_unroom(struct xport *x, struct xpi_op **room);
+/* Queues an event about an endpoint or listener, in *room, which is NULL then. */
+void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, struct xport_ep *ep, void *context);
 /* Takes one such event without an endpoint back, if it was not reaped yet. */
 void xpi_event_forget(struct xport *x, int type, const void *context);
 

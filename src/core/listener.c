@@ -44,17 +44,36 @@ void xpi_listener_log(struct xport_listener *l, const char *remote, const char *
 
 /* ---- Ready endpoints ---- */
 
-struct xpi_ready *xpi_listener_room(void)
+struct xpi_ready *xpi_listener_room(struct xport *x)
 {
-	return calloc(1, sizeof(struct xpi_ready));
+	struct xpi_ready *ready = calloc(1, sizeof(*ready));
+
+	if (ready == NULL)
+		return NULL;
+	ready->room = xpi_event_room(x);
+	if (ready->room == NULL) {
+		free(ready);
+		return NULL;
+	}
+	return ready;
+}
+
+void xpi_listener_unroom(struct xport *x, struct xpi_ready *ready)
+{
+	if (ready == NULL)
+		return;
+	xpi_event_unroom(x, &ready->room);
+	free(ready);
 }
 
 void xpi_listener_ready(struct xport_listener *l, struct xpi_ready *ready, struct xport_ep *ep)
 {
+	ready->listener = l;
 	ready->ep = ep;
+	ep->ready = ready;
 	xpi_list_push(&l->ready, &ready->link);
 	l->nready++;
-	xpi_event(l->x, XPORT_EVENT_INCOMING, XPORT_OK, NULL, l);
+	xpi_event(l->x, &ready->room, XPORT_EVENT_INCOMING, XPORT_OK, NULL, l);
 }
 
 static struct xport_ep *take(struct xport_listener *l, struct xpi_ready *ready)
@@ -63,8 +82,15 @@ static struct xport_ep *take(struct xport_listener *l, struct xpi_ready *ready)
 
 	xpi_list_del(&ready->link);
 	l->nready--;
+	ep->ready = NULL;
 	free(ready);
 	return ep;
+}
+
+void xpi_listener_forget(struct xport_ep *ep)
+{
+	if (ep->ready != NULL)
+		take(ep->ready->listener, ep->ready);
 }
 
 /* Those that were lost before anybody accepted them.  Not those that the peer closed: what it sent is to be received. */

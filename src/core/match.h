@@ -2,8 +2,9 @@
 /*
  * match.h - tag matching: posted receives in the order posted, unexpected messages in the order arrived.
  *
- * Receives for one exact tag, and all unexpected messages, stand in hash buckets by tag; receives with a mask in a list
- * of their own.  The older of the candidates wins.
+ * Receives for one exact tag, and all unexpected messages, stand in hash tables by tag, and by tag and peer; the tables
+ * grow with them, so that a match costs as much however many there are.  Receives with a mask stand in a list of their
+ * own, which is walked.  The older of the candidates wins.
  */
 #ifndef XPI_CORE_MATCH_H
 #define XPI_CORE_MATCH_H
@@ -12,7 +13,7 @@
 
 /* A message that nobody waited for. */
 struct xpi_unexpected {
-	struct xpi_list bucket, arrival;
+	struct xpi_list tagged, sent, arrival;
 	struct xport_ep *ep;
 	uint64_t tag, length;
 	uint32_t rts;    /* the sender's operation of a rendezvous, 0: the data is here */
@@ -29,7 +30,7 @@ void xpi_match_post(struct xpi_match *m, struct xpi_op *op);
 /* The oldest posted receive for this message, taken out; or NULL. */
 struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag);
 /* Takes a posted receive out. */
-void xpi_match_remove(struct xpi_op *op);
+void xpi_match_remove(struct xpi_match *m, struct xpi_op *op);
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u);
 /* The oldest unexpected message for this receive, taken out; or NULL. */
 struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask);

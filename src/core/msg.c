@@ -125,7 +125,6 @@ static inline __attribute__((always_inline)) void start(struct xport_ep *ep, str
 	op->after_native = UINT64_MAX;
 	if (xpi_list_empty(&ep->q_msg) && step(ep, op) == XPORT_OK)
 		return;
-	op->stamp = ep->x->tick;
 	xpi_list_push(&ep->q_msg, &op->link);
 	ep->quick = 0;
 	xpi_work(ep);
@@ -183,6 +182,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 	op->len = len;
 	op->tag = tag;
 	op->offset = 0;
+	op->stamp = ep->x->tick;
 	op->context = NULL;
 	op->after = ep->fence_rma;
 	if (opt != NULL) {
@@ -334,7 +334,7 @@ int xpi_cancel(struct xport *x, uint64_t id)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no receive has this id (any more)");
 	if (!op->posted)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
-	xpi_match_remove(op);
+	xpi_match_remove(x->match, op);
 	xpi_recv_end(x, op, XPORT_ERR_CANCELED);
 	return XPORT_OK;
 }

@@ -46,6 +46,7 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 	op->len = len;
 	op->offset = offset;
 	op->tag = 0;
+	op->stamp = ep->x->tick;
 	op->context = NULL;
 	ep->refs++;
 	ep->n.posted[kind]++;
@@ -75,7 +76,6 @@ static inline void start(struct xport_ep *ep, struct xpi_op *op)
 	op->waits = XPI_WAIT_SENT;
 	if (!ep->q_busy && xpi_rma_step(ep, op) == XPORT_OK)
 		return;
-	op->stamp = ep->x->tick;
 	xpi_list_push(&ep->q_rma, &op->link);
 	ep->q_busy = true;
 	ep->quick = 0;

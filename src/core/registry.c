@@ -36,12 +36,27 @@ static struct xpi_registry_entry table[NCONFIGURED + NSITE_MAX + 1] = {
 
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
+/* Takes out one that was not built; the name is another's.  Returns how many are left. */
+static int leave_out(int n, const char *name)
+{
+	for (int i = 0; i < n; i++) {
+		if (table[i].why_not == NULL || strcmp(table[i].name, name) != 0)
+			continue;
+		memmove(&table[i], &table[i + 1], (size_t)(--n - i) * sizeof(table[0]));
+		memset(&table[n], 0, sizeof(table[0]));
+	}
+	return n;
+}
+
 static void add_site(void)
 {
+	int n = NCONFIGURED;
+
 	for (int i = 0; xpi_site_backends[i] != NULL; i++) {
 		assert(i < NSITE_MAX);
-		table[NCONFIGURED + i].name = xpi_site_backends[i]->name;
-		table[NCONFIGURED + i].builtin = xpi_site_backends[i];
+		n = leave_out(n, xpi_site_backends[i]->name);
+		table[n].name = xpi_site_backends[i]->name;
+		table[n++].builtin = xpi_site_backends[i];
 	}
 }
 

@@ -131,7 +131,7 @@ void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
 	xpi_list_for(l, &ep->rkeys) {
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
-		if (k->region == region && k->native_key != NULL && !k->stale && !k->destroyed)
+		if (k->region == region && k->native_key != NULL && !k->stale)
 			adopt(k);
 	}
 }
@@ -210,7 +210,8 @@ bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region)
 		if (k->region != region)
 			continue;
 		k->stale = true;
-		idle = idle && k->busy == 0;
+		if (k->busy > 0)
+			idle = false;
 	}
 	return idle;
 }

@@ -175,7 +175,10 @@ static bool on_key(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	struct xpi_rec_key rec = {.r = r};
 
-	return r.len == 0 && LOAD(c, rec) && xpi_serve_key(ep, r.type, le64toh(rec.region));
+	if (r.len != 0 || !LOAD(c, rec))
+		return false;
+	xpi_serve_key(ep, r.type, le64toh(rec.region));
+	return true;
 }
 
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)

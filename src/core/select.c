@@ -292,6 +292,15 @@ static int try_item(struct trial *t, const char *item)
 	return try_provider(t, ops, item, item[n] == ':' ? item + n + 1 : NULL);
 }
 
+int xpi_select_back_end(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops)
+{
+	const struct xpi_registry_entry *entry = find(name, strlen(name));
+
+	if (entry == NULL)
+		return unknown(name, args->err);
+	return xpi_registry_load(entry, args->log, args->err, ops);
+}
+
 /* ---- The outcome -------------------------------------------------------------------------------------------- */
 
 /* Each one with its reason, all of them cut alike where they do not fit. */

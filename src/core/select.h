@@ -25,6 +25,9 @@ bool xpi_choice_target_bounds(const struct xpi_settings *settings, const struct 
 /* Whether puts and gets need no calls of the target. */
 bool xpi_choice_passive_target(const struct xpi_settings *settings, const struct xpi_be_caps *caps);
 
+/* xpi_core_ops.back_end. */
+int xpi_select_back_end(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops);
+
 /* Lists all candidates; returns how many, or a status. */
 int xpi_select_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg);
 

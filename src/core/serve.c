@@ -32,12 +32,11 @@ static struct xpi_op *reply_new(struct xport_ep *ep, unsigned kind)
 		return NULL;
 	}
 	op = xpi_op_get(ep->x, ep, kind);
-	if (op != NULL)
-		ep->owed += xpi_op_owed(kind);
 	if (op == NULL) {
 		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
 		return NULL;
 	}
+	ep->owed += xpi_op_owed(kind);
 	xpi_work(ep);
 	return op;
 }
@@ -199,7 +198,7 @@ void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region)
 	xpi_list_push(&ep->q_reply, &op->link);
 }
 
-bool xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
+void xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
 {
 	switch (record) {
 	case XPI_REC_CLAIM:
@@ -217,7 +216,6 @@ bool xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
 	default:
 		xpi_mr_revoked(ep, region);
 	}
-	return true;
 }
 
 /* ---- answers ---- */
@@ -387,7 +385,7 @@ static void reply_pump(struct xport_ep *ep)
 
 void xpi_ep_pump(struct xport_ep *ep)
 {
-	if (ep->state >= XPI_EP_FAILING)
+	if (ep->state >= XPI_EP_FAILING) /* LCOV_EXCL_BR_LINE: it left the list of work as it failed */
 		return;
 	reply_pump(ep);
 	if (!xpi_list_empty(&ep->proving))

@@ -31,7 +31,7 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a);
 bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n);
 /* CLAIM, GRANT, REVOKE, REVOKED: who may use whose native key. */
-bool xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region);
+void xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region);
 
 bool xpi_answer_data(struct xport_ep *ep, uint32_t op, uint64_t at, const uint8_t *data, uint32_t len);
 bool xpi_answer_value(struct xport_ep *ep, uint32_t op, uint64_t value);

@@ -48,6 +48,8 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "none: without a key, connections off this machine are allowed, and not authenticated") \
 	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", \
 	  "file with the key that peers must have, too; off this machine this or XPORT_AUTH=none is needed") \
+	X(CHAOS, "XPORT_CHAOS", "list", "WORD=VALUE, or several by comma: xport_chaos(7)", "", \
+	  "what the back end chaos does to the one that it wraps, in tests") \
 	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", \
 	  "1: an unknown name beginning with XPORT_ is an error, and so is a call while another thread is in one")
 
@@ -286,6 +288,21 @@ static int read_AUTH_KEY_FILE(struct reading *r)
 	return XPORT_OK;
 }
 
+/* Its words are the back end's; that there is one shows here. */
+static int read_CHAOS(struct reading *r)
+{
+	const struct xpi_registry_entry *e = xpi_registry();
+
+	while (e->name != NULL && strcmp(e->name, "chaos") != 0)
+		e++;
+	if (e->name == NULL || e->why_not != NULL)
+		return bad(r, "chaos is not in this build (configure --enable-chaos)");
+	if (strlen(r->value) >= sizeof(r->s->chaos))
+		return bad(r, "longer than 255 bytes");
+	strcpy(r->s->chaos, r->value);
+	return XPORT_OK;
+}
+
 static int read_STRICT(struct reading *r)
 {
 	return read_either(r, "0", "1", &r->s->strict);
@@ -394,12 +411,12 @@ bool xpi_settings_variable(int row, struct xport_variable *v)
 	*v = (struct xport_variable){var->name, var->type, var->range, var->standard, var->text, NULL, ""};
 	xpi_registry_enter();
 	v->value = secure_getenv(var->name);
-	xpi_registry_leave();
 	if (v->value != NULL && *v->value == '\0')
 		v->value = NULL;
 	/* A reader notes what it reads, and does no more: no file is opened here. */
 	if (read_variable(&r, NULL, (enum variable)row) != XPORT_OK)
 		snprintf(v->problem, sizeof(v->problem), "%.*s", (int)sizeof(v->problem) - 1, err.text);
+	xpi_registry_leave();
 	return true;
 }
 

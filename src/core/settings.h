@@ -16,7 +16,7 @@ enum { XPI_EMULATE_PUT = 1, XPI_EMULATE_GET = 2, XPI_EMULATE_ALL = 0xff };
 enum { XPI_REQUIRE_TARGET_BOUNDS = 1, XPI_REQUIRE_PASSIVE_TARGET = 2 };
 
 struct xpi_settings {
-	char backend[256];
+	char backend[256], chaos[256];
 	uint32_t require, emulate;
 	bool multiple;        /* lock the instance */
 	bool strict;          /* slips of the pen and of threads are errors */

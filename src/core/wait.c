@@ -82,12 +82,18 @@ static void write_event(int fd)
 		;
 }
 
-static void drain_event(int fd)
+/* Whether it had been written to, or had expired. */
+static bool drain_event(int fd)
 {
 	uint64_t v;
+	ssize_t n;
 
-	while (fd >= 0 && read(fd, &v, sizeof(v)) < 0 && errno == EINTR)
-		;
+	if (fd < 0)
+		return false;
+	do
+		n = read(fd, &v, sizeof(v));
+	while (n < 0 && errno == EINTR);
+	return n > 0;
 }
 
 /* Where there is a lock, every call goes the slow way already, and looks at the state once it has it. */
@@ -118,7 +124,10 @@ static bool arm(struct xport *x)
 {
 	if (x->fd_state != XPI_FD_ARMED)
 		drain_event(x->wake);
-	drain_event(x->timer);
+	if (drain_event(x->timer) && (x->todo & XPI_TODO_CLOCK) != 0) {
+		x->todo |= XPI_TODO_TICK; /* who sleeps on the descriptor polls once a wake-up */
+		return false;
+	}
 	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) ||
 	    x->ops->arm(x->be) != XPORT_OK)
 		return false;

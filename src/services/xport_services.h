@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * xport_services.h - what programs need around put, get and send: a pool of registered memory, a cache of
- * registrations, and objects that are read without tearing.  A library of its own, libxport_services, on xport.h alone.
+ * registrations, objects that are read without tearing, and memory that is lent between processes.  A library of its
+ * own, libxport_services, on xport.h alone.
  *
  * This header is its whole interface and its manual.  Sizes and offsets are in bytes.  Parameter structs begin with
  * `size`, as those of xport.h do: set it to sizeof the struct and zero the rest; a zero field means the default.
@@ -69,10 +70,10 @@ enum {
 /* How to make a pool.  NULL instead of it: all defaults. */
 struct xport_pool_attr {
 	size_t size;
-	uint32_t rights;   /* of the slabs: enum xport_rights; 0: buffers of this process only */
-	uint32_t flags;    /* enum xport_pool_flags */
-	size_t slab_bytes; /* registered at a time; default 4 MiB, at least 1 MiB, a multiple of 2 MiB if huge */
-	size_t max_bytes;  /* most that is registered; 0: no limit */
+	uint32_t rights;    /* of the slabs: enum xport_rights; 0: buffers of this process only */
+	uint32_t flags;     /* enum xport_pool_flags */
+	size_t slab_bytes;  /* registered at a time; default 4 MiB, at least 1 MiB, a multiple of 2 MiB if huge */
+	size_t max_bytes;   /* most that is registered; 0: no limit */
 	size_t cache_bytes; /* most that a thread keeps of each size; default 256 KiB */
 	int node;           /* NUMA node plus 1, or XPORT_POOL_NODE_ANY, XPORT_POOL_NODE_LOCAL */
 };
@@ -322,6 +323,299 @@ int xport_versioned_peer_wait(xport_versioned_peer *peer, xport_completion_fn ot
 /* The version that was read or written last, 0 before; each write adds 2.  And reads that were tried in vain, ever. */
 uint64_t xport_versioned_peer_version(const xport_versioned_peer *peer);
 uint64_t xport_versioned_peer_retries(const xport_versioned_peer *peer);
+
+/* ---- Leases of memory --------------------------------------------------------------------------------------- */
+
+/*
+ * Memory of one process that another one uses for a while.  A borrower asks a peer for so many bytes, which that one
+ * serves from its quota; or a lender gives a region of its own to a peer.  A lease ends when the borrower returns it, the
+ * lender revokes it, or the endpoint between them ends.  Then the memory is deregistered, so that the borrower's key is
+ * XPORT_ERR_STALE_KEY, whatever the borrower does: when XPORT_LEASE_ENDED comes at the lender, no access of the borrower's
+ * lands any more (xport_mr_dereg's promise).
+ *
+ * An instance has one xport_leases, for both roles and all peers.  It is driven by the application's own loop: each
+ * completion that was reaped goes to xport_leases_step, and what came of it out of xport_leases_next.  Nothing waits but
+ * the functions called _wait, xport_leases_destroy, and a deregistration, which waits as xport_mr_dereg does.
+ *
+ * Messages.  It talks to its like by messages under one tag, xport_leases_attr.tag, the same at all peers.  The
+ * application leaves that tag alone: it sends nothing under it, and posts no receive that would match it (one with mask 0
+ * does).  Messages under other tags are never touched.
+ *
+ * Trust.  Whoever has an endpoint may ask: xport_leases_attr.quota, peer_quota, max_leases bound what is served, and
+ * `allow` can refuse.  Memory is zeroed before it is lent, a key reaches one lease alone, and a peer can end only leases
+ * between it and this process.  A peer that sends what it must not send is muted: its leases end with
+ * XPORT_ERR_PROTOCOL, and nothing of it is read until its endpoint ends.
+ *
+ * Thread rule: that of the instance; on one that locks, any thread.
+ */
+typedef struct xport_leases xport_leases;
+typedef struct xport_lease xport_lease;
+
+enum { XPORT_LEASES_TAKE = 1 /* peers may give regions */ };
+
+/* Whether a peer may have that many bytes with these rights: XPORT_OK, or the status that it is refused with.  Is called in
+ * xport_leases_step, and calls no function on leases. */
+typedef int (*xport_lease_allow_fn)(void *arg, xport_ep *ep, uint64_t length, uint32_t rights);
+
+struct xport_leases_attr {
+	size_t size;
+	uint64_t tag;        /* of its messages; default 0x78706f72746c7300 */
+	uint64_t quota;      /* bytes that are lent at a time to those who ask; 0: nobody may ask */
+	uint64_t peer_quota; /* of these, to one peer; 0: all */
+	uint32_t max_leases; /* leases of one peer's making, ended ones that were not freed included; default 64 */
+	uint32_t flags;      /* XPORT_LEASES_TAKE */
+	int patience_ms;     /* what a revoked borrower has to answer in; default 1000, -1: nothing */
+	xport_pool *pool;    /* what is lent comes from it; NULL: from xport_mr_alloc, which peers on one host map */
+	xport_lease_allow_fn allow; /* NULL: the quota alone decides */
+	void *arg;                  /* of `allow` */
+};
+
+/* `attr` NULL: nobody may ask or give, but this process may.  Errors: INVALID, NO_MEMORY. */
+int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_leases **leases) XPORT_CHECK;
+
+/*
+ * Ends all leases, tells the peers, and frees it and all leases.  Reaps until its own operations have ended, up to
+ * `timeout_ms` (-1: for ever), and gives other completions to `other`.  TIMEOUT: a message to a peer that takes none is
+ * under way still; close that endpoint, or call again, and nothing but this.  BUSY: a posted receive uses memory that is
+ * lent: cancel it, then call again.  NULL is allowed.
+ */
+int xport_leases_destroy(xport_leases *leases, xport_completion_fn other, void *arg, int timeout_ms);
+
+/*
+ * Goes on: call it with each completion that is reaped, and with NULL when xport_leases_timeout has passed.  Returns 1 if
+ * the completion was its own; 0: it is the application's (XPORT_EVENT_LOST and XPORT_EVENT_CLOSED always are).
+ */
+int xport_leases_step(xport_leases *leases, const struct xport_completion *completion);
+/* Milliseconds until xport_leases_step should be called with NULL; -1: not before there is a completion. */
+int xport_leases_timeout(xport_leases *leases);
+
+/*
+ * The endpoint's leases end.  To be called before xport_ep_close and xport_ep_destroy of an endpoint that has not ended
+ * by itself; completions reaped before have gone to xport_leases_step.
+ */
+void xport_leases_forget(xport_leases *leases, xport_ep *ep);
+
+typedef enum xport_lease_event_type {
+	XPORT_LEASE_GRANTED = 1, /* at a borrower: what it asked for is there */
+	XPORT_LEASE_GIVEN = 2,   /* at a borrower: a peer gave a region */
+	XPORT_LEASE_LENT = 3,    /* at a lender: a peer asked, and was served */
+	XPORT_LEASE_TAKEN = 4,   /* at a lender: the peer has the region that was given */
+	XPORT_LEASE_ENDED = 5    /* the last event of a lease: xport_lease_free */
+} xport_lease_event_type;
+
+/*
+ * `status` of XPORT_LEASE_ENDED: XPORT_OK: the borrower returned it.  XPORT_ERR_STALE_KEY: the lender revoked
+ * it.  XPORT_ERR_PEER_LOST, PEER_CLOSED, CLOSED: the endpoint ended, or the peer's leases did.  XPORT_ERR_PROTOCOL: the
+ * peer was muted.  Without an event before it, it is why an ask or a gift was refused: NO_MEMORY (the peer's quota, or its
+ * memory), ACCESS (rights that it does not lend, or its `allow`), NOT_SUPPORTED (it serves nobody, or takes nothing),
+ * BUSY (too many leases).
+ */
+struct xport_lease_event {
+	size_t size;
+	int type;   /* enum xport_lease_event_type */
+	int status; /* xport_status */
+	xport_lease *lease;
+	xport_ep *ep;
+	void *context; /* of xport_lease_ask or _give */
+};
+
+/* The next thing that happened.  Returns 1, or 0: there is none. */
+int xport_leases_next(xport_leases *leases, struct xport_lease_event *event) XPORT_CHECK;
+/* Reaps until there is one, as xport_lease_wait.  Returns XPORT_OK, or TIMEOUT. */
+int xport_leases_wait(xport_leases *leases, struct xport_lease_event *event, xport_completion_fn other, void *arg,
+                      int timeout_ms) XPORT_CHECK;
+
+/*
+ * Asks the peer for `length` bytes with these rights (enum xport_rights).  XPORT_LEASE_GRANTED follows, or ENDED.  The
+ * lease is the caller's until xport_lease_free.  Errors: INVALID, NO_MEMORY, those of the endpoint.
+ */
+int xport_lease_ask(xport_leases *leases, xport_ep *ep, uint64_t length, uint32_t rights, void *context,
+                    xport_lease **lease) XPORT_CHECK;
+
+/*
+ * Gives the peer a region, whole, with its rights.  XPORT_LEASE_TAKEN follows, or ENDED.  The region is the lease's from
+ * now on, which deregisters it before ENDED; memory that was registered by xport_mr_reg is the application's again
+ * then.  Errors: INVALID (no rights), NO_MEMORY, those of the endpoint: the region stays the caller's.
+ */
+int xport_lease_give(xport_leases *leases, xport_ep *ep, xport_mr *mr, void *context, xport_lease **lease) XPORT_CHECK;
+
+/*
+ * A borrower does not need it any more.  Operations that use it should have completed; those that have not may end with
+ * XPORT_ERR_STALE_KEY.  XPORT_LEASE_ENDED follows.  Errors: INVALID (the lender's, or not granted yet), CLOSED (it has
+ * ended, or is ending).
+ */
+int xport_lease_return(xport_lease *lease);
+
+/*
+ * A lender wants its memory back.  The borrower is told, and has patience_ms to answer, which its xport_leases does by
+ * itself; then the memory is deregistered, and XPORT_LEASE_ENDED follows.  With patience_ms -1 it is deregistered at
+ * once.  Where the network itself carries puts and gets, deregistering waits for the borrower's library to
+ * answer: for a moment if it lives, and at the most until a silent peer is lost.  Errors: INVALID (the borrower's), CLOSED.
+ */
+int xport_lease_revoke(xport_lease *lease);
+
+/*
+ * Reaps until nothing is under way on the lease: until it was granted, taken, or has ended.  Gives other completions to
+ * `other` (NULL: they are dropped), and up to `timeout_ms` (-1: for ever).  The events of this lease that it waited for
+ * do not come out of xport_leases_next any more.  Returns XPORT_OK: granted or taken; or returned or revoked as asked
+ * for.  An error: refused, with xport_lease_event.status.  TIMEOUT: it is under way still.
+ */
+int xport_lease_wait(xport_lease *lease, xport_completion_fn other, void *arg, int timeout_ms) XPORT_CHECK;
+
+/* Gives the handle back, and the borrower's rkey.  BUSY: it has not ended.  NULL is allowed. */
+int xport_lease_free(xport_lease *lease);
+
+typedef enum xport_lease_state {
+	XPORT_LEASE_ASKING = 0, /* or giving */
+	XPORT_LEASE_HELD = 1,
+	XPORT_LEASE_ENDING = 2,
+	XPORT_LEASE_OVER = 3
+} xport_lease_state;
+
+struct xport_lease_info {
+	size_t size;
+	int state;  /* enum xport_lease_state */
+	int status; /* OVER: as in XPORT_LEASE_ENDED */
+	int lender; /* 1: it is this process's memory */
+	uint32_t rights;
+	uint64_t length;
+	xport_ep *ep; /* NULL: it has ended */
+	xport_rkey *
+		rkey; /* a borrower's, valid until xport_lease_free; the lease begins at offset 0.  NULL: not granted */
+	void *base;   /* a lender's: where the memory is; NULL: it has ended */
+	void *context;
+};
+
+int xport_lease_query(const xport_lease *lease, struct xport_lease_info *info) XPORT_CHECK;
+/* Changes xport_lease_event.context, for leases of a peer's making. */
+void xport_lease_set_context(xport_lease *lease, void *context);
+
+/* How all of them stand.  Later versions add to the end. */
+struct xport_leases_info {
+	size_t size;
+	uint64_t lent;       /* leases of this process's memory that have not ended */
+	uint64_t lent_bytes; /* of the quota, in use */
+	uint64_t borrowed;   /* leases of peers' memory that have not ended */
+	uint64_t refused;    /* of peers' asks and gifts, ever */
+	uint64_t muted;      /* peers that sent what they must not, ever */
+};
+
+int xport_leases_query(xport_leases *leases, struct xport_leases_info *info) XPORT_CHECK;
+
+/* ---- Directory ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Names of regions on many machines, so that their memory is found by name.  One process serves the directory, the others
+ * have an endpoint to it.  An entry says on which node the region is, and has its key: with an endpoint to that node,
+ * xport_rkey_unpack and then put and get need neither the directory nor anybody else.
+ *
+ * What it is not: there is one copy, at the process that serves, and no consensus.  If that process dies, entries are
+ * gone; everybody who had joined is told (XPORT_DIRECTORY_LOST), what they have in hand goes on working, and they may join
+ * another directory and put their entries there.  Entries of a process that dies or leaves are removed.  Whether a key still
+ * is good the directory does not know: XPORT_ERR_STALE_KEY at its use means to look again.
+ *
+ * It is driven as xport_leases is, by step, timeout and next, and has a tag of its own that the application leaves alone.  A
+ * process has one for an instance; that which serves may use it, too.  A user that sends what it must not is muted, as there.
+ *
+ * Thread rule: that of the instance; on one that locks, any thread.
+ */
+typedef struct xport_directory xport_directory;
+
+enum {
+	XPORT_DIRECTORY_NAME_MAX = 255, /* bytes of a name, any bytes */
+	XPORT_DIRECTORY_KEY_MAX = 2048,
+	XPORT_DIRECTORY_BROADCAST =
+		1 /* xport_directory_put: everybody is told who has joined, also who does not watch */
+};
+
+struct xport_directory_attr {
+	size_t size;
+	uint64_t tag;        /* of its messages; default 0x78706f7274647200 */
+	int serve;           /* 1: this process serves */
+	const char *node;    /* what others find with this process's entries, as where it listens; at most 63 bytes */
+	uint32_t max_names;  /* serving: names in all; default 65536 */
+	uint32_t peer_names; /* serving: of one peer; default 4096 */
+};
+
+/* A region, or a part of one.  To put: xport_directory_region fills it in. */
+struct xport_directory_entry {
+	size_t size;
+	char node[64];    /* of its owner; put: ignored */
+	uint64_t version; /* each put of any name has a higher one, while the same process serves; put: ignored */
+	uint64_t length;
+	uint64_t offset; /* in the region of the key */
+	uint32_t rights;
+	uint32_t key_len;
+	uint8_t key[2048]; /* for xport_rkey_unpack */
+};
+
+/* Describes `length` bytes, `offset` bytes into the region.  Errors: INVALID, BOUNDS. */
+int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
+                           struct xport_directory_entry *entry) XPORT_CHECK;
+
+/* `attr` NULL: a user without a node.  Errors: INVALID, NO_MEMORY. */
+int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xport_directory **directory) XPORT_CHECK;
+/* As xport_leases_destroy.  Its entries are removed; if it serves, all are. */
+int xport_directory_destroy(xport_directory *directory, xport_completion_fn other, void *arg, int timeout_ms);
+
+/* This endpoint leads to the process that serves.  Errors: INVALID (it serves itself), BUSY (it has joined one). */
+int xport_directory_join(xport_directory *directory, xport_ep *ep) XPORT_CHECK;
+
+/* As those of xport_leases. */
+int xport_directory_step(xport_directory *directory, const struct xport_completion *completion);
+int xport_directory_timeout(xport_directory *directory);
+void xport_directory_forget(xport_directory *directory, xport_ep *ep);
+
+/*
+ * Each of these asks, and XPORT_DIRECTORY_DONE with this context follows.  A name is 1 to 255 bytes.  Errors: INVALID,
+ * NO_MEMORY, CLOSED (no directory was joined, or it is lost), and those of the endpoint.
+ *
+ * put     enters, or replaces an entry of this process's own.  DONE: the version; BUSY: another process has that name;
+ *         NO_MEMORY: max_names or peer_names.
+ * find    DONE: the entry; UNREACHABLE: there is none.  Who watches finds what it has heard of without asking.
+ * remove  DONE; UNREACHABLE: there is none; ACCESS: it is another process's.
+ * watch   from DONE on XPORT_DIRECTORY_CHANGED and _GONE tell of every entry, first of all that are there.
+ */
+int xport_directory_put(xport_directory *directory, const void *name, size_t len,
+                        const struct xport_directory_entry *entry, uint32_t flags, void *context) XPORT_CHECK;
+int xport_directory_find(xport_directory *directory, const void *name, size_t len, void *context) XPORT_CHECK;
+int xport_directory_remove(xport_directory *directory, const void *name, size_t len, void *context) XPORT_CHECK;
+int xport_directory_watch(xport_directory *directory, void *context) XPORT_CHECK;
+
+typedef enum xport_directory_event_type {
+	XPORT_DIRECTORY_DONE = 1,
+	XPORT_DIRECTORY_CHANGED = 2, /* entered or replaced; of several changes of a name the last may stand for all */
+	XPORT_DIRECTORY_GONE = 3,    /* removed, or its owner is gone */
+	XPORT_DIRECTORY_MISSED =
+		4,               /* not all changes could be kept for this process: what is wanted is to be looked up */
+	XPORT_DIRECTORY_LOST = 5 /* the process that serves is gone: `status` */
+} xport_directory_event_type;
+
+struct xport_directory_event {
+	size_t size;
+	int type;   /* enum xport_directory_event_type */
+	int status; /* xport_status */
+	void *context;
+	size_t name_len;
+	uint8_t name[256];
+	struct xport_directory_entry entry; /* DONE of find and put, CHANGED; its key_len is 0 if there is none */
+};
+
+/* The next thing that happened: 1, or 0: there is none.  And waiting for it: XPORT_OK or TIMEOUT. */
+int xport_directory_next(xport_directory *directory, struct xport_directory_event *event) XPORT_CHECK;
+int xport_directory_wait(xport_directory *directory, struct xport_directory_event *event, xport_completion_fn other,
+                         void *arg, int timeout_ms) XPORT_CHECK;
+
+struct xport_directory_info {
+	size_t size;
+	uint64_t names;   /* serving: entries; else those that a watcher has heard of */
+	uint64_t peers;   /* serving: who has joined */
+	uint64_t refused; /* serving: requests that were answered with an error, ever */
+	uint64_t muted;   /* peers that sent what they must not, ever */
+	uint64_t hits;    /* finds that needed no message */
+};
+
+int xport_directory_query(xport_directory *directory, struct xport_directory_info *info) XPORT_CHECK;
 
 #ifdef __cplusplus
 }

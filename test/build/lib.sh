@@ -33,7 +33,7 @@ fail() {
 # A copy of the tree's sources that may be written.
 copy_tree() {
 	mkdir "$tmp/tree"
-	(cd "$top_srcdir" && tar cf - --exclude=.libs --exclude='*.o' Makefile.am src test examples doc .clang-format) |
+	(cd "$top_srcdir" && tar cf - --exclude=.libs --exclude='*.o' Makefile.am src test examples contrib/examples doc .clang-format) |
 		(cd "$tmp/tree" && tar xf -)
 	chmod -R u+w "$tmp/tree"
 }

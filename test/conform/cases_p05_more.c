@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_p05_more.c - P5, bounded loss: stopped, cut-off and busy peers, and life after a loss. */
+#include <dlfcn.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "harness_net.h"
 
@@ -267,6 +269,37 @@ static void connect_to_dying(struct h *h)
 	xport_ep_destroy(ep);
 }
 
+/* The next socket that is asked how its connecting went says that it was reset: its listener ended meanwhile.  By
+ * standing in front of the C library, since that moment is too short to be met. */
+static atomic_int reset_next;
+
+int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
+{
+	int (*real)(int, int, int, void *, socklen_t *) =
+		(int (*)(int, int, int, void *, socklen_t *))dlsym(RTLD_NEXT, "getsockopt");
+
+	if (level == SOL_SOCKET && name == SO_ERROR && atomic_exchange(&reset_next, 0)) {
+		*(int *)value = ECONNRESET;
+		return 0;
+	}
+	return real(fd, level, name, value, len);
+}
+
+static void reset_while_connecting(struct h *h)
+{
+	struct xport_error e = {.size = sizeof(e)};
+	xport_ep *ep = NULL;
+
+	h_open(h, NULL);
+	h_listen(h);
+	atomic_store(&reset_next, 1);
+	H_STATUS(XPORT_ERR_REFUSED, xport_connect(h->x, h->address, NULL, h_ms(1000), &ep));
+	H_EQ(0, atomic_load(&reset_next));
+	H_OK(xport_last_error(h->x, &e));
+	H_EQ(ECONNRESET, e.native_code);
+	H_CHECK(strstr(e.text, h->address) != NULL, "'%s' does not name %s", e.text, h->address);
+}
+
 /* The client dies before its connection is accepted: the server goes on with the next. */
 static void client_dies(struct h *h)
 {
@@ -323,6 +356,7 @@ const struct h_scenario cases_p05_more[] = {
 	{.name = "P5_loss_wakes_the_fd", .role = {wait_for_end, sleep_on_fd}, .flags = H_KILLS},
 	{.name = "P5_reconnect_to_restarted", .role = {restarted, survivor}, .flags = H_KILLS},
 	{.name = "P5_server_dies_while_connecting", .role = {accept_dies, connect_to_dying}, .flags = H_KILLS},
+	{.name = "P5_reset_while_connecting", .role = {reset_while_connecting}, .flags = H_ONCE},
 	{.name = "P5_client_dies_before_accept", .role = {serve_after_death, client_dies}, .flags = H_KILLS},
 	{.name = NULL},
 };

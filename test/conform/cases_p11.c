@@ -59,13 +59,13 @@ static void unknown(struct h *h)
 		snprintf(name, sizeof(name), "%s", h->config->backend);
 		name[strlen(name) - 1] ^= 1; /* a slip of the finger: the text names the nearest */
 		H_STATUS(XPORT_ERR_NO_BACKEND, open_as(h, name, &e));
-		right = strchr(h->config->backend, ':');
+		right = strrchr(h->config->backend, ':');
 		right = right ? right + 1 : h->config->backend;
 		H_CHECK(strstr(e.text, right) || strstr(e.hint, right), "text: %s / %s", e.text, e.hint);
 	}
 }
 
-/* Writes the candidates that cannot be used here as a list; returns how many. */
+/* Writes the candidates that cannot be used here as a list; returns how many.  What wraps another is not one of them. */
 static int unusable(struct h *h, struct xport_candidate *c, char *list, size_t len)
 {
 	struct xport_attr a = h_attr(h);
@@ -73,7 +73,8 @@ static int unusable(struct h *h, struct xport_candidate *c, char *list, size_t l
 
 	list[0] = 0;
 	for (int i = 0; i < n; i++)
-		if (c[i].state != XPORT_READY && strlen(list) + strlen(c[i].name) + 2 < len) {
+		if (c[i].state != XPORT_READY && strcmp(c[i].name, "chaos") != 0 &&
+		    strlen(list) + strlen(c[i].name) + 2 < len) {
 			if (found)
 				strcat(list, ",");
 			strcat(list, c[i].name);
@@ -265,13 +266,19 @@ static void misspelt(struct h *h)
 	unsetenv("XPORT_BAKEND");
 }
 
+/* The one that is listed: what wraps another lists itself alone. */
+static const char *listed(struct h *h)
+{
+	return strncmp(h->config->backend, "chaos:", 6) ? h->config->backend : "chaos";
+}
+
 /* The list: this one is in it and ready; whatever is not ready says why and what to do, and refuses to open. */
 static void list(struct h *h)
 {
 	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
 	struct xport_attr a = h_attr(h);
 	struct xport_error e;
-	size_t own = strlen(h->config->backend);
+	size_t own = strlen(listed(h));
 	int n = xport_list(&a, c, sizeof(*c), 64), found = 0, s;
 
 	H_CHECK(n > 0 && n <= 64, "%d", n);
@@ -280,7 +287,7 @@ static void list(struct h *h)
 		H_CHECK(c[i].reason[0], "%s has no reason", c[i].name);
 		for (int k = 0; k < i; k++)
 			H_CHECK(strcmp(c[k].name, c[i].name), "%s is there twice", c[i].name);
-		found += !strncmp(c[i].name, h->config->backend, own) && strchr(":", c[i].name[own]) != NULL;
+		found += !strncmp(c[i].name, listed(h), own) && strchr(":", c[i].name[own]) != NULL;
 		if (c[i].state == XPORT_READY)
 			continue;
 		H_CHECK(c[i].hint[0], "%s has no hint", c[i].name);
@@ -288,7 +295,7 @@ static void list(struct h *h)
 		H_CHECK(s == XPORT_ERR_NO_BACKEND || s == XPORT_ERR_NO_MEMORY, "%s: %d", c[i].name, s);
 		H_CHECK(strstr(e.text, c[i].reason) || strstr(e.text, c[i].name), "%s: %s", c[i].name, e.text);
 	}
-	H_CHECK(found >= 1, "neither %s nor a provider of it is there", h->config->backend);
+	H_CHECK(found >= 1, "neither %s nor a provider of it is there", listed(h));
 	/* the same number whatever room there is, and nothing beyond the room */
 	H_EQ(n, xport_list(&a, NULL, sizeof(*c), 0));
 	memset(c, 0x3c, 64 * sizeof(*c));

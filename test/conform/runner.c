@@ -244,7 +244,8 @@ static void reap(struct run *r, int role)
 	close(r->pidfd[role]);
 	r->pidfd[role] = -1;
 	atomic_store(&rs->state, H_ENDED);
-	if (atomic_load(&rs->gone) || atomic_load(&r->sh->verdict))
+	if (atomic_load(&r->sh->verdict) || atomic_load(&rs->gone) == H_IS_GONE ||
+	    (atomic_load(&rs->gone) == H_MAY_GO && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
 		return;
 	if (WIFSIGNALED(status))
 		say(r->result, "role %d died of signal %d (%s)\n", role, WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -463,6 +464,17 @@ enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, 
 	collect(&r, !done);
 	tear_down(&r);
 	return result->outcome;
+}
+
+uint64_t h_read_number(const char *option, const char *text)
+{
+	char *end = NULL;
+	uint64_t n = text ? strtoull(text, &end, 0) : 0;
+
+	if (n > 0 && *end == 0 && *text != '-')
+		return n;
+	fprintf(stderr, "%s: %s needs a number, at least 1\n", program_invocation_short_name, option);
+	exit(2);
 }
 
 bool h_read_place(char *text, struct h_place *place)

@@ -61,7 +61,7 @@ struct h_place {
 
 /* How to run it. */
 struct h_config {
-	const char *backend; /* "ucx:tcp" */
+	const char *backend;         /* "ucx:tcp" */
 	const struct h_place *place; /* two, of roles with even and with odd numbers; NULL: all on loopback */
 	bool emulate;
 	bool threads; /* roles are threads of one process */
@@ -86,6 +86,8 @@ struct h_result {
 /* Runs one scenario; returns its outcome, also in *result. */
 enum h_outcome h_run(const struct h_scenario *s, const struct h_config *config, struct h_result *result);
 
+/* The number behind an option, at least 1; else says so and exits with 2. */
+uint64_t h_read_number(const char *option, const char *text);
 /* Cuts "NETNS,ADDRESS,BACKEND" into its parts; false: it has not as many. */
 bool h_read_place(char *text, struct h_place *place);
 /* "--apart NETNS,ADDRESS,BACKEND ..." of both places. */
@@ -97,8 +99,8 @@ int h_list_candidates(struct xport_candidate *list, int max);
 /* The tables, each ended by a NULL name. */
 extern const struct h_scenario cases_p01[], cases_p02[], cases_p03[], cases_p04[], cases_p05[], cases_p05_more[],
 	cases_p06[], cases_p07[], cases_p07_wire[], cases_p08[], cases_p09[], cases_p10[], cases_p11[], cases_p12[],
-	cases_p13[], cases_p14[], cases_p15[], cases_p15_more[], cases_p16[], cases_connect[], cases_close[],
-	cases_api[], cases_auth[], cases_auth_strangers[], cases_thread[], cases_size[], cases_stats[];
+	cases_p13[], cases_p14[], cases_p15[], cases_p15_more[], cases_p16[], cases_connect[], cases_listen[],
+	cases_close[], cases_api[], cases_auth[], cases_auth_strangers[], cases_thread[], cases_size[], cases_stats[];
 
 #ifdef __cplusplus
 }

@@ -9,10 +9,13 @@
 
 enum h_state { H_NEVER, H_RUNNING, H_ENDED, H_GONE };
 
+/* A role is there, was killed or ended on purpose, or may be killed at any time; for one that is not there nobody waits. */
+enum { H_IS_THERE, H_IS_GONE, H_MAY_GO };
+
 struct h_role_shared {
 	atomic_int pid;
 	atomic_int state;
-	atomic_int gone; /* killed, or ended on purpose: nobody waits for it */
+	atomic_int gone; /* H_IS_THERE and so on */
 	int incarnation;
 	int out_fd, err_fd; /* what it wrote, kept by the runner */
 	atomic_uint nlog;

@@ -65,24 +65,11 @@ void add(const std::string *backend, const h_place *place, bool emulate, uint64_
 	config.backend = backend->c_str();
 	config.place = place;
 	config.emulate = emulate;
-	config.threads = backend->compare(0, 4, "loop") == 0;
+	config.threads = backend->compare(backend->compare(0, 6, "chaos:") == 0 ? 6 : 0, 4, "loop") == 0;
 	config.param = seed;
 	testing::RegisterTest(suite_of(*backend, emulate).c_str(), ("seed_" + std::to_string(seed)).c_str(), nullptr,
 	                      nullptr, __FILE__, __LINE__,
 	                      [=]() -> Differential * { return new Differential(config); });
-}
-
-/* A number behind option `name`, at least 1. */
-uint64_t number(const char *name, const char *text)
-{
-	char *end;
-	uint64_t n = text ? strtoull(text, &end, 0) : 0;
-
-	if (n == 0 || *end) {
-		fprintf(stderr, "diff_check: %s needs a number, at least 1\n", name);
-		exit(2);
-	}
-	return n;
 }
 
 } // namespace
@@ -97,11 +84,11 @@ int main(int argc, char **argv)
 	testing::InitGoogleTest(&argc, argv);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--seeds"))
-			seeds = number("--seeds", argv[++i]);
+			seeds = h_read_number("--seeds", argv[++i]);
 		else if (!strcmp(argv[i], "--seed"))
-			first = number("--seed", argv[++i]), seeds = 1;
+			first = h_read_number("--seed", argv[++i]), seeds = 1;
 		else if (!strcmp(argv[i], "--ops"))
-			diff_phases = static_cast<int>((number("--ops", argv[++i]) - 1) / (2 * DIFF_STEPS) + 1);
+			diff_phases = static_cast<int>((h_read_number("--ops", argv[++i]) - 1) / (2 * DIFF_STEPS) + 1);
 		else if (!strcmp(argv[i], "--emulate"))
 			emulate = true;
 		else if (!strcmp(argv[i], "--apart") && i + 2 < argc && backends.empty() &&

@@ -52,7 +52,7 @@ static void on_failed(struct xpi_core *core, struct xpi_core_ep *ep, int64_t cod
 	ep->frames_then = ((struct side *)core)->frames;
 }
 
-static const struct xpi_core_ops up = {am_recv, on_done, on_failed};
+static const struct xpi_core_ops up = {.am_recv = am_recv, .done = on_done, .ep_failed = on_failed};
 
 int try_open(struct side *s, const char *provider)
 {

@@ -18,6 +18,9 @@ namespace
 {
 
 const h_scenario *const tables[] = {svc_cases_pool, svc_cases_pool_peer, svc_cases_cache, svc_cases_versioned};
+/* These are run with the operations carried by the library, too, unless they are H_ONCE. */
+const h_scenario *const both[] = {svc_cases_lease, svc_cases_lease_end, svc_cases_lease_hostile, svc_cases_directory,
+                                  svc_cases_directory_hostile};
 
 class Services : public testing::Test
 {
@@ -43,7 +46,7 @@ private:
 	h_config config_;
 };
 
-void add(const h_scenario *s, const char *backend)
+void add(const h_scenario *s, const char *backend, bool emulate)
 {
 	static const h_param none[] = {{"", 0}, {nullptr, 0}};
 	std::string suite = backend;
@@ -51,6 +54,8 @@ void add(const h_scenario *s, const char *backend)
 	for (char &c : suite)
 		if (!isalnum(static_cast<unsigned char>(c)))
 			c = '_';
+	if (emulate)
+		suite += "_emulate";
 	for (const h_param *p = s->params ? s->params : none; p->suffix; p++) {
 		h_config config = {};
 		std::string name = s->name;
@@ -58,11 +63,19 @@ void add(const h_scenario *s, const char *backend)
 		if (*p->suffix)
 			name += std::string("_") + p->suffix;
 		config.backend = backend;
+		config.emulate = emulate;
 		config.threads = strncmp(backend, "loop", 4) == 0;
 		config.param = p->value;
 		testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
 		                      [=]() -> Services * { return new Services(s, config); });
 	}
+}
+
+void add_all(const h_scenario *table, const char *backend, bool emulate, bool slow)
+{
+	for (const h_scenario *s = table; s->name; s++)
+		if ((slow || !(s->flags & H_SLOW)) && !(emulate && (s->flags & H_ONCE)))
+			add(s, backend, emulate);
 }
 
 } // namespace
@@ -83,10 +96,14 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	for (const char *backend : backends)
+	for (const char *backend : backends) {
 		for (const h_scenario *table : tables)
-			for (const h_scenario *s = table; s->name; s++)
-				if (slow || !(s->flags & H_SLOW))
-					add(s, backend);
+			add_all(table, backend, false, slow);
+		for (const h_scenario *table : both) {
+			add_all(table, backend, false, slow);
+			if (strncmp(backend, "loop", 4) != 0)
+				add_all(table, backend, true, slow);
+		}
+	}
 	return RUN_ALL_TESTS();
 }

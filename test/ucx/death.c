@@ -143,3 +143,151 @@ void test_bad_address(struct side *s, const char *provider, bool a)
 	conn_free(s, c);
 	close_side(s);
 }
+
+/* The newest descriptor that is a TCP connection's. */
+static int newest_socket(void)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int found = -1;
+
+	for (int fd = 0; fd < 1024; fd++, len = sizeof(peer))
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.ss_family != AF_UNIX)
+			found = fd;
+	return found;
+}
+
+/*
+ * The peer acknowledges the socket, and what A sends next on it fails: as when the peer died in between.  An error, and
+ * no more than that.  B never makes an endpoint, so that the socket is A's.
+ */
+void test_gone_when_acknowledged(struct side *s, const char *provider, bool a)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct conn c;
+	double end;
+	char go = 'g';
+	int rc;
+
+	if (strcmp(provider, "tcp") != 0)
+		return; /* others have no socket */
+	open_side(s, provider);
+	conn_prepare(s, &c);
+	if (!a) {
+		CHECK(poll(&(struct pollfd){.fd = s->sock, .events = POLLIN}, 1, 5000) == 1);
+		for (;;)
+			poll_be(s);
+	}
+	rc = s->ops->ep_connect(s->be, c.ep, XPI_ACTIVE, c.addr, c.len);
+	CHECK(rc == XPORT_ERR_AGAIN, "%d", rc);
+	for (end = now() + 0.1; now() < end;)
+		poll_be(s);
+	p.fd = newest_socket();
+	CHECK(p.fd >= 0 && poll(&p, 1, 0) == 0);
+	put_msg(s, &go, 1);
+	CHECK(poll(&p, 1, 5000) == 1, "no acknowledgement");
+	CHECK(shutdown(p.fd, SHUT_WR) == 0);
+	for (end = now() + 5; rc == XPORT_ERR_AGAIN && now() < end;) {
+		poll_be(s);
+		rc = s->ops->ep_connect(s->be, c.ep, XPI_ACTIVE, c.addr, c.len);
+	}
+	CHECK(rc == XPORT_OK || rc == XPORT_ERR_UNREACHABLE, "%d %s", rc, s->err.text);
+	while (rc == XPORT_OK && c.core_ep.failed == 0) {
+		frame_send(s, &c, 0, 64, 8, false);
+		poll_be(s);
+		CHECK(now() < end, "UCX does not report it");
+	}
+	conn_quiesce(s, &c);
+	s->ops->ep_destroy(s->be, c.ep);
+	free(c.ep);
+}
+
+/* ---- a writer that dies in the middle ---- */
+
+enum { QUEUES = 64 };
+
+/* Where UCX's segments of shared memory begin in this process.  Each queue begins with the count of entries ever taken. */
+static int shm_segments(volatile uint64_t **at)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned long from;
+	int n = 0;
+
+	CHECK(f != NULL);
+	while (n < QUEUES && fgets(line, sizeof(line), f) != NULL)
+		if (strstr(line, "/ucx_shm_posix_") != NULL && sscanf(line, "%lx-", &from) == 1)
+			at[n++] = (volatile uint64_t *)from;
+	fclose(f);
+	return n;
+}
+
+/* The count of our own queue: the one that grew by what arrived meanwhile. */
+static volatile uint64_t *own_queue(struct side *s, struct conn *c, bool a)
+{
+	volatile uint64_t *at[QUEUES], *found = NULL;
+	uint64_t before[QUEUES];
+	int n = shm_segments(at);
+
+	barrier(s);
+	for (int i = 0; i < n; i++)
+		before[i] = *at[i];
+	barrier(s);
+	if (!a) {
+		for (uint64_t i = 0; i < 10; i++)
+			CHECK(frame_send(s, c, i, 64, 8, true) >= 0);
+		return NULL;
+	}
+	await_frames(s, 10);
+	for (int i = 0; i < n; i++)
+		if (*at[i] == before[i] + 10)
+			found = at[i]; /* there twice: the endpoint to ourselves maps it, too */
+	CHECK(found != NULL, "none of %d", n);
+	return found;
+}
+
+static void poll_for(struct side *s, double seconds)
+{
+	for (double end = now() + seconds; now() < end;)
+		poll_be(s);
+}
+
+/*
+ * An entry of A's queue is taken and never filled, which is what a peer leaves that is killed between the two.  When an
+ * endpoint is closed next, the other one is failed within two seconds, and a new one is refused.  Before that, closing
+ * fails nothing.
+ */
+void test_queue_stands(struct side *s, const char *provider, bool a)
+{
+	struct conn *c[3], again = {0};
+	volatile uint64_t *taken;
+	size_t len = sizeof(again.addr);
+	double start;
+
+	if (strcmp(provider, "shm") != 0)
+		return; /* others have such a queue among other ways */
+	open_side(s, provider);
+	s->core.on_frame = frame_check;
+	for (int i = 0; i < 3; i++)
+		c[i] = conn_new(s);
+	taken = own_queue(s, c[2], a);
+	if (!a)
+		for (;;)
+			poll_be(s);
+	conn_free(s, c[0]);
+	poll_for(s, 1.5);
+	CHECK(c[1]->core_ep.failed == 0 && c[2]->core_ep.failed == 0 && s->warnings == 0);
+	++*taken;
+	start = now();
+	conn_free(s, c[1]);
+	while (c[2]->core_ep.failed == 0 && now() - start < 3)
+		poll_be(s);
+	CHECK(c[2]->core_ep.failed == 1, "%d times", c[2]->core_ep.failed);
+	CHECK(now() - start < 2, "after %.1f s", now() - start);
+	CHECK(s->warnings == 1, "%lu lines", s->warnings);
+	again.ep = calloc(1, s->caps.ep_size);
+	CHECK(s->ops->address(s->be, again.ep, &again.core_ep, again.addr, &len) == XPORT_ERR_SYSTEM);
+	CHECK(strstr(s->err.text, "stands still") != NULL, "%s", s->err.text);
+	free(again.ep);
+	conn_free(s, c[2]);
+}

@@ -69,7 +69,7 @@ static void core_ep_failed(struct xpi_core *c, struct xpi_core_ep *ep, int64_t n
 	ep->failed++;
 }
 
-const struct xpi_core_ops core_ops = {core_am_recv, core_done, core_ep_failed};
+const struct xpi_core_ops core_ops = {.am_recv = core_am_recv, .done = core_done, .ep_failed = core_ep_failed};
 
 static void on_log(void *arg, int level, const char *id, const char *line)
 {

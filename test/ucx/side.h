@@ -106,6 +106,8 @@ void test_kill_seen(struct side *s, const char *provider, bool a);
 void test_kill_unseen(struct side *s, const char *provider, bool a);
 void test_stopped(struct side *s, const char *provider, bool a);
 void test_kill_idle(struct side *s, const char *provider, bool a);
+void test_gone_when_acknowledged(struct side *s, const char *provider, bool a);
+void test_queue_stands(struct side *s, const char *provider, bool a);
 void test_bad_address(struct side *s, const char *provider, bool a);
 
 #endif

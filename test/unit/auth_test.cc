@@ -357,7 +357,13 @@ TEST_F(Auth, KeyFilesThatAreRefused)
 	if (geteuid() == 0) {
 		ASSERT_EQ(0, chown(foreign.c_str(), 65534, 65534));
 		refused(foreign, "belongs to user 65534", "chown 0 '");
+		/* One of root's will do for others, if they may read it. */
+		ASSERT_EQ(0, seteuid(65534));
+		refused("/etc/passwd", "others than its owner", "chmod 600 '");
+		ASSERT_EQ(0, seteuid(0));
 	}
+	/* Nothing is mapped at its beginning. */
+	refused("/proc/self/mem", "cannot read", "");
 	/* The key itself is in no message. */
 	EXPECT_EQ(nullptr, strstr(err.text, KEY1.c_str()));
 }

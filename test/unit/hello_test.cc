@@ -309,6 +309,39 @@ TEST(Hello, EachDifferenceIsIncompatible)
 	}
 }
 
+TEST(Hello, AListenerOfAnyProviderTakesEach)
+{
+	xpi_hello ours = sample(), theirs = sample();
+	int status;
+
+	ours.any_provider = true;
+	strcpy(theirs.provider, "shm");
+	verdict(ours, theirs, &status);
+	EXPECT_EQ(XPORT_OK, status);
+}
+
+TEST(Hello, BothBytesOrdersAreNamed)
+{
+	xpi_hello ours = sample(), theirs = sample();
+	int status;
+
+	ours.big_endian = true;
+	EXPECT_NE(std::string::npos,
+	          verdict(ours, theirs, &status).find("there 64-bit little-endian, here 64-bit big-endian"));
+	EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, status);
+}
+
+TEST(Hello, EachCharacterThatSteersIsReplaced)
+{
+	for (const char *bad : {"a\033b", "a\177b", "a\nb"}) {
+		xpi_hello in = sample(), out;
+
+		strcpy(in.host, bad);
+		ASSERT_TRUE(decode(encode(in), &out));
+		EXPECT_STREQ("a?b", out.host);
+	}
+}
+
 TEST(Hello, Process)
 {
 	xpi_hello a{}, b{};

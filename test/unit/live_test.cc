@@ -264,6 +264,48 @@ TEST_P(Live, EndOfProcessAfterByeIsOnlyBye)
 	waitpid(child, nullptr, 0);
 }
 
+/* The number of a process that has ended, and when it had begun. */
+static pid_t dead_child(uint64_t *start)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	*start = shim_process_start(child);
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
+	return child;
+}
+
+/* It died just before; what holds its end of the connection open is a child of it, say. */
+TEST_P(Live, ProcessThatEndedBeforeIsSeenThoughItsSocketLivesOn)
+{
+	Pair p;
+	uint64_t start;
+	pid_t child = dead_child(&start);
+
+	shim_chan *c = shim_chan_start(s, p.a, 10000, child, start);
+	EXPECT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "process")) << shim_chan_why(c);
+	shim_chan_stop(c);
+}
+
+TEST_P(Live, ProcessThatSaidByeAndEndedBeforeIsOnlyBye)
+{
+	Pair p;
+	uint64_t start;
+	pid_t child = dead_child(&start);
+
+	p.put({2, 0, 0, 0});
+	shim_chan *c = shim_chan_start(s, p.a, 300, child, start);
+	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
+	run(500);
+	EXPECT_EQ(unsigned(SHIM_BYE), shim_chan_found(c));
+	shim_chan_stop(c);
+}
+
 TEST_P(Live, AnotherProcessOfThatNumberIsNotMeant)
 {
 	Pair p;

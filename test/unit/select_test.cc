@@ -69,7 +69,7 @@ protected:
 
 	void expect_text(const char *part) { EXPECT_NE(nullptr, strstr(err.text, part)) << err.text; }
 
-	struct xpi_core_ops up = {nullptr, nullptr, nullptr};
+	struct xpi_core_ops up = {};
 	struct xpi_log log;
 	std::vector<Line> lines;
 	struct xpi_settings settings;

@@ -34,7 +34,7 @@ static void ep_failed(struct xpi_core *c, struct xpi_core_ep *which, int64_t cod
 	snprintf(c->why, sizeof(c->why), "%s", why);
 }
 
-static const struct xpi_core_ops up = {am_recv, done, ep_failed};
+static const struct xpi_core_ops up = {.am_recv = am_recv, .done = done, .ep_failed = ep_failed};
 struct xpi_core core;
 struct xpi_core_ep core_ep;
 struct xport_error err = {.size = sizeof(err)};

@@ -139,7 +139,7 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 	be->log = args->log;
 	be->err = args->err;
 	be->quirk = quirk;
-	be->one_read = quirk->shm_prefix == NULL && !quirk->manual;
+	be->may_one_read = quirk->shm_prefix == NULL && !quirk->manual;
 	be->fd[0] = be->fd[1] = be->timer = -1;
 	xpi_list_init(&be->eps);
 	xpi_list_init(&be->hungry);

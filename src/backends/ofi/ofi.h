@@ -114,7 +114,9 @@ struct xpi_be {
 	unsigned gone_polls;     /* since then, without anything from them */
 	int calm;                /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
 	bool look;               /* at it, at the next poll */
-	bool one_read;           /* of one queue is what a poll usually takes */
+	bool one_read;           /* of one queue is what a poll takes now, */
+	bool may_one_read;       /* and usually does */
+	unsigned calm_looks;     /* since something was connecting, or the like */
 	struct fi_cq_msg_entry batch[OFI_BATCH]; /* what it gave; only a poll looks at it */
 };
 

@@ -239,7 +239,10 @@ int ofi_cm_poll(struct xpi_be *be)
 	be->look = false;
 	while (did < EVENTS) {
 		uint32_t event;
-		ssize_t n = fi_eq_read(be->eq, &event, &buf, sizeof(buf), 0);
+		ssize_t n;
+
+		errno = 0;
+		n = fi_eq_read(be->eq, &event, &buf, sizeof(buf), 0);
 
 		if (n == -FI_EAVAIL)
 			failed(be);

@@ -9,13 +9,14 @@
  * What the provider holds when an endpoint is closed is put aside (be->zombies): its completion may already be in the
  * queue, and finds that out.  Once the queue was seen empty none can come any more.
  */
+#include <errno.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "ofi.h"
 
-enum { ROUNDS = 3, LOOK_AFTER = 64, ERRORS = 64, MANUAL_READS = 8, GONE_AFTER = 256 };
+enum { ROUNDS = 3, LOOK_AFTER = 64, ERRORS = 64, MANUAL_READS = 8, GONE_AFTER = 256, WARY_LOOKS = 8 };
 
 /* The queue of unconnected endpoints outlives them, and rxm (1.17) goes on asking those that are closed. */
 static bool no_fd(const struct xpi_be *be)
@@ -181,9 +182,10 @@ static int read_queue(struct xpi_be *be, struct fid_cq *cq)
 	ssize_t n = 0;
 
 	for (int round = 0; round < ROUNDS; round++) {
-		do
+		do {
+			errno = 0; /* see ofi_cm.c */
 			n = fi_cq_read(cq, e, OFI_BATCH);
-		while (n == -FI_EAGAIN && did == 0 && spare-- > 0);
+		} while (n == -FI_EAGAIN && did == 0 && spare-- > 0);
 		if (n <= 0)
 			break;
 		for (ssize_t i = 0; i < n; i++)
@@ -224,14 +226,21 @@ static int look_around(struct xpi_be *be, int did)
 {
 	be->look = false;
 	be->calm = 0;
+	errno = 0;
 	if (be->eq != NULL)
 		did += ofi_cm_poll(be);
 	if (be->ngone > 0 && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
 		ofi_ep_tell_gone(be);
 	if (!xpi_list_empty(&be->hungry))
 		feed_hungry(be);
-	if (be->nconnecting == 0 && be->ngone == 0 && xpi_list_empty(&be->hungry) && xpi_list_empty(&be->zombies))
+	if (be->nconnecting == 0 && be->ngone == 0 && xpi_list_empty(&be->hungry) && xpi_list_empty(&be->zombies)) {
+		/* Not at once: what a peer began natively and gave up may come after it was given up here. */
+		be->one_read = be->calm_looks++ >= WARY_LOOKS && be->may_one_read;
 		be->calm = LOOK_AFTER;
+	} else {
+		be->one_read = false;
+		be->calm_looks = 0;
+	}
 	return did;
 }
 

@@ -134,7 +134,7 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
 		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
-		{"RESOLVE_REMOTE_EP_ID", "y"}, /* see ucx_ep.c */
+		{"RESOLVE_REMOTE_EP_ID", p->sockets ? "n" : "y"}, /* see greet() in ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
 		{"MM_ERROR_HANDLING", ways.shm ? "y" : NULL},
 		/* connect() of an address that does not answer must not block. */
@@ -371,6 +371,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
 	be->timer = -1;
+	xpi_list_init(&be->eps);
 	be->core = args->core;
 	be->up = args->up;
 	be->log = args->log;

@@ -21,6 +21,8 @@
 
 enum {
 	UCX_AM_ID = 0,
+	UCX_QUEUE_ID = 1,    /* ucx_queue.c */
+	UCX_GREETING_ID = 2, /* says nothing */
 	UCX_FRAME_MAX = 8000,  /* with UCX's own headers one fragment of its tcp and shared memory (8 KiB) */
 	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
 	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
@@ -61,18 +63,31 @@ struct xpi_be {
 	size_t hdr_max; /* longest header that UCX takes as such */
 	int fd;
 	int timer;         /* only where there is shared memory, else -1: see ucx_comp.c */
-	bool napping;      /* the timer is set */
+	uint8_t aside;     /* enum ucx_aside: what a poll has to do besides; in the end nothing, so that it is one test */
 	unsigned npending; /* of all endpoints */
 	unsigned quiet;    /* polls without an event since the last one */
 	bool shm, rdma;    /* what the context really has */
 	char device[64], transports[96];
 	struct ucx_sink sink;
+	struct xpi_list eps; /* struct ucx_ep that were created and not closed */
+	struct {
+		uint64_t since_ms; /* CLOCK_MONOTONIC: when it was asked */
+		unsigned polls;    /* in a row, since then, in which UCX had nothing to do */
+		bool again;        /* another endpoint was closed meanwhile */
+		bool stands;       /* and that is final */
+	} queue;                   /* ucx_queue.c */
+};
+
+enum ucx_aside {
+	UCX_ASIDE_NAPPING = 1, /* the timer is set */
+	UCX_ASIDE_ASKED = 2    /* a message to ourselves is under way */
 };
 
 enum ucx_ep_state { UCX_EP_NEW, UCX_EP_CONNECTING, UCX_EP_UP, UCX_EP_CLOSING, UCX_EP_CLOSED };
 
 /* The back end's part of an endpoint. */
 struct ucx_ep {
+	struct xpi_list link; /* xpi_be.eps */
 	ucp_ep_h ucp;
 	unsigned room; /* requests that may still be given to UCX; 0 as well when it must not be used: one test */
 	struct xpi_req *sending; /* of the frame being handed to UCX */
@@ -84,7 +99,9 @@ struct ucx_ep {
 	ucs_status_t why;    /* what UCX reported first; UCS_OK: it lives */
 	bool told;           /* the core knows about it */
 	uint64_t give_up_ms; /* CLOCK_MONOTONIC: when to close although the peer did not answer; 0: not asked for */
-	bool flushed;        /* the flush that proves the way has ended */
+	bool flushing;       /* the flush that proves the way has begun */
+	bool greeted;        /* the message that has UCX know the peer's endpoint has */
+	bool settled;        /* ... the last of them that has begun has ended */
 };
 
 /* What UCX keeps for us in each of its requests. */
@@ -133,6 +150,19 @@ int ucx_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *
 int ucx_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
 int ucx_ep_quiesce(struct xpi_be *be, void *ep);
 void ucx_ep_destroy(struct xpi_be *be, void *ep);
+/* Its peer is gone or cannot be reached, and the core is told. */
+void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why);
+
+/* ucx_queue.c */
+/* UCX's callback for the message to ourselves. */
+ucs_status_t ucx_queue_arrived(void *be, const void *header, size_t header_length, void *data, size_t length,
+                               const ucp_am_recv_param_t *param);
+/* After a peer has gone, however it went: looks whether the queue is read still. */
+void ucx_queue_ask(struct xpi_be *be);
+/* From a poll in which UCX had `n` things to do, while UCX_ASIDE_ASKED is set. */
+void ucx_queue_look(struct xpi_be *be, int n);
+/* Describes why there are no more connections once queue.stands; returns the status. */
+int ucx_queue_fail(struct xpi_be *be);
 
 /* ucx_am.c */
 int ucx_am_open(struct xpi_be *be);

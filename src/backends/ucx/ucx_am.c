@@ -34,18 +34,40 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
 	return UCS_OK;
 }
 
-int ucx_am_open(struct xpi_be *be)
+static ucs_status_t greeted(void *arg, const void *header, size_t header_length, void *data, size_t length,
+                            const ucp_am_recv_param_t *param)
+{
+	(void)arg;
+	(void)header;
+	(void)header_length;
+	(void)data;
+	(void)length;
+	(void)param;
+	return UCS_OK;
+}
+
+static ucs_status_t handle(struct xpi_be *be, unsigned id, ucp_am_recv_callback_t cb)
 {
 	ucp_am_handler_param_t param = {
 		.field_mask =
 			UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-		.id = UCX_AM_ID,
-		.cb = am_arrived,
+		.id = id,
+		.cb = cb,
 		.arg = be,
 	};
-	ucs_status_t status = ucp_worker_set_am_recv_handler(be->worker, &param);
 
-	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handler of active messages");
+	return ucp_worker_set_am_recv_handler(be->worker, &param);
+}
+
+int ucx_am_open(struct xpi_be *be)
+{
+	ucs_status_t status = handle(be, UCX_AM_ID, am_arrived);
+
+	if (status == UCS_OK)
+		status = handle(be, UCX_QUEUE_ID, ucx_queue_arrived);
+	if (status == UCS_OK)
+		status = handle(be, UCX_GREETING_ID, greeted);
+	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handlers of active messages");
 }
 
 /* What happens seldom: no room, or a failed endpoint. */

@@ -60,7 +60,7 @@ void ucx_ended(void *request, ucs_status_t status, void *arg)
 		be->up->done(be->core, req, ucx_status(status));
 		return;
 	}
-	ep->flushed = true; /* the first flush, which nobody but ep_connect waits for */
+	ep->settled = true; /* the first flush, or the greeting, for which nobody but ep_connect waits */
 	if (status != UCS_OK && ep->why == UCS_OK)
 		ep->why = status;
 }
@@ -76,30 +76,36 @@ static bool nap(struct xpi_be *be)
 
 	if (be->quiet < NAP_AFTER)
 		return false;
-	be->napping = timerfd_settime(be->timer, 0, &in, NULL) == 0;
-	return be->napping;
+	if (timerfd_settime(be->timer, 0, &in, NULL) != 0)
+		return false;
+	be->aside |= UCX_ASIDE_NAPPING;
+	return true;
 }
 
-static __attribute__((noinline, cold)) int nap_end(struct xpi_be *be, int n)
+static __attribute__((noinline, cold)) int poll_aside(struct xpi_be *be, int n)
 {
 	const struct itimerspec off = {0};
 
-	be->napping = false;
-	(void)timerfd_settime(be->timer, 0, &off, NULL); /* takes back an expiry that was not read, too */
+	if (be->aside & UCX_ASIDE_NAPPING) {
+		be->aside &= (uint8_t)~UCX_ASIDE_NAPPING;
+		(void)timerfd_settime(be->timer, 0, &off, NULL); /* takes back an expiry that was not read, too */
+	}
+	if (be->aside & UCX_ASIDE_ASKED)
+		ucx_queue_look(be, n);
 	return n;
 }
 
 static __attribute__((noinline)) int poll_more(struct xpi_be *be, int n)
 {
 	be->quiet = n == 0 ? be->quiet + 1 : 0;
-	return be->napping ? nap_end(be, n) : n;
+	return be->aside != 0 ? poll_aside(be, n) : n;
 }
 
 int ucx_poll(struct xpi_be *be)
 {
 	int n = (int)ucp_worker_progress(be->worker);
 
-	if (n != 0 || ucx_unlikely(be->napping))
+	if (n != 0 || ucx_unlikely(be->aside != 0))
 		return poll_more(be, n);
 	be->quiet++;
 	return 0;
@@ -122,7 +128,7 @@ int ucx_arm(struct xpi_be *be)
 		return XPORT_ERR_AGAIN;
 	if (status != UCS_OK)
 		return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
-	if (be->timer >= 0 && be->npending > 0)
+	if (be->timer >= 0 && (be->npending > 0 || (be->aside & UCX_ASIDE_ASKED)))
 		return nap(be) ? XPORT_OK : XPORT_ERR_AGAIN;
 	return XPORT_OK;
 }

@@ -19,6 +19,8 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	struct xpi_wr w = xpi_wr(buf, *len);
 	int rc = ucx_descriptors(be->err, "a connection"); /* now, while the peer need not hear of it */
 
+	if (rc == XPORT_OK && be->queue.stands)
+		rc = ucx_queue_fail(be);
 	if (rc != XPORT_OK)
 		return rc;
 	memset(ep, 0, sizeof(*ep));
@@ -34,19 +36,22 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	return XPORT_OK;
 }
 
-/* UCX says that the peer is gone.  It may not be closed from here; the core will. */
-static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
+/* It may not be closed from here; the core will. */
+void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why)
 {
-	struct ucx_ep *ep = arg;
-
-	(void)ucp;
 	ep->room = 0;
 	if (ep->why == UCS_OK)
 		ep->why = status;
 	if (ep->state != UCX_EP_UP || ep->told)
 		return; /* ep_connect returns it, or the core asked for it */
 	ep->told = true;
-	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, ucs_status_string(status));
+	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, why);
+}
+
+static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
+{
+	(void)ucp;
+	ucx_ep_lost(arg, status, ucs_status_string(status));
 }
 
 /* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */
@@ -62,7 +67,46 @@ static int connect_fail(struct xpi_be *be, ucs_status_t status)
 	return rc;
 }
 
-/* Creates UCX's endpoint, and a flush that ends when the way there and back is known to work. */
+/*
+ * A flush, which ends when the way there and back is known to work.  One that cannot even begin is tried again at the next
+ * poll, until the connection's time is over: an endpoint that is closed before its peer has answered is what UCX bears
+ * least (see give_up_time).  One that has failed tells ep_failed.
+ */
+static void first_flush(struct ucx_ep *ep)
+{
+	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = ucx_ended};
+	ucs_status_ptr_t result = ucp_ep_flush_nbx(ep->ucp, &param);
+
+	ep->flushing = !UCS_PTR_IS_ERR(result);
+	if (ep->flushing)
+		ep->settled = ucx_posted(ep, result, NULL, NULL, "the first flush") == XPORT_OK;
+}
+
+/*
+ * Has UCX exchange what it calls the wireup, by a message too unusual to go without: UCX would do so at the first long
+ * frame otherwise.  Over sockets this is the moment for it.  A word of the wireup that waits for a socket to be acknowledged,
+ * or for data before it to leave, is a failed assertion of UCX 1.13, an abort, if the peer dies meanwhile: in the one case
+ * when sending it finds that out, in the other when what waits is thrown away.  Now the socket is acknowledged, and
+ * neither end has anything to send: nothing waits.
+ */
+static void greet(struct ucx_ep *ep)
+{
+	static char byte = 'g';
+	static const ucp_dt_iov_t iov = {.buffer = &byte, .length = 1}; /* a list is never short */
+	static const ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE,
+		.flags = UCP_AM_SEND_FLAG_EAGER,
+		.cb.send = ucx_ended,
+		.datatype = ucp_dt_make_iov(),
+	};
+	ucs_status_ptr_t result = ucp_am_send_nbx(ep->ucp, UCX_GREETING_ID, NULL, 0, &iov, 1, &param);
+
+	ep->greeted = !UCS_PTR_IS_ERR(result);
+	if (ep->greeted)
+		ep->settled = ucx_posted(ep, result, NULL, NULL, "a greeting") == XPORT_OK;
+}
+
+/* Creates UCX's endpoint. */
 static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 {
 	struct xpi_be *be = ep->be;
@@ -77,7 +121,6 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
 		.err_handler = {.cb = ep_failed, .arg = ep},
 	};
-	ucp_request_param_t flush = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = ucx_ended};
 	ucs_status_t status;
 	int rc;
 
@@ -94,11 +137,22 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	ucx_sink_probe(&be->sink, false);
 	if (status != UCS_OK)
 		return rc;
+	xpi_list_push(&be->eps, &ep->link);
 	ep->state = UCX_EP_CONNECTING;
 	ep->room = UCX_PENDING_MAX;
-	rc = ucx_posted(ep, ucp_ep_flush_nbx(ep->ucp, &flush), NULL, NULL, "the first flush");
-	ep->flushed = rc == XPORT_OK;
-	return rc < 0 ? connect_fail(be, ep->why != UCS_OK ? ep->why : UCS_ERR_NO_MEMORY) : XPORT_OK;
+	return XPORT_OK;
+}
+
+/* Whether all is said that has to be, each in its time. */
+static bool settled(struct ucx_ep *ep)
+{
+	if (ep->why != UCS_OK)
+		return true;
+	if (!ep->flushing)
+		first_flush(ep);
+	if (ep->settled && ep->be->provider->sockets && !ep->greeted)
+		greet(ep);
+	return ep->settled && ep->greeted == ep->be->provider->sockets;
 }
 
 int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
@@ -112,10 +166,10 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		if (rc != XPORT_OK)
 			return rc;
 	}
+	if (!settled(ep))
+		return XPORT_ERR_AGAIN;
 	if (ep->why != UCS_OK)
 		return connect_fail(be, ep->why);
-	if (!ep->flushed)
-		return XPORT_ERR_AGAIN;
 	ep->state = UCX_EP_UP;
 	return XPORT_OK;
 }
@@ -124,7 +178,8 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
  * Whether to stop waiting for a connection that is no longer wanted.  UCX 1.13's tcp pairs the sockets of two workers
  * by counting; a socket that closes before the peer has answered on it is later taken for the next endpoint's, and
  * that ends in a failed assertion, an abort, in the PEER.  So an endpoint is closed only once the peer has answered,
- * or has had the time to: RESOLVE_REMOTE_EP_ID makes UCX ask, and the first flush comes behind that on the same way.
+ * or has had the time to.  Over sockets that is what the first flush waits for; elsewhere RESOLVE_REMOTE_EP_ID makes UCX
+ * ask, and the flush comes behind that on the same way.
  */
 static bool give_up_time(struct ucx_ep *ep)
 {
@@ -145,13 +200,15 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	struct ucx_ep *ep = ep_;
 	int rc;
 
-	if (ep->state == UCX_EP_CONNECTING && !ep->flushed && ep->why == UCS_OK && !give_up_time(ep))
+	if (ep->state == UCX_EP_CONNECTING && !settled(ep) && !give_up_time(ep))
 		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_CONNECTING || ep->state == UCX_EP_UP) {
 		ep->state = UCX_EP_CLOSING;
 		ep->room = 0;
 		rc = ucx_posted(ep, ucp_ep_close_nbx(ep->ucp, &force), NULL, NULL, "closing an endpoint");
 		ep->ucp = NULL;
+		xpi_list_del(&ep->link);
+		ucx_queue_ask(be);
 		if (rc < 0)
 			xpi_log(be->log, XPORT_LOG_WARN, "1012", "ucx: an endpoint did not close: %s",
 			        xpi_status_name(rc));

@@ -80,7 +80,9 @@ double pair_probe(struct pair *p)
 
 static void xport_side_open(struct pair *p)
 {
-	struct xport_attr attr = {.size = sizeof(attr), .backend = p->provider, .queue_depth = DEPTH};
+	struct xport_attr attr = {.size = sizeof(attr),
+	                          .backend = p->provider,
+	                          .queue_depth = getenv("XPORT_QUEUE_DEPTH") != NULL ? 0 : DEPTH};
 	struct xport_mr_info info = {.size = sizeof(info)};
 
 	CHECK(xport_open(&attr, &p->x) == XPORT_OK);

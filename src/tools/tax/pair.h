@@ -96,6 +96,8 @@ struct pair {
 
 static inline _Noreturn void pair_die(const char *file, int line, const char *what)
 {
+	/* If it fails because the other has ended, SIGCHLD says so: a moment after the other's sockets are closed. */
+	usleep(200000);
 	fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
 	_exit(1);
 }

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * wire.h - what server and workers send each other.  The structs travel as they are: libxport connects no processes of
+ * different byte order, and the fields leave no gaps.
+ *
+ *   worker                                     server
+ *   connects, with PS_HELLO               -->
+ *                                         <--  welcome: the plan, and the keys
+ *   ready: a key to its parameters        -->
+ *                                         <--  (the parameters: put and notification, value = number of the order)
+ *                                         <--  order: which rows, of which step
+ *   (the parameters: versioned get)
+ *   its gradient, and a notification      -->  value = number of the order
+ *                                         <--  the next order, ... or the end
+ */
+#ifndef PS_WIRE_H
+#define PS_WIRE_H
+
+#include <stdint.h>
+
+#include "model.h"
+
+#define PS_HELLO "parameter_server 1"
+
+enum { PS_KEY_MAX = 2048, PS_WORKERS_MAX = 64 };
+
+enum ps_tag { PS_TAG_WELCOME = 1, PS_TAG_READY = 2, PS_TAG_ORDER = 3 };
+
+struct ps_key {
+	uint32_t len;
+	uint8_t bytes[PS_KEY_MAX];
+};
+
+struct ps_welcome {
+	struct ps_plan plan;
+	struct ps_key slot;       /* this worker's alone, for its gradient; to be written */
+	struct ps_key parameters; /* a versioned object, to be read */
+	struct ps_key sums;       /* all workers', to be added to */
+	uint32_t rank;
+};
+
+struct ps_ready {
+	struct ps_key parameters; /* to be written by the broadcast */
+};
+
+enum ps_what { PS_WORK = 1, PS_END = 2 };
+
+struct ps_order {
+	uint64_t number;   /* from 1; a step that is repeated has another one */
+	uint64_t step;
+	uint64_t from, to; /* rows */
+	uint64_t version;  /* of the parameters, which are to be read; 0: they were broadcast */
+	uint64_t what;     /* enum ps_what */
+};
+
+_Static_assert(sizeof(struct ps_welcome) == 48 + 3 * (PS_KEY_MAX + 4) + 4, "a struct with gaps");
+_Static_assert(sizeof(struct ps_order) == 48, "a struct with gaps");
+
+#endif

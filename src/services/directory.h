@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * directory.h - a directory, at the process that serves it and at those who use it.
+ *
+ * The one that serves keeps every entry twice: by name, and in the log, in the order of versions.  Each peer has a cursor in
+ * the log, at what it is to be told next; changing an entry moves it to the log's end.  So what a slow peer costs does not
+ * depend on how slow it is.  Removed entries stay in the log for a while, for those who have not been told; a peer that
+ * is slower than that is told that it missed something.
+ *
+ * A user answers (HEARD) when the application takes the event, so that what waits there is bounded by the window of
+ * requests (mail.h), too.
+ */
+#ifndef SVC_DIRECTORY_H
+#define SVC_DIRECTORY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "services/directory_wire.h"
+#include "services/mail.h"
+#include "services/names.h"
+
+enum { SVC_DIR_TOMBS = 4096 };
+
+struct svc_dir_entry {
+	struct svc_name name; /* first */
+	struct svc_dir_entry *newer, *older;          /* the log */
+	struct svc_dir_entry *own_next, **own_at;     /* of its owner; own_next of a removed one: the next removed */
+	struct svc_dir_peer *owner;
+	bool gone;
+	uint32_t flags;
+	struct xport_directory_entry e;
+};
+
+/* At the one that serves; `self` stands for its own application. */
+struct svc_dir_peer {
+	struct svc_mail_peer *mail; /* NULL: self */
+	struct svc_dir_entry *own;
+	uint32_t nown;
+	bool watching, missed;
+	uint64_t since; /* the version when it began to watch: what was gone by then it need not hear of */
+	struct svc_dir_entry *cursor; /* NULL: at the end */
+	struct svc_dir_peer *next, **at;
+};
+
+struct svc_dir_event {
+	struct svc_dir_event *next;
+	uint64_t heard; /* what the directory is to be told when it is taken; 0: nothing */
+	struct xport_directory_event e;
+};
+
+/* At a user: what it has asked, and what the answer will stand in, so that none is lost for want of memory. */
+struct svc_dir_request {
+	struct svc_dir_request *next;
+	struct svc_dir_event *done; /* NULL: of SVC_DIR_JOIN nobody is told */
+	uint64_t id;
+	int type;
+	void *context;
+	size_t name_len;
+	uint8_t name[SVC_NAME_MAX];
+};
+
+struct xport_directory {
+	pthread_mutex_t lock;
+	xport *x;
+	struct svc_mail mail;
+	bool serve, destroying;
+	uint32_t max_names, peer_names;
+	char node[64];
+	struct svc_names names; /* serving: entries; watching: what is known */
+	struct svc_dir_event *first_event, **last_event;
+	unsigned notices; /* events of them that are not DONE */
+	struct xport_directory_info info;
+	/* serving */
+	uint64_t version;
+	struct svc_dir_entry *oldest, *newest;
+	struct svc_dir_entry *tomb, **tomb_end;
+	unsigned tombs;
+	struct svc_dir_peer *peers, self;
+	/* using */
+	struct svc_mail_peer *server;
+	bool watching;
+	uint64_t next_request;
+	struct svc_dir_event *lost; /* where a directory was joined: for XPORT_DIRECTORY_LOST */
+	struct svc_dir_request *requests;
+};
+
+/* ---- directory.c ---- */
+
+/* Queues `e`, of which the caller fills in more. */
+struct xport_directory_event *svc_dir_push(struct xport_directory *d, struct svc_dir_event *e, int type, int status,
+                                           void *context, uint64_t heard);
+/* The same with a new one.  NULL: out of memory. */
+struct xport_directory_event *svc_dir_event(struct xport_directory *d, int type, int status, void *context,
+                                            uint64_t heard);
+void svc_dir_event_name(struct xport_directory_event *e, const void *name, size_t len);
+void svc_dir_to_entry(const struct svc_dir_message *m, struct xport_directory_entry *e);
+void svc_dir_from_entry(const struct xport_directory_entry *e, struct svc_dir_message *m);
+int svc_dir_reply(struct svc_mail_peer *to, const struct svc_dir_message *m);
+
+/* ---- directory_server.c ---- */
+
+void svc_dir_serve_begin(struct xport_directory *d);
+int svc_dir_serve_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m);
+/* The peer is gone, and its entries with it. */
+void svc_dir_serve_ended(struct xport_directory *d, struct svc_mail_peer *from);
+/* Tells everybody what there is room for. */
+void svc_dir_serve_tell(struct xport_directory *d);
+/* What its own application asks; the answer is an event. */
+int svc_dir_serve_self(struct xport_directory *d, const struct svc_dir_message *m, void *context);
+/* Something for its own application to hear of: 1, or 0. */
+int svc_dir_serve_next(struct xport_directory *d, struct xport_directory_event *event);
+void svc_dir_serve_free(struct xport_directory *d);
+
+/* ---- directory_user.c ---- */
+
+int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *context, const char *operation);
+int svc_dir_user_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m);
+/* The one that serves is gone. */
+void svc_dir_user_ended(struct xport_directory *d, int status);
+void svc_dir_user_free(struct xport_directory *d);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lease.h - an instance's leases.
+ *
+ * A lease is in the list of its peer until it has ended, and in the list of all until it is freed.  Each side has a
+ * number of its own for it, unique for ever; a message names both.  A peer reaches the leases of its own list alone.
+ *
+ *	ASKING --> HELD --> ENDING --> OVER       (refused, or the endpoint ends: --> OVER from anywhere)
+ *
+ * ENDING: a borrower that returns waits for RETURNED; a lender that revokes waits for REVOKED, or until its patience ends,
+ * or (`told` is set then) for a deregistration that was BUSY.
+ */
+#ifndef SVC_LEASE_H
+#define SVC_LEASE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "services/lease_wire.h"
+#include "services/mail.h"
+
+enum { SVC_LEASE_STARTED = 1, SVC_LEASE_ENDED = 2 }; /* events that nobody has taken */
+
+struct xport_lease {
+	struct xport_leases *leases;
+	struct svc_lease_peer *peer; /* NULL: over */
+	struct xport_lease *next, **at;         /* of its peer's list */
+	struct xport_lease *all_next, **all_at; /* of the list of all */
+	struct xport_lease *event_next;
+	unsigned events;
+	bool queued;     /* in the queue of events */
+	int started_as;  /* enum xport_lease_event_type */
+	uint64_t id, remote;
+	bool lender, asked; /* asked: its memory counts against the quota */
+	struct svc_lease_peer *maker; /* whose `made` counts it; NULL: this process's */
+	int state, status;
+	uint32_t rights;
+	uint64_t length;
+	bool unwanted; /* returned or revoked here: that it ends is no failure */
+	bool told;
+	int why;       /* told: what its status is going to be */
+	int64_t until; /* a lender's, ENDING: when patience ends */
+	xport_mr *mr;
+	void *block;   /* of the pool */
+	void *base;
+	xport_rkey *rkey;
+	xport_ep *ep;
+	void *context;
+};
+
+/* What is known of a peer: while its endpoint lives, or a lease of its making is not freed. */
+struct svc_lease_peer {
+	struct svc_mail_peer *mail; /* NULL: its endpoint ended */
+	struct xport_lease *list;
+	uint32_t made;  /* leases of its making that are not freed */
+	uint64_t bytes; /* of the quota */
+};
+
+struct xport_leases {
+	pthread_mutex_t lock;
+	xport *x;
+	struct xport_leases_attr a;
+	struct svc_mail mail;
+	struct xport_lease *all;
+	struct xport_lease *first_event, **last_event;
+	uint64_t next_id;
+	unsigned ending; /* of lenders, for which somebody must look at the clock, or at BUSY */
+	bool destroying;
+	struct xport_leases_info info;
+};
+
+int64_t svc_lease_now(void);
+
+/* ---- leases.c ---- */
+
+/* Makes a lease with this peer.  NULL: out of memory. */
+struct xport_lease *svc_lease_new(struct xport_leases *l, struct svc_lease_peer *p, bool lender);
+/* Undoes it before anybody knows of it. */
+void svc_lease_undo(struct xport_lease *lease);
+void svc_lease_start(struct xport_lease *lease, int type);
+/* It is over; its memory, if it is ours, has been given up. */
+void svc_lease_over(struct xport_lease *lease, int status);
+void svc_lease_event(struct xport_lease *lease, unsigned event);
+/* The peer of an endpoint; NO_MEMORY, or why there is none any more. */
+int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, struct svc_lease_peer **peer);
+struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id);
+int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len);
+
+/* ---- lender.c ---- */
+
+/* Deregisters; a BUSY one stays ENDING, and is tried again by svc_lender_look. */
+void svc_lender_end(struct xport_lease *lease, int status);
+/* What the clock says. */
+void svc_lender_look(struct xport_leases *l);
+/* Milliseconds until it should look; -1: never. */
+int svc_lender_timeout(const struct xport_leases *l);
+/* ASK, TAKEN, RETURN, REVOKED.  Not XPORT_OK: a peer must not send that. */
+int svc_lender_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m);
+
+/* ---- borrower.c ---- */
+
+/* GRANT, GIVE, RETURNED, REVOKE. */
+int svc_borrower_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m);
+
+#endif

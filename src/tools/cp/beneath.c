@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* beneath.c - opening what is beneath a directory, and nothing else. */
+#include "tools/cp/beneath.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tools/cp/wire.h"
+
+static bool walk_only;
+
+void cp_beneath_walk_only(bool on)
+{
+	walk_only = on;
+}
+
+/* The length of the path's first part. */
+static size_t part(const char *path)
+{
+	return strcspn(path, "/");
+}
+
+static bool is(const char *p, size_t n, const char *name)
+{
+	return strlen(name) == n && strncmp(p, name, n) == 0;
+}
+
+const char *cp_path_fault(const char *path)
+{
+	if (*path == '\0')
+		return NULL;
+	if (*path == '/')
+		return "it is absolute";
+	if (strlen(path) >= CP_PATH)
+		return "it is too long";
+	for (const char *p = path;; p++) {
+		size_t n = part(p);
+
+		if (n == 0)
+			return "a part of it is empty";
+		if (is(p, n, ".") || is(p, n, ".."))
+			return "a part of it is . or ..";
+		if (n > NAME_MAX)
+			return "a part of it is longer than 255 bytes";
+		p += n;
+		if (*p == '\0')
+			return NULL;
+	}
+}
+
+/* Only at its beginning may it go up: a name before ".." could be a link itself, and the words would deceive. */
+bool cp_link_stays(const char *path, const char *to)
+{
+	size_t depth = 0, up = 0;
+	bool down = false;
+
+	for (const char *p = path; *p != '\0'; p++)
+		depth += *p == '/';
+	if (*to == '/' || *to == '\0')
+		return false;
+	for (const char *p = to; *p != '\0'; p += *p == '/') {
+		size_t n = part(p);
+
+		if (is(p, n, "..")) {
+			if (down || ++up > depth)
+				return false;
+		} else if (n > 0 && !is(p, n, ".")) {
+			down = true;
+		}
+		p += n;
+	}
+	return true;
+}
+
+/* One step: a directory that is no link. */
+static int step(int at, const char *name, size_t n)
+{
+	char one[NAME_MAX + 1];
+
+	memcpy(one, name, n);
+	one[n] = '\0';
+	return openat(at, one, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Without openat2.  The path has been looked at by cp_path_fault. */
+static int walk(int root, const char *path, int flags)
+{
+	int at = root, fd, err;
+
+	for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+		int next = step(at, path, (size_t)(slash - path));
+
+		err = errno;
+		if (at != root)
+			close(at);
+		errno = err == ENOTDIR ? ELOOP : err;
+		if (next < 0)
+			return -1;
+		at = next;
+	}
+	fd = openat(at, *path != '\0' ? path : ".", flags | O_NOFOLLOW | O_CLOEXEC);
+	err = errno;
+	if (at != root)
+		close(at);
+	errno = err;
+	return fd;
+}
+
+int cp_beneath(int root, const char *path, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
+	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+	long fd;
+
+	if (cp_path_fault(path) != NULL) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!walk_only) {
+		fd = syscall(SYS_openat2, root, *path != '\0' ? path : ".", &how, sizeof(how));
+		if (fd >= 0 ||
+		    (errno != ENOSYS && errno != EPERM)) /* a sandbox may say EPERM to what it does not know */
+			return (int)fd;
+	}
+	return walk(root, path, flags);
+}
+
+int cp_beneath_parent(int root, const char *path, const char **base)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[CP_PATH];
+
+	if (cp_path_fault(path) != NULL || *path == '\0') {
+		errno = EINVAL;
+		return -1;
+	}
+	*base = slash != NULL ? slash + 1 : path;
+	memcpy(dir, path, slash != NULL ? (size_t)(slash - path) : 0);
+	dir[slash != NULL ? slash - path : 0] = '\0';
+	return cp_beneath(root, dir, O_PATH | O_DIRECTORY);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.c - the side that was told what to copy, there or back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cp/beneath.h"
+#include "tools/cp/cp.h"
+#include "tools/cp/progress.h"
+#include "tools/cp/source.h"
+#include "tools/cp/worker.h"
+
+enum { CONNECT_MS = 15000, WAIT_MS = 1000, END_MS = 5000 };
+
+struct client {
+	const struct cp_options *options;
+	struct cp_hub hub;
+	struct cp_link *link;
+	struct cp_progress progress;
+	bool ready; /* READY came */
+	uint32_t there;
+	enum { ASKING, SENDING, TAKING } role;
+	struct cp_source source;
+	struct cp_worker worker;
+	struct cp_tally tally;
+	char text[CP_PATH]; /* why READY refused, or "" */
+};
+
+static bool say(struct client *c, const char *name, const char *text)
+{
+	char shown[CP_PATH];
+
+	cp_progress_clear(&c->progress);
+	fprintf(stderr, "xport_cp: %s%s%s\n", name != NULL ? cp_show(name, shown, sizeof(shown)) : "",
+	        name != NULL ? ": " : "", text);
+	return false;
+}
+
+/* A name that is not copied. */
+static void not_copied(struct client *c, const char *name, const char *text)
+{
+	c->tally.failed++;
+	say(c, name, text);
+}
+
+/* ---- the connection ---- */
+
+static void ready(struct client *c, const struct cp_msg *m)
+{
+	char text[CP_PATH];
+
+	if (m->kind != CP_READY) {
+		cp_link_fail(c->link, "the server does not answer as xport_cp does");
+		return;
+	}
+	c->ready = true;
+	c->there = m->mode;
+	c->text[0] = '\0';
+	if (m->status != 0 && cp_msg_string(&m->text, text, sizeof(text)))
+		cp_show(*text != '\0' ? text : strerror((int)m->status), c->text, sizeof(c->text));
+	else if (c->role == SENDING)
+		cp_link_key(c->link, &m->key);
+}
+
+static void message(void *arg, const struct cp_msg *m)
+{
+	struct client *c = arg;
+
+	if (!c->ready)
+		ready(c, m);
+	else if (c->role == SENDING)
+		cp_source_message(&c->source, m);
+	else
+		cp_worker_message(&c->worker, m);
+}
+
+static void block(void *arg, unsigned slot)
+{
+	struct client *c = arg;
+
+	if (c->role == TAKING)
+		cp_worker_block(&c->worker, slot);
+}
+
+static void sent(void *arg, unsigned slot)
+{
+	struct client *c = arg;
+
+	if (c->role == SENDING)
+		cp_source_sent(&c->source, slot);
+}
+
+static const struct cp_links_calls calls = {message, block, sent};
+
+static bool connect_to(struct client *c, const char *address)
+{
+	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
+	struct xport_ep_info info = {.size = sizeof(info)};
+	struct xport_error e = {.size = sizeof(e)};
+	xport_ep *ep;
+
+	c->ready = false;
+	if (xport_connect(c->hub.x, address, &attr, CONNECT_MS, &ep) != XPORT_OK) {
+		(void)xport_last_error(c->hub.x, &e);
+		say(c, NULL, e.text);
+		return e.hint[0] != '\0' ? say(c, NULL, e.hint) : false;
+	}
+	if (xport_ep_query(ep, &info) != XPORT_OK || info.private_len != sizeof(CP_HELLO) ||
+	    memcmp(info.private_data, CP_HELLO, sizeof(CP_HELLO)) != 0) {
+		xport_ep_destroy(ep);
+		return say(c, address, "what listens there is no xport_cp --serve of this version");
+	}
+	c->link = cp_link_new(&c->hub, ep, &calls, c);
+	return c->link != NULL || say(c, NULL, "out of memory");
+}
+
+/* Waits a turn; false: it is over. */
+static bool turn(struct client *c, int timeout_ms)
+{
+	if (!cp_hub_poll(&c->hub, timeout_ms))
+		return say(c, NULL, "the library failed");
+	return !c->link->failed && !cp_interrupted;
+}
+
+/* Sends START and waits for READY; false: with a reason. */
+static bool ask(struct client *c, const struct cp_msg *start)
+{
+	if (!cp_link_send(c->link, start))
+		return false;
+	while (!c->ready)
+		if (!turn(c, WAIT_MS))
+			return false;
+	return !c->link->failed;
+}
+
+/* Says why it ended, if it was not in order, and closes. */
+static bool leave(struct client *c, bool good)
+{
+	if (cp_interrupted)
+		say(c, NULL, "interrupted; the same command continues it");
+	else if (c->link->failed)
+		say(c, c->link->peer, c->link->text);
+	if (c->link->failed && c->link->status != XPORT_OK)
+		say(c, NULL, "the same command continues what was interrupted");
+	cp_link_end(c->link, good ? END_MS : 0);
+	c->link = NULL;
+	return good;
+}
+
+/* ---- there ---- */
+
+/* A source here: the directory it lies in, its name in it, and what it is to be called; the last is "" where what is
+ * in it is meant, as by "dir/." */
+struct local {
+	int root;
+	char path[PATH_MAX], as[NAME_MAX + 1];
+};
+
+static bool locate(struct client *c, const char *name, struct local *l)
+{
+	char copy[PATH_MAX], real[PATH_MAX], *last;
+
+	if (strlen(name) >= sizeof(copy) || realpath(name, real) == NULL) {
+		not_copied(c, name, strerror(strlen(name) >= sizeof(copy) ? ENAMETOOLONG : errno));
+		return false;
+	}
+	strcpy(copy, name);
+	last = basename(copy);
+	if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0 || strcmp(last, "/") == 0)
+		last[0] = '\0';
+	snprintf(l->as, sizeof(l->as), "%s", last);
+	snprintf(l->path, sizeof(l->path), "%s", strrchr(real, '/') + 1);
+	*(strrchr(real, '/') + 1) = '\0';
+	l->root = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (l->root < 0)
+		not_copied(c, name, strerror(errno));
+	return l->root >= 0;
+}
+
+/* What the sizes of everything come to, for the time that is left. */
+static void add_up(struct client *c, const struct local *l)
+{
+	struct cp_item item;
+	struct cp_walk w;
+
+	if (!cp_walk_begin(&w, l->root, l->path, "", (c->options->flags & CP_RECURSIVE) != 0))
+		return;
+	while (cp_walk_next(&w, &item) && !cp_interrupted)
+		c->progress.total += item.kind == CP_ITEM_FILE ? (uint64_t)item.st.st_size : 0;
+	cp_walk_end(&w);
+}
+
+/* The name at the server: below `path` if that is a directory there. */
+static bool target_name(const struct client *c, const char *path, const char *as, char to[CP_PATH])
+{
+	bool below = c->there == CP_IS_DIR && *as != '\0';
+	int n = snprintf(to, CP_PATH, "%s%s%s", path, below && *path != '\0' ? "/" : "", below ? as : "");
+
+	return n >= 0 && n < CP_PATH;
+}
+
+static bool send_one(struct client *c, const char *name, const char *path)
+{
+	struct local l;
+	char as[CP_PATH];
+	bool good = true;
+
+	if (!locate(c, name, &l))
+		return true;
+	if (!target_name(c, path, l.as, as)) {
+		not_copied(c, name, "its path at the target is longer than 4095 bytes");
+	} else if (cp_source_begin(&c->source, l.root, l.path, as)) {
+		while (good && !cp_source_resting(&c->source))
+			good = turn(c, cp_source_step(&c->source)          ? 0
+			               : c->source.state == CP_SOURCE_BUSY ? 50
+			                                                   : WAIT_MS);
+	}
+	close(l.root);
+	return good;
+}
+
+static bool send_them(struct client *c, const char *path)
+{
+	const struct cp_options *o = c->options;
+	struct local l;
+
+	for (int i = 0; c->progress.shown && i < o->nsources; i++) {
+		uint64_t failed = c->tally.failed;
+
+		if (access(o->sources[i], F_OK) == 0 && locate(c, o->sources[i], &l)) {
+			add_up(c, &l);
+			close(l.root);
+		}
+		c->tally.failed = failed;
+	}
+	for (int i = 0; i < o->nsources; i++)
+		if (!send_one(c, o->sources[i], path))
+			return false;
+	cp_source_bye(&c->source);
+	while (c->source.state != CP_SOURCE_ENDED)
+		if (!turn(c, WAIT_MS))
+			return false;
+	return true;
+}
+
+static void add_tally(struct cp_tally *to, const struct cp_tally *t)
+{
+	to->files += t->files;
+	to->bytes += t->bytes;
+	to->same += t->same;
+	to->resumed_bytes += t->resumed_bytes;
+	to->failed += t->failed;
+}
+
+/* A slash at the end says no more than that it is a directory. */
+static void trim(char *path)
+{
+	for (size_t n = strlen(path); n > 0 && path[n - 1] == '/'; n--)
+		path[n - 1] = '\0';
+}
+
+static bool send_all(struct client *c)
+{
+	const struct cp_options *o = c->options;
+	char address[256], path[CP_PATH];
+	struct cp_msg m = {.kind = CP_START, .flags = CP_PUT | o->flags, .path = {path, 0}};
+	const char *given;
+	bool good;
+
+	(void)cp_remote(o->target, address, &given);
+	if ((size_t)snprintf(path, sizeof(path), "%s", given) >= sizeof(path))
+		return say(c, o->target, "the path is longer than 4095 bytes");
+	trim(path);
+	m.path.n = strlen(path);
+	c->role = SENDING;
+	if (!connect_to(c, address))
+		return false;
+	good = ask(c, &m);
+	if (good && c->text[0] != '\0') {
+		not_copied(c, o->target, c->text);
+		return leave(c, true);
+	}
+	if (good && c->there != CP_IS_DIR && o->nsources > 1) {
+		not_copied(c, o->target, "it is no directory there, and there are several to copy; make it first");
+		return leave(c, true);
+	}
+	good = good && cp_source_init(&c->source, c->link, o->flags, &c->progress.see);
+	if (good) {
+		good = send_them(c, path);
+		add_tally(&c->tally, &c->source.tally);
+		cp_source_fini(&c->source);
+	}
+	return leave(c, good);
+}
+
+/* ---- back ---- */
+
+/* The directory that it goes to here, and the name that it gets; "": the one that it has. */
+static int target_here(struct client *c, char as[NAME_MAX + 1])
+{
+	const char *target = c->options->target;
+	char copy[PATH_MAX], name[PATH_MAX];
+	int fd = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	as[0] = '\0';
+	if (fd >= 0)
+		return fd;
+	if (c->options->nsources > 1 || strlen(target) >= sizeof(copy)) {
+		say(c, target, "it is no directory, and there are several to copy; make it first");
+		return -1;
+	}
+	strcpy(copy, target);
+	strcpy(name, target);
+	snprintf(as, NAME_MAX + 1, "%s", basename(name));
+	fd = open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		say(c, target, strerror(errno));
+	return fd;
+}
+
+/* How the name ends, by which it is called here; "" for all that is in it. */
+static const char *last_part(char *path)
+{
+	char *slash;
+
+	trim(path);
+	slash = strrchr(path, '/');
+	if (strcmp(slash != NULL ? slash + 1 : path, ".") != 0)
+		return slash != NULL ? slash + 1 : path;
+	*(slash != NULL ? slash : path) = '\0';
+	return "";
+}
+
+static bool take(struct client *c)
+{
+	bool good = true;
+
+	while (good && !c->worker.ended) {
+		good = turn(c, WAIT_MS);
+		cp_worker_answer(&c->worker);
+	}
+	return good;
+}
+
+static bool fetch_one(struct client *c, const char *source, int root, const char *as)
+{
+	char address[256], path[CP_PATH];
+	uint8_t key[CP_KEY];
+	size_t len = sizeof(key);
+	struct cp_msg m = {.kind = CP_START, .flags = CP_GET | c->options->flags};
+	const char *given, *last;
+	bool good;
+
+	(void)cp_remote(source, address, &given);
+	if ((size_t)snprintf(path, sizeof(path), "%s", given) >= sizeof(path))
+		return say(c, source, "the path is longer than 4095 bytes");
+	last = last_part(path);
+	m.path = (struct cp_bytes){path, strlen(path)};
+	m.text = *as != '\0' ? (struct cp_bytes){as, strlen(as)} : (struct cp_bytes){last, strlen(last)};
+	c->role = TAKING;
+	if (!connect_to(c, address))
+		return false;
+	good = cp_link_slots(c->link, XPORT_REMOTE_WRITE, key, &len);
+	m.key = (struct cp_bytes){key, len};
+	good = good && cp_worker_start(&c->worker, c->link, root, (c->options->flags & CP_SYNC) != 0, &c->progress.see);
+	if (good) {
+		good = ask(c, &m);
+		if (good && c->text[0] != '\0')
+			not_copied(c, source, c->text);
+		else if (good)
+			good = take(c);
+		(void)cp_worker_stop(&c->worker);
+		add_tally(&c->tally, &c->worker.sink.tally);
+	}
+	return leave(c, good);
+}
+
+static bool fetch_all(struct client *c)
+{
+	const struct cp_options *o = c->options;
+	char as[NAME_MAX + 1];
+	int root = target_here(c, as);
+	bool good = true;
+
+	if (root < 0) {
+		c->tally.failed++;
+		return true;
+	}
+	for (int i = 0; good && i < o->nsources; i++)
+		good = fetch_one(c, o->sources[i], root, as);
+	close(root);
+	return good;
+}
+
+/* ---- the whole ---- */
+
+static void summary(struct client *c)
+{
+	const struct cp_tally *t = &c->tally;
+	double s = cp_progress_seconds(&c->progress);
+	char a[32], b[32];
+
+	cp_progress_clear(&c->progress);
+	if (c->options->json)
+		printf("{\"files\": %llu, \"bytes\": %llu, \"resumed_bytes\": %llu, \"same\": %llu, \"failed\": %llu, "
+		       "\"seconds\": %.3f}\n",
+		       (unsigned long long)t->files, (unsigned long long)t->bytes, (unsigned long long)t->resumed_bytes,
+		       (unsigned long long)t->same, (unsigned long long)t->failed, s);
+	else if (!c->options->quiet)
+		printf("%llu files, %s in %.1f s, %s/s%s\n", (unsigned long long)t->files, cp_size(t->bytes, a), s,
+		       cp_size((uint64_t)((double)t->bytes / (s > 0 ? s : 1)), b),
+		       t->failed > 0 ? "; not everything was copied" : "");
+}
+
+int cp_client(const struct cp_options *o)
+{
+	static struct client c;
+	bool good;
+
+	c.options = o;
+	cp_progress_init(&c.progress, !o->quiet && (o->progress || isatty(STDERR_FILENO)));
+	if (!cp_hub_open(&c.hub, o->backend))
+		return CP_EXIT_LOST;
+	good = o->fetch ? fetch_all(&c) : send_all(&c);
+	cp_hub_close(&c.hub);
+	summary(&c);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		perror("xport_cp: standard output");
+		return CP_EXIT_SOME_FAILED;
+	}
+	return !good ? CP_EXIT_LOST : c.tally.failed > 0 ? CP_EXIT_SOME_FAILED : CP_EXIT_DONE;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* part.c - a file that is being written. */
+#include "tools/cp/part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "tools/cp/beneath.h"
+#include "tools/cp/plant.h"
+
+/* So much is written, and read back while it is in the processor's cache. */
+enum { PIECE = 256 << 10 };
+
+__attribute__((format(printf, 3, 4))) static bool fault(struct cp_part *p, int error, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(p->text, sizeof(p->text), format, args);
+	va_end(args);
+	p->error = error;
+	if (error > 0 && error < CP_HAVE && n >= 0 && (size_t)n < sizeof(p->text))
+		snprintf(p->text + n, sizeof(p->text) - (size_t)n, ": %s%s", strerror(error),
+		         error == ENOSPC || error == EDQUOT ? " (make room there, then repeat the command)" : "");
+	return false;
+}
+
+bool cp_part_init(struct cp_part *p)
+{
+	*p = (struct cp_part){.dir = -1, .fd = -1, .buf = malloc(PIECE), .summing = cp_sum_new()};
+	return p->buf != NULL && p->summing != NULL;
+}
+
+void cp_part_fini(struct cp_part *p)
+{
+	cp_part_drop(p, false);
+	free(p->buf);
+	cp_sum_free(p->summing);
+	p->buf = NULL;
+	p->summing = NULL;
+}
+
+bool cp_part_is_open(const struct cp_part *p)
+{
+	return p->fd >= 0;
+}
+
+void cp_part_drop(struct cp_part *p, bool remove)
+{
+	if (p->fd >= 0 && remove)
+		unlinkat(p->dir, p->temp, 0);
+	if (p->fd >= 0)
+		close(p->fd);
+	if (p->dir >= 0)
+		close(p->dir);
+	p->fd = p->dir = -1;
+}
+
+/* ---- opening ---- */
+
+/* A long name has no room for more; then its checksum stands for it. */
+static void name_temp(struct cp_part *p)
+{
+	uint64_t sum[2];
+	int n = snprintf(p->temp, sizeof(p->temp), ".%s.xport-part", p->name);
+
+	if (n > 0 && (size_t)n < sizeof(p->temp))
+		return;
+	cp_sum_block(p->name, strlen(p->name), 0, sum);
+	snprintf(p->temp, sizeof(p->temp), ".%016llx%016llx.xport-part", (unsigned long long)sum[1],
+	         (unsigned long long)sum[0]);
+}
+
+/* Whether it is a file of ours and nobody else's: neither a pipe that waits there, nor a file with another name, too. */
+static bool is_plain(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_nlink == 1 && st->st_uid == geteuid();
+}
+
+/* Opens what has the temporary name; -1 and EEXIST: that was nothing to write into, and is gone. */
+static int open_once(struct cp_part *p, struct stat *st)
+{
+	int fd = openat(p->dir, p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	bool made = fd >= 0;
+
+	if (fd < 0 && errno == EEXIST)
+		fd = openat(p->dir, p->temp, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && fstat(fd, st) == 0 && (made || is_plain(st)))
+		return fd;
+	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT)
+		return -1;
+	if (fd >= 0)
+		close(fd);
+	if (unlinkat(p->dir, p->temp, 0) == 0 || errno == ENOENT)
+		errno = EEXIST;
+	return -1;
+}
+
+/* Opens and locks it.  Until it is locked, another copy may finish it or take it away. */
+static bool open_temp(struct cp_part *p)
+{
+	enum { TRIES = 8 };
+	struct stat st, named;
+
+	for (int i = 0; i < TRIES; i++) {
+		p->fd = open_once(p, &st);
+		if (p->fd < 0 && errno == EEXIST)
+			continue;
+		if (p->fd < 0)
+			return fault(p, errno, "creating the file");
+		if (flock(p->fd, LOCK_EX | LOCK_NB) != 0)
+			return fault(p, CP_BUSY, "another copy to this name is under way");
+		if (fstatat(p->dir, p->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == st.st_ino &&
+		    named.st_dev == st.st_dev)
+			return true;
+		close(p->fd);
+		p->fd = -1;
+	}
+	return fault(p, EAGAIN, "creating the file, whose temporary name others use");
+}
+
+/* Finds out now whether there is room.  What has holes takes less than its size, nobody knows how much. */
+static bool reserve(struct cp_part *p, bool sparse)
+{
+	if (p->size > INT64_MAX)
+		return fault(p, EFBIG, "a size of %llu bytes", (unsigned long long)p->size);
+	if (p->have > p->size && ftruncate(p->fd, (off_t)p->size) != 0)
+		return fault(p, errno, "shortening what an earlier copy left");
+	p->have = p->have < p->size ? p->have : p->size;
+	if (sparse || p->size == 0 || fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)p->size) == 0 ||
+	    errno == EOPNOTSUPP || errno == ENOSYS)
+		return true;
+	return fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
+}
+
+bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, bool sparse)
+{
+	const char *base;
+	struct stat st;
+
+	p->size = size;
+	p->covered = p->sum[0] = p->sum[1] = 0;
+	p->error = 0;
+	p->text[0] = '\0';
+	p->dir = cp_beneath_parent(root, path, &base);
+	if (p->dir < 0)
+		return fault(p, errno, "opening the directory that it goes to");
+	snprintf(p->name, sizeof(p->name), "%s", base);
+	name_temp(p);
+	if (fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+		return fault(p, EISDIR, "a file would take the place of a directory");
+	if (!open_temp(p))
+		return false;
+	p->have = fstat(p->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+	return reserve(p, sparse);
+}
+
+/* ---- content ---- */
+
+static bool write_piece(struct cp_part *p, const uint8_t *data, size_t n, uint64_t offset)
+{
+	while (n > 0) {
+		ssize_t done = pwrite(p->fd, data, n, (off_t)offset);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			return fault(p, done < 0 ? errno : ENOSPC, "writing");
+		data += done;
+		offset += (uint64_t)done;
+		n -= (size_t)done;
+	}
+	return true;
+}
+
+/* Adds what the file has there to the checksum; false with error 0: the file is shorter. */
+static bool sum_piece(struct cp_part *p, size_t n, uint64_t offset)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t r = pread(p->fd, p->buf + got, n - got, (off_t)(offset + got));
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return fault(p, errno, "reading back");
+		if (r == 0)
+			return false;
+		got += (size_t)r;
+	}
+	cp_sum_more(p->summing, p->buf, n);
+	return true;
+}
+
+static bool within(struct cp_part *p, uint64_t offset, uint64_t length, uint64_t most)
+{
+	return (length > 0 && length <= most && offset <= p->size && length <= p->size - offset) ||
+	       fault(p, EPROTO, "a block of %llu bytes at %llu", (unsigned long long)length,
+	             (unsigned long long)offset);
+}
+
+static void count(struct cp_part *p, uint64_t length, const uint64_t sum[2])
+{
+	p->covered += length;
+	cp_sum_add(p->sum, sum);
+}
+
+bool cp_part_block(struct cp_part *p, const struct cp_head *h, const void *data)
+{
+	const uint8_t *from = data;
+	uint64_t sum[2];
+
+	if (!within(p, h->offset, h->length, CP_BLOCK))
+		return false;
+	cp_sum_begin(p->summing, h->offset);
+	for (size_t at = 0, n; at < h->length; at += n) {
+		n = h->length - at < PIECE ? h->length - at : PIECE;
+		if (!write_piece(p, from + at, n, h->offset + at))
+			return false;
+		if (cp_plant == CP_PLANT_STORED && !write_piece(p, (const uint8_t *)"?", 1, h->offset + at))
+			return false;
+		if (!sum_piece(p, n, h->offset + at))
+			return p->error != 0 ? false : fault(p, EIO, "reading back, the file is shorter than written");
+	}
+	cp_sum_end(p->summing, sum);
+	if (sum[0] != h->hash[0] || sum[1] != h->hash[1])
+		return fault(p, EBADMSG, "the block at %llu is not what was sent", (unsigned long long)h->offset);
+	count(p, h->length, sum);
+	return true;
+}
+
+bool cp_part_check(struct cp_part *p, const struct cp_head *h, bool *same)
+{
+	uint64_t sum[2];
+
+	*same = false;
+	if (!within(p, h->offset, h->length, CP_BLOCK))
+		return false;
+	if (h->offset + h->length > p->have)
+		return true;
+	cp_sum_begin(p->summing, h->offset);
+	for (size_t at = 0, n; at < h->length; at += n) {
+		n = h->length - at < PIECE ? h->length - at : PIECE;
+		if (!sum_piece(p, n, h->offset + at))
+			return p->error == 0;
+	}
+	cp_sum_end(p->summing, sum);
+	*same = sum[0] == h->hash[0] && sum[1] == h->hash[1];
+	if (*same)
+		count(p, h->length, sum);
+	return true;
+}
+
+/* Where holes cannot be made there are zeros. */
+static bool write_zeros(struct cp_part *p, uint64_t offset, uint64_t length)
+{
+	memset(p->buf, 0, PIECE);
+	for (uint64_t at = 0, n; at < length; at += n) {
+		n = length - at < PIECE ? length - at : PIECE;
+		if (!write_piece(p, p->buf, (size_t)n, offset + at))
+			return false;
+	}
+	return true;
+}
+
+bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length)
+{
+	uint64_t sum[2], old;
+
+	if (!within(p, offset, length, UINT64_MAX))
+		return false;
+	cp_sum_hole(offset, length, sum);
+	count(p, length, sum);
+	old = offset < p->have ? p->have - offset : 0; /* behind it nothing was ever written */
+	old = old < length ? old : length;
+	if (old == 0 || fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)old) == 0)
+		return true;
+	if (errno != EOPNOTSUPP && errno != ENOSYS)
+		return fault(p, errno, "making a hole");
+	return write_zeros(p, offset, old);
+}
+
+/* ---- the end ---- */
+
+bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look)
+{
+	if (p->covered != p->size)
+		return fault(p, EBADMSG, "%llu of %llu bytes came", (unsigned long long)p->covered,
+		             (unsigned long long)p->size);
+	if (sum[0] != p->sum[0] || sum[1] != p->sum[1])
+		return fault(p, EBADMSG, "the checksum of the whole file is not the source's");
+	if (ftruncate(p->fd, (off_t)p->size) != 0)
+		return fault(p, errno, "giving the file its size");
+	if (fchmod(p->fd, look->mode & 0777) != 0)
+		return fault(p, errno, "giving the file its permissions");
+	if (futimens(p->fd, look->times) != 0)
+		return fault(p, errno, "giving the file its times");
+	if (p->sync && fsync(p->fd) != 0)
+		return fault(p, errno, "syncing the file");
+	if (renameat(p->dir, p->temp, p->dir, p->name) != 0)
+		return fault(p, errno, "giving the file its name");
+	close(p->fd);
+	p->fd = -1;
+	if (p->sync) { /* O_PATH cannot be synced */
+		int dir = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		bool synced = dir >= 0 && fsync(dir) == 0;
+
+		if (dir >= 0)
+			close(dir);
+		if (!synced)
+			return fault(p, errno, "syncing the directory");
+	}
+	cp_part_drop(p, false);
+	return true;
+}

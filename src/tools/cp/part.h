@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * part.h - a file that is being written, under another name in the same directory, until all of it was verified.
+ *
+ * What an interrupted copy left under that name is the beginning of the next one.  It is trusted for nothing: each block
+ * of it is compared with the source by a checksum.  The checksums are those of what can be read back from the file.
+ *
+ * ERRORS: false, with the errno in part->error and a sentence in part->text; nothing more is to be done with it then but
+ * cp_part_drop.
+ */
+#ifndef CP_PART_H
+#define CP_PART_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "tools/cp/sum.h"
+#include "tools/cp/wire.h"
+
+struct cp_part {
+	int dir, fd;       /* -1: not open */
+	uint64_t size;     /* that the file will have */
+	uint64_t have;     /* bytes that were there before; what lies behind them is new */
+	uint64_t covered;  /* bytes of blocks and holes so far */
+	uint64_t sum[2];   /* of them */
+	bool sync;
+	int error;
+	char name[256], temp[256]; /* in dir */
+	char text[CP_TEXT];
+	uint8_t *buf;
+	struct cp_sum *summing;
+};
+
+/* Times and mode of a file or directory. */
+struct cp_look {
+	uint32_t mode;
+	struct timespec times[2]; /* access, modification */
+};
+
+bool cp_part_init(struct cp_part *p);
+void cp_part_fini(struct cp_part *p);
+
+/* Opens it beneath `root`.  Error CP_BUSY: another copy to this name is under way. */
+bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, bool sparse);
+bool cp_part_is_open(const struct cp_part *p);
+/* Stores a block, and reads it back; false also if that is not what `sum` is of. */
+bool cp_part_block(struct cp_part *p, const struct cp_head *h, const void *data);
+/* *same: the block is there already. */
+bool cp_part_check(struct cp_part *p, const struct cp_head *h, bool *same);
+bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length);
+/* Compares with what the source has counted, and gives the file its name. */
+bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look);
+/* Closes it; `remove`: nothing is left of it. */
+void cp_part_drop(struct cp_part *p, bool remove);
+
+#endif

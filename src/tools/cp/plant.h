@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plant.h - for tests: faults that the checks have to see, by the hidden option --plant. */
+#ifndef CP_PLANT_H
+#define CP_PLANT_H
+
+enum cp_plant {
+	CP_PLANT_NONE,
+	CP_PLANT_BLOCK, /* the source changes a byte after its checksum was made */
+	CP_PLANT_FILE,  /* the source has another checksum for the whole file */
+	CP_PLANT_STORED, /* the sink stores another byte than came */
+	CP_PLANT_PAUSE /* no fault: the source waits for two seconds after the first block of a file */
+};
+
+extern enum cp_plant cp_plant;
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* serve.c - xport_cp --serve: a session for each client, in one thread; each is a sink or a source, as the client asks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/cp/beneath.h"
+#include "tools/cp/cp.h"
+#include "tools/cp/source.h"
+#include "tools/cp/worker.h"
+
+/* FRESH_S: so long a client may take to say what it wants; there are few places. */
+enum { WAIT_MS = 1000, IDLE_S = 300, FRESH_S = 5 };
+
+struct session {
+	struct cp_link *link; /* NULL: not in use */
+	enum { FRESH, SINK, SOURCE } role;
+	struct cp_worker worker;
+	struct cp_source source;
+	struct cp_observer see;
+	time_t heard;
+};
+
+static struct server {
+	const struct cp_options *options;
+	struct cp_hub hub;
+	xport_listener *listener;
+	int root;
+	struct session sessions[CP_LINKS];
+} server;
+
+static time_t now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+/* ---- what a client asks for ---- */
+
+static void refuse(struct session *s, int error, const char *what)
+{
+	struct cp_msg m = {.kind = CP_READY, .status = (uint32_t)error, .text = {what, strlen(what)}};
+
+	cp_link_send(s->link, &m);
+}
+
+static uint32_t there(const char *path)
+{
+	int fd = cp_beneath(server.root, path, O_PATH);
+	struct stat st;
+	uint32_t kind = CP_ABSENT;
+
+	if (fd < 0)
+		return errno == ENOENT ? CP_ABSENT : CP_IS_OTHER;
+	if (fstat(fd, &st) == 0)
+		kind = S_ISDIR(st.st_mode) ? CP_IS_DIR : CP_IS_OTHER;
+	close(fd);
+	return kind;
+}
+
+static void become_sink(struct session *s, const char *path, uint32_t flags)
+{
+	struct cp_msg m = {.kind = CP_READY, .mode = there(path)};
+	uint8_t key[CP_KEY];
+	size_t len = sizeof(key);
+
+	if (server.options->read_only) {
+		refuse(s, EROFS, "it is served for reading alone (--read-only)");
+		return;
+	}
+	if (!cp_link_slots(s->link, XPORT_REMOTE_WRITE, key, &len) ||
+	    !cp_worker_start(&s->worker, s->link, server.root, ((flags | server.options->flags) & CP_SYNC) != 0, NULL))
+		return;
+	s->role = SINK;
+	m.key = (struct cp_bytes){key, len};
+	cp_link_send(s->link, &m);
+}
+
+/* What this side could not read, for the client to show. */
+static void pass_note(void *arg, const char *text)
+{
+	struct session *s = arg;
+	size_t n = strlen(text);
+	struct cp_msg m = {.kind = CP_NOTE, .text = {text, n < CP_PATH - 1 ? n : CP_PATH - 1}};
+
+	cp_link_send(s->link, &m);
+}
+
+static void become_source(struct session *s, const char *path, const char *as, const struct cp_msg *start)
+{
+	struct cp_msg m = {.kind = CP_READY};
+
+	s->see = (struct cp_observer){.note = pass_note, .arg = s};
+	if (!cp_link_key(s->link, &start->key) ||
+	    !cp_source_init(&s->source, s->link, start->flags & (CP_RECURSIVE | CP_UPDATE), &s->see))
+		return;
+	s->role = SOURCE;
+	cp_link_send(s->link, &m);
+	cp_source_begin(&s->source, server.root, path, as);
+}
+
+static void start(struct session *s, const struct cp_msg *m)
+{
+	char path[CP_PATH], as[CP_PATH];
+	bool whole = cp_msg_string(&m->path, path, sizeof(path)) && cp_msg_string(&m->text, as, sizeof(as));
+
+	if (m->kind != CP_START || !whole)
+		cp_link_fail(s->link, "the client does not begin as xport_cp does");
+	else if (cp_path_fault(path) != NULL || cp_path_fault(as) != NULL)
+		refuse(s, EINVAL, "a path here is relative to what is served, and has no part that is empty, . or ..");
+	else if ((m->flags & CP_PUT) != 0)
+		become_sink(s, path, m->flags);
+	else
+		become_source(s, path, as, m);
+}
+
+/* ---- sessions ---- */
+
+static void message(void *arg, const struct cp_msg *m)
+{
+	struct session *s = arg;
+
+	s->heard = now_s();
+	if (s->role == FRESH)
+		start(s, m);
+	else if (s->role == SINK)
+		cp_worker_message(&s->worker, m);
+	else
+		cp_source_message(&s->source, m);
+}
+
+static void block(void *arg, unsigned slot)
+{
+	struct session *s = arg;
+
+	s->heard = now_s();
+	if (s->role == SINK)
+		cp_worker_block(&s->worker, slot);
+	else
+		cp_link_fail(s->link, "the client sends blocks that it was not asked for");
+}
+
+static void sent(void *arg, unsigned slot)
+{
+	struct session *s = arg;
+
+	if (s->role == SOURCE)
+		cp_source_sent(&s->source, slot);
+}
+
+static const struct cp_links_calls calls = {message, block, sent};
+
+static bool speaks(xport_ep *ep)
+{
+	struct xport_ep_info info = {.size = sizeof(info)};
+
+	return xport_ep_query(ep, &info) == XPORT_OK && info.private_len == sizeof(CP_HELLO) &&
+	       memcmp(info.private_data, CP_HELLO, sizeof(CP_HELLO)) == 0;
+}
+
+static struct session *free_session(void)
+{
+	for (unsigned i = 0; i < CP_LINKS; i++)
+		if (server.sessions[i].link == NULL)
+			return &server.sessions[i];
+	return NULL;
+}
+
+static void take_clients(void)
+{
+	struct session *s;
+	xport_ep *ep;
+
+	while (xport_accept(server.listener, 0, &ep) == XPORT_OK) {
+		s = free_session();
+		if (s == NULL || !speaks(ep)) {
+			fprintf(stderr, "xport_cp: a connection is closed: %s\n",
+			        s == NULL ? "there are 16 already" : "its other end is no xport_cp of this version");
+			xport_ep_destroy(ep);
+			continue;
+		}
+		*s = (struct session){.role = FRESH, .heard = now_s()};
+		s->link = cp_link_new(&server.hub, ep, &calls, s);
+	}
+}
+
+static void end_session(struct session *s)
+{
+	struct cp_link *l = s->link;
+	bool in_order = l->status == XPORT_ERR_PEER_CLOSED && (s->role != SOURCE || s->source.state == CP_SOURCE_ENDED);
+
+	if (s->role == SINK)
+		in_order = !cp_worker_stop(&s->worker) && in_order;
+	if (s->role == SOURCE)
+		cp_source_fini(&s->source);
+	if (!in_order && l->failed && !server.options->quiet)
+		fprintf(stderr, "xport_cp: %s: %s\n", l->peer, l->text);
+	cp_link_end(l, 0);
+	s->link = NULL;
+}
+
+/* True: it has more to do at once. */
+static bool run_session(struct session *s)
+{
+	time_t patience = s->role == FRESH ? FRESH_S : IDLE_S;
+	bool more = false;
+
+	if (s->role == SOURCE && !s->link->failed) {
+		more = cp_source_step(&s->source);
+		if (cp_source_resting(&s->source))
+			cp_source_bye(&s->source);
+	}
+	if (s->role == SINK) {
+		cp_worker_answer(&s->worker);
+		if (cp_worker_busy(&s->worker))
+			s->heard = now_s();
+	}
+	if (now_s() - s->heard > patience)
+		cp_link_fail(s->link, "silent for %d s", (int)patience);
+	if (s->link->failed)
+		end_session(s);
+	return more;
+}
+
+static int loop(void)
+{
+	while (!cp_interrupted) {
+		bool more = false;
+
+		for (unsigned i = 0; i < CP_LINKS; i++)
+			if (server.sessions[i].link != NULL)
+				more = run_session(&server.sessions[i]) || more;
+		if (!cp_hub_poll(&server.hub, more ? 0 : WAIT_MS))
+			return CP_EXIT_LOST;
+		take_clients();
+	}
+	for (unsigned i = 0; i < CP_LINKS; i++)
+		if (server.sessions[i].link != NULL)
+			end_session(&server.sessions[i]);
+	return CP_EXIT_DONE;
+}
+
+static bool listen_there(void)
+{
+	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
+	struct xport_info info = {.size = sizeof(info)};
+	struct xport_error e = {.size = sizeof(e)};
+	char name[256];
+
+	if (xport_listen(server.hub.x, server.options->listen, &attr, &server.listener) != XPORT_OK ||
+	    xport_listener_name(server.listener, name, sizeof(name)) != XPORT_OK ||
+	    xport_query(server.hub.x, &info) != XPORT_OK) {
+		(void)xport_last_error(server.hub.x, &e);
+		fprintf(stderr, "xport_cp: %s%s%s\n", e.text, e.hint[0] != '\0' ? "\nxport_cp: " : "", e.hint);
+		return false;
+	}
+	printf("xport_cp: serving %s on %s, over %s:%s\n", server.options->serve, name, info.backend, info.provider);
+	return fflush(stdout) == 0;
+}
+
+int cp_serve(const struct cp_options *o)
+{
+	int rc = CP_EXIT_LOST;
+
+	server.options = o;
+	server.root = open(o->serve, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (server.root < 0) {
+		fprintf(stderr, "xport_cp: %s: %s: --serve takes a directory that is there\n", o->serve,
+		        strerror(errno));
+		return CP_EXIT_USAGE;
+	}
+	if (cp_hub_open(&server.hub, o->backend) && listen_there())
+		rc = loop();
+	if (server.hub.x != NULL) {
+		xport_listener_close(server.listener);
+		cp_hub_close(&server.hub);
+	}
+	close(server.root);
+	return rc;
+}

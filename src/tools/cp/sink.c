@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sink.c - the side that writes. */
+#include "tools/cp/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cp/beneath.h"
+
+bool cp_sink_init(struct cp_sink *s, struct cp_link *l, int root, bool sync, const struct cp_observer *see,
+                  const struct cp_sink_answers *answers)
+{
+	*s = (struct cp_sink){.link = l, .answers = *answers, .root = root, .see = see};
+	if (!cp_part_init(&s->part))
+		return false;
+	s->part.sync = sync;
+	return true;
+}
+
+void cp_sink_fini(struct cp_sink *s)
+{
+	cp_part_fini(&s->part);
+}
+
+/* ---- answers ---- */
+
+static void reply(struct cp_sink *s, const struct cp_msg *m)
+{
+	s->answers.reply(s->answers.arg, m);
+}
+
+static bool refuse(struct cp_sink *s, const char *text)
+{
+	s->answers.refuse(s->answers.arg, text);
+	return false;
+}
+
+static void answer(struct cp_sink *s, uint32_t kind, int status, const char *what)
+{
+	struct cp_msg m = {.kind = kind, .status = (uint32_t)status};
+	char text[CP_TEXT] = "";
+
+	if (status != 0) {
+		snprintf(text, sizeof(text), "%s", what);
+		m.text = (struct cp_bytes){text, strlen(text)};
+	}
+	reply(s, &m);
+}
+
+/* DONE, with the errno of what was tried. */
+static void done(struct cp_sink *s, bool good, const char *what)
+{
+	char text[CP_TEXT];
+	int error = errno;
+
+	snprintf(text, sizeof(text), "%s: %s", what, strerror(error));
+	answer(s, CP_DONE, good ? 0 : error, text);
+}
+
+static void acknowledge(struct cp_sink *s, unsigned slot, int status)
+{
+	struct cp_msg m = {.kind = CP_ACK, .slot = slot, .status = (uint32_t)status};
+
+	reply(s, &m);
+}
+
+static void moved(struct cp_sink *s, uint64_t bytes)
+{
+	if (s->see != NULL && s->see->moved != NULL)
+		s->see->moved(s->see->arg, bytes);
+}
+
+/* The path of a message; false: it was refused. */
+static bool path_of(struct cp_sink *s, const struct cp_msg *m, uint32_t answer_by, char path[CP_PATH])
+{
+	char text[CP_TEXT];
+	const char *fault = "it has a NUL in it";
+
+	if (cp_msg_string(&m->path, path, CP_PATH))
+		fault = cp_path_fault(path);
+	if (fault == NULL)
+		return true;
+	snprintf(text, sizeof(text), "the path is refused: %s", fault);
+	answer(s, answer_by, EINVAL, text);
+	return false;
+}
+
+static void look_of(const struct cp_msg *m, struct cp_look *look)
+{
+	look->mode = m->mode;
+	look->times[0] = (struct timespec){.tv_sec = m->atime_s, .tv_nsec = m->atime_ns};
+	look->times[1] = (struct timespec){.tv_sec = m->mtime_s, .tv_nsec = m->mtime_ns};
+}
+
+/* ---- files ---- */
+
+/* Whether what is there has the size and the time of the source's. */
+static bool is_same(const struct cp_sink *s, const char *path, const struct cp_msg *m)
+{
+	int fd = cp_beneath(s->root, path, O_PATH);
+	struct stat st;
+	bool same = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == m->length &&
+	            st.st_mtim.tv_sec == m->mtime_s && st.st_mtim.tv_nsec == m->mtime_ns;
+
+	if (fd >= 0)
+		close(fd);
+	return same;
+}
+
+static void take_file(struct cp_sink *s, const struct cp_msg *m)
+{
+	struct cp_msg opened = {.kind = CP_OPENED};
+	struct cp_part *p = &s->part;
+	char path[CP_PATH];
+
+	if (cp_part_is_open(p)) {
+		refuse(s, "the peer begins a file before it has ended another");
+		return;
+	}
+	if (!path_of(s, m, CP_OPENED, path))
+		return;
+	if (s->see != NULL && s->see->began != NULL)
+		s->see->began(s->see->arg, path, m->length);
+	if ((m->flags & CP_UPDATE) != 0 && is_same(s, path, m)) {
+		opened.flags = CP_SAME;
+		s->tally.same++;
+		reply(s, &opened);
+		return;
+	}
+	look_of(m, &s->look);
+	if (cp_part_open(p, s->root, path, m->length, (m->flags & CP_SPARSE) != 0)) {
+		opened.offset = p->have;
+		reply(s, &opened);
+		return;
+	}
+	/* What an earlier copy left may be worth its room; what is another's is not ours. */
+	cp_part_drop(p, p->error != CP_BUSY && p->have == 0);
+	answer(s, CP_OPENED, p->error, p->text);
+}
+
+static bool has_file(struct cp_sink *s)
+{
+	return cp_part_is_open(&s->part) || refuse(s, "the peer sends parts of no file");
+}
+
+void cp_sink_block(struct cp_sink *s, unsigned slot)
+{
+	struct cp_part *p = &s->part;
+	struct cp_head h;
+
+	if (!has_file(s))
+		return;
+	cp_link_head(s->link, slot, &h);
+	s->blocks++;
+	if (p->error == 0 && cp_part_block(p, &h, cp_link_data(s->link, slot))) {
+		moved(s, h.length);
+	}
+	acknowledge(s, slot, p->error);
+}
+
+static void take_check(struct cp_sink *s, const struct cp_msg *m)
+{
+	struct cp_head h = {m->offset, m->length, {m->hash[0], m->hash[1]}};
+	struct cp_part *p = &s->part;
+	bool same = false;
+
+	if (!has_file(s))
+		return;
+	if (p->error == 0 && cp_part_check(p, &h, &same) && same) {
+		s->tally.resumed_bytes += h.length;
+		moved(s, h.length);
+	}
+	acknowledge(s, m->slot, p->error != 0 ? p->error : same ? CP_HAVE : CP_NEED);
+}
+
+static void take_hole(struct cp_sink *s, const struct cp_msg *m)
+{
+	struct cp_part *p = &s->part;
+
+	if (has_file(s) && p->error == 0 && cp_part_hole(p, m->offset, m->length))
+		moved(s, m->length);
+}
+
+static void take_finish(struct cp_sink *s, const struct cp_msg *m)
+{
+	struct cp_part *p = &s->part;
+
+	if (!has_file(s))
+		return;
+	if (m->status == 0 && p->error == 0 && cp_part_finish(p, m->hash, &s->look)) {
+		s->tally.files++;
+		s->tally.bytes += p->size;
+		answer(s, CP_DONE, 0, "");
+		return;
+	}
+	cp_part_drop(p, true);
+	answer(s, CP_DONE, p->error, p->text);
+}
+
+/* ---- directories and links ---- */
+
+static bool make_dir(struct cp_sink *s, const char *path)
+{
+	const char *base;
+	int parent, fd;
+	bool made;
+
+	if (*path == '\0')
+		return true;
+	parent = cp_beneath_parent(s->root, path, &base);
+	if (parent < 0)
+		return false;
+	made = mkdirat(parent, base, 0700) == 0;
+	if (!made && errno == EEXIST) {
+		fd = cp_beneath(s->root, path, O_PATH | O_DIRECTORY);
+		made = fd >= 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	fd = errno;
+	close(parent);
+	errno = fd;
+	return made;
+}
+
+static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
+{
+	struct cp_look look;
+	bool good;
+	int fd, error;
+
+	if (*path == '\0')
+		return true;
+	fd = cp_beneath(s->root, path, O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return false;
+	look_of(m, &look);
+	good = fchmod(fd, look.mode & 0777) == 0 && futimens(fd, look.times) == 0 && (!s->part.sync || fsync(fd) == 0);
+	error = errno;
+	close(fd);
+	errno = error;
+	return good;
+}
+
+static bool make_link(int parent, const char *base, const char *to, const struct cp_look *look)
+{
+	char temp[256];
+	uint64_t sum[2];
+	bool good;
+
+	cp_sum_block(base, strlen(base), 1, sum);
+	snprintf(temp, sizeof(temp), ".%016llx.xport-part", (unsigned long long)sum[0]);
+	good = symlinkat(to, parent, temp) == 0 ||
+	       (errno == EEXIST && unlinkat(parent, temp, 0) == 0 && symlinkat(to, parent, temp) == 0);
+	if (!good)
+		return false;
+	(void)utimensat(parent, temp, look->times, AT_SYMLINK_NOFOLLOW); /* some file systems keep none of a link */
+	good = renameat(parent, temp, parent, base) == 0;
+	if (!good) {
+		int error = errno;
+
+		unlinkat(parent, temp, 0);
+		errno = error;
+	}
+	return good;
+}
+
+static void take_link(struct cp_sink *s, const struct cp_msg *m)
+{
+	char path[CP_PATH], to[CP_PATH];
+	struct cp_look look;
+	const char *base;
+	int parent;
+
+	if (!path_of(s, m, CP_DONE, path))
+		return;
+	if (!cp_msg_string(&m->text, to, sizeof(to)) || !cp_link_stays(path, to)) {
+		answer(s, CP_DONE, EXDEV, "a symbolic link that may lead out of the directory is not made");
+		return;
+	}
+	look_of(m, &look);
+	parent = cp_beneath_parent(s->root, path, &base);
+	done(s, parent >= 0 && make_link(parent, base, to, &look), "making the symbolic link");
+	if (parent >= 0)
+		close(parent);
+}
+
+static void take_dir(struct cp_sink *s, const struct cp_msg *m)
+{
+	char path[CP_PATH];
+
+	if (!path_of(s, m, CP_DONE, path))
+		return;
+	if (m->kind == CP_DIR)
+		done(s, make_dir(s, path), "making the directory");
+	else
+		done(s, end_dir(s, path, m), "giving the directory its permissions and times");
+}
+
+static void take_note(struct cp_sink *s, const struct cp_msg *m)
+{
+	char text[CP_PATH], shown[CP_PATH];
+
+	s->tally.failed++;
+	if (s->see != NULL && s->see->note != NULL && cp_msg_string(&m->text, text, sizeof(text)))
+		s->see->note(s->see->arg, cp_show(text, shown, sizeof(shown)));
+}
+
+void cp_sink_message(struct cp_sink *s, const struct cp_msg *m)
+{
+	switch (m->kind) {
+	case CP_FILE:
+		take_file(s, m);
+		break;
+	case CP_HOLE:
+		take_hole(s, m);
+		break;
+	case CP_CHECK:
+		take_check(s, m);
+		break;
+	case CP_FINISH:
+		take_finish(s, m);
+		break;
+	case CP_DIR:
+	case CP_DIREND:
+		take_dir(s, m);
+		break;
+	case CP_LINK:
+		take_link(s, m);
+		break;
+	case CP_NOTE:
+		take_note(s, m);
+		break;
+	case CP_BYE:
+		reply(s, &(struct cp_msg){.kind = CP_DONE, .flags = CP_LAST});
+		break;
+	default:
+		refuse(s, "the peer sends a message that is not for this side");
+	}
+}

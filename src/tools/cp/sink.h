@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sink.h - the side that writes: does what the source's messages say, beneath one directory.
+ *
+ * ASSUMPTIONS: the source may be hostile.  ERRORS: what it must not say is refused; what cannot be done here is
+ * answered with an errno and a sentence, and the next file goes on.
+ */
+#ifndef CP_SINK_H
+#define CP_SINK_H
+
+#include "tools/cp/link.h"
+#include "tools/cp/observe.h"
+#include "tools/cp/part.h"
+
+/* Where the sink's answers go, and the sentence after which it is to be answered no more. */
+struct cp_sink_answers {
+	void (*reply)(void *arg, const struct cp_msg *m);
+	void (*refuse)(void *arg, const char *text);
+	void *arg;
+};
+
+struct cp_sink {
+	struct cp_link *link; /* whose slots the blocks are in; nothing else of it is used */
+	struct cp_sink_answers answers;
+	int root;
+	const struct cp_observer *see;
+	struct cp_part part;
+	struct cp_look look; /* that the file will have */
+	struct cp_tally tally;
+	uint64_t blocks; /* arrived */
+};
+
+/* `root` stays the caller's.  False: out of memory. */
+bool cp_sink_init(struct cp_sink *s, struct cp_link *l, int root, bool sync, const struct cp_observer *see,
+                  const struct cp_sink_answers *answers);
+/* What is not finished stays for a later copy. */
+void cp_sink_fini(struct cp_sink *s);
+void cp_sink_message(struct cp_sink *s, const struct cp_msg *m);
+void cp_sink_block(struct cp_sink *s, unsigned slot);
+
+#endif

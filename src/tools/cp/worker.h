@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * worker.h - a sink in a thread of its own, so that writing, reading back and syncing go on beside the network, and one
+ * client's slow disk does not hold up another client.
+ *
+ * The thread of the link hands over what came (cp_worker_message, cp_worker_block), and sends what the sink answers
+ * (cp_worker_answer, when the hub was woken).  The sink and its observer are the worker's until cp_worker_stop returned.
+ */
+#ifndef CP_WORKER_H
+#define CP_WORKER_H
+
+#include <pthread.h>
+
+#include "tools/cp/sink.h"
+
+struct cp_job;
+
+struct cp_jobs {
+	struct cp_job *first, **last;
+};
+
+struct cp_worker {
+	struct cp_link *link;
+	struct cp_sink sink;
+	bool running, ended; /* ended: the source's BYE was answered */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	bool stop;            /* from here on under the lock */
+	unsigned waiting;     /* jobs that are not done */
+	struct cp_jobs todo, done;
+};
+
+/* `root` stays the caller's. */
+bool cp_worker_start(struct cp_worker *w, struct cp_link *l, int root, bool sync, const struct cp_observer *see);
+/* Waits for what the worker is doing, and forgets what it was to do.  True: it was in the middle of a file. */
+bool cp_worker_stop(struct cp_worker *w);
+void cp_worker_message(struct cp_worker *w, const struct cp_msg *m);
+void cp_worker_block(struct cp_worker *w, unsigned slot);
+/* Sends the answers that are there. */
+void cp_worker_answer(struct cp_worker *w);
+/* Whether it has something to do. */
+bool cp_worker_busy(struct cp_worker *w);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_listen.c - listeners, and whom they take (P5, P7, P11, P12, P14). */
+#include "harness_net.h"
+
+/* ---- listening ---- */
+
+static void listener_facts(struct h *h)
+{
+	xport_listener *l = NULL, *second = NULL;
+	xport_ep *ep = (xport_ep *)&l;
+	char name[80], small[80];
+	int64_t t;
+	int s;
+
+	h_open(h, NULL);
+	H_OK(xport_listen(h->x, "127.0.0.1:0", NULL, &l));
+	H_OK(xport_listener_name(l, name, sizeof(name)));
+	H_TRUE(!strncmp(name, "127.0.0.1:", 10));
+	for (size_t room = 0; room <= strlen(name); room++) {
+		memset(small, 0x66, sizeof(small));
+		H_STATUS(XPORT_ERR_BOUNDS, xport_listener_name(l, small, room));
+		H_BYTES(small + room, sizeof(small) - room, 0x66);
+	}
+	H_OK(xport_listener_name(l, small, strlen(name) + 1));
+	H_TRUE(!strcmp(small, name));
+	H_STATUS(XPORT_ERR_ADDRESS, xport_listen(h->x, name, NULL, &second)); /* taken */
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(l, 0, &ep));
+	t = h_now_us();
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(l, 200, &ep));
+	t = h_now_us() - t;
+	H_CHECK(t >= 199000 && t < 200000 + (int64_t)h_ms(500) * 1000, "took %" PRId64 " us", t);
+	H_TRUE(ep == NULL || ep == (xport_ep *)&l);
+	xport_listener_close(l);
+	xport_listener_close(NULL);
+	s = xport_listen(h->x, name, NULL, &l); /* free again */
+	H_STATUS(XPORT_OK, s);
+	xport_listener_close(l);
+}
+
+/* The events of a connection may come before it is accepted; who gives it back then is not handed it again. */
+static void ended_before_accept(struct h *h)
+{
+	struct xport_completion c;
+	char address[80];
+	xport_ep *ep = NULL;
+	uint64_t word = 7;
+
+	h_open(h, NULL);
+	if (h->role == 1) {
+		h_hear(h, 0, address, sizeof(address));
+		ep = h_connect(h, address);
+		H_DONE(h_send(h, ep, &word, 8, 1));
+		H_OK(xport_ep_close(ep, h_ms(5000)));
+		xport_ep_destroy(ep);
+		h_sync(h);
+		return;
+	}
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	c = H_EVENT(XPORT_EVENT_CLOSED);
+	xport_ep_destroy(c.ep);
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(h->listener, 0, &ep));
+	h_sync(h);
+}
+
+/* Off loopback nobody listens without a word on authentication. */
+static void off_loopback(struct h *h)
+{
+	xport_listener *l = NULL;
+	struct xport_error e = {.size = sizeof(e)};
+
+	h_open(h, NULL);
+	H_STATUS(XPORT_ERR_AUTH, xport_listen(h->x, "*:0", NULL, &l));
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(strstr(e.text, "XPORT_AUTH") || strstr(e.hint, "XPORT_AUTH"), "%s / %s", e.text, e.hint);
+	H_STATUS(XPORT_ERR_AUTH, xport_listen(h->x, "0.0.0.0:0", NULL, &l));
+	H_STATUS(XPORT_ERR_AUTH, xport_listen(h->x, "[::]:0", NULL, &l));
+	H_TRUE(!l);
+}
+
+/* Connections that nobody accepted are closed with their listener: the other side hears of it. */
+static void close_listener(struct h *h)
+{
+	h->incoming = true;
+	h_open(h, NULL);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	h_sync(h); /* progress: the connection gets ready */
+	H_EVENT(XPORT_EVENT_INCOMING);
+	xport_listener_close(h->listener);
+	h->listener = NULL;
+	h_sync(h);
+}
+
+static void not_accepted(struct h *h)
+{
+	char address[80];
+	struct xport_completion c;
+	xport_ep *ep;
+
+	h_open(h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	ep = h_connect(h, address);
+	h_sync(h);
+	h_sync(h);
+	for (int i = 0; i < 300 && !h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c);
+	     i++)
+		h_run_for(h, 10);
+	H_TRUE(c.ep == ep);
+	H_TRUE(c.status < 0);
+	H_STATUS(XPORT_ERR_REFUSED, xport_connect(h->x, address, NULL, h_ms(2000), &ep));
+}
+
+/* ---- who fits ---- */
+
+/* One address may take so many places and no more; what it gives back it may take again; another address has its own. */
+static void stingy_server(struct h *h)
+{
+	xport_listener *l = NULL;
+	char address[80];
+	xport_ep *ep;
+
+	h_expect_log(h, "refused");
+	setenv("XPORT_PEER_CONNECTIONS", "3", 1);
+	h_open(h, NULL);
+	unsetenv("XPORT_PEER_CONNECTIONS");
+	h_listen(h);
+	H_OK(xport_listen(h->x, "[::1]:0", NULL, &l));
+	H_OK(xport_listener_name(l, address, sizeof(address)));
+	h_tell(h, 1, h->address, sizeof(h->address));
+	h_tell(h, 1, address, sizeof(address));
+	for (int i = 0; i < 3; i++)
+		h_accept(h);
+	h_sync(h);
+	H_EVENT(XPORT_EVENT_CLOSED);
+	h_sync(h);
+	h_accept(h);
+	H_OK(xport_accept(l, h_ms(5000), &ep));
+	h_sync(h);
+}
+
+static void greedy_client(struct h *h)
+{
+	struct xport_error e = {.size = sizeof(e)};
+	char address[80], other[80];
+	xport_ep *first, *ep = NULL;
+
+	h_open(h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	h_hear(h, 0, other, sizeof(other));
+	first = h_connect(h, address);
+	h_connect(h, address);
+	h_connect(h, address);
+	h_sync(h);
+	for (int i = 0; i < 5; i++) {
+		H_STATUS(XPORT_ERR_REFUSED, xport_connect(h->x, address, NULL, h_ms(5000), &ep));
+		H_OK(xport_last_error(h->x, &e));
+		H_CHECK(strstr(e.text, "3 connections already") && strstr(e.text, "XPORT_PEER_CONNECTIONS"), "%s",
+		        e.text);
+	}
+	H_OK(xport_ep_close(first, h_ms(2000)));
+	xport_ep_destroy(first);
+	h_sync(h);
+	h_connect(h, address);
+	h_connect(h, other);
+	h_sync(h);
+}
+
+/* Another provider at the other end: refused on both sides with a sentence that names both. */
+static void other_provider(struct h *h)
+{
+	struct xport_candidate *c = h_buf(h, 64 * sizeof(*c));
+	struct xport_attr a = h_attr(h);
+	struct xport_error e = {.size = sizeof(e)};
+	char address[80];
+	xport_ep *ep = NULL;
+	int64_t t;
+	int n = xport_list(&a, c, sizeof(*c), 64), i = 0;
+
+	h_expect_log(h, "refused");
+	while (i < n &&
+	       (c[i].state != XPORT_READY || !strcmp(c[i].name, h->config->backend) || !strchr(c[i].name, ':')))
+		i++;
+	if (i >= n)
+		h_skip(h, "a second usable provider is absent");
+	a.backend = c[i].name;
+	h_open(h, &a);
+	h_hear(h, 0, address, sizeof(address));
+	t = h_now_us();
+	H_STATUS(XPORT_ERR_INCOMPATIBLE, xport_connect(h->x, address, NULL, h_ms(5000), &ep));
+	H_TRUE(h_now_us() - t < (int64_t)h_ms(1000) * 1000);
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(strstr(e.text, c[i].name), "'%s' does not name %s", e.text, c[i].name);
+	H_CHECK(strstr(e.text, strchr(h->config->backend, ':') ? h->config->backend : "ucx"), "'%s' does not name %s",
+	        e.text, h->config->backend);
+	h_tell_u64(h, 0, 1);
+}
+
+static void particular(struct h *h)
+{
+	xport_ep *ep = NULL;
+
+	h_expect_log(h, "refused");
+	h_open(h, NULL);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	while (!h_heard(h, 1))
+		H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(h->listener, 20, &ep));
+	h_hear_u64(h, 1);
+	H_CHECK(h_count_log(h, "INFO") + h_count_log(h, "WARN") > 0, "the server says nothing of the refusal");
+	H_EQ(0, h->nqueue);
+}
+
+const struct h_scenario cases_listen[] = {
+	{.name = "P11_listener", .role = {listener_facts}},
+	{.name = "P12_ended_before_accept", .role = {ended_before_accept, ended_before_accept}},
+	{.name = "P7_off_loopback_needs_authentication", .role = {off_loopback}},
+	{.name = "P14_one_address_takes_its_share", .role = {stingy_server, greedy_client}, .flags = H_ONCE},
+	{.name = "P5_listener_closed", .role = {close_listener, not_accepted}},
+	{.name = "P11_other_provider_refused", .role = {particular, other_provider}},
+	{.name = NULL},
+};

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* scenarios.c - see scenarios.h: those of an instance, its connections and its operations. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "scenarios.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "scene.h"
+
+/* In scenarios_services.c. */
+void pool_blocks(struct scene *s);
+void cache(struct scene *s);
+void versioned(struct scene *s);
+void leases(struct scene *s);
+void directory(struct scene *s);
+
+/* ---- one instance, or two ---- */
+
+static void open_close(struct scene *s)
+{
+	if (sc_open_side(s, 0)) {
+		sc_query(s, 0);
+		sc_breathe(s, 3);
+		if (xport_fd(s->x[0]) < 0)
+			scene_bad(s, "xport_fd has no descriptor");
+		sc_breathe(s, 3);
+	}
+	sc_close_all(s);
+}
+
+static void connect_accept(struct scene *s)
+{
+	if (sc_open_both(s)) {
+		sc_connect_both(s);
+		for (int side = 0; side < 2; side++)
+			if (s->ep[side] != NULL)
+				sc_ep_query(s, side);
+	}
+	sc_close_all(s);
+}
+
+static void fill(uint8_t *p, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		p[i] = (uint8_t)(i * 7 + seed + (i >> 8));
+}
+
+static void memory(struct scene *s)
+{
+	struct region r[2] = {{0}, {0}};
+
+	fill(local[1], sizeof(local[1]), 1);
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	for (int i = 0; i < 2 && sc_connected(s); i++) {
+		sc_share(s, &r[i], i == 0);
+		sc_breathe(s, 20); /* a native key is claimed meanwhile */
+		if (r[i].key != NULL && sc_connected(s))
+			sc_access(s, &r[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		xport_rkey_destroy(r[i].key);
+	sc_close_endpoint(s, 1);
+	sc_breathe(s, 4);
+	sc_close_endpoint(s, 0);
+	sc_unshare(s, &r[0]);
+	sc_unshare(s, &r[1]);
+	sc_close_all(s);
+}
+
+static void messages(struct scene *s)
+{
+	static const size_t lengths[] = {0, 16, 5000, LONG};
+
+	for (int side = 0; side < 2; side++)
+		fill(local[side], sizeof(local[side]), 3);
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	for (int i = 0; i < 8 && sc_connected(s); i++) {
+		int from = i & 1, to = !from;
+		size_t len = lengths[i / 2];
+		struct scene_op *op = NULL;
+
+		memset(buffer[to], 0, len);
+		if (i < 4) /* some find their receive, others do not */
+			op = sc_receive(s, to, len, (uint64_t)i);
+		sc_send_to(s, from, len, (uint64_t)i);
+		sc_breathe(s, 5);
+		if (i >= 4)
+			op = sc_receive(s, to, len, (uint64_t)i);
+		sc_settle(s);
+		for (int64_t end = sc_now_ms() + OPS_LIMIT_MS; !sc_failing(s) && !op->done && sc_now_ms() < end;)
+			sc_step(s);
+		if (!sc_failing(s) && !op->done)
+			scene_bad(s, "hang: a message of %zu bytes was sent and did not arrive", len);
+		if (!sc_failing(s) && memcmp(buffer[to], local[from], len) != 0)
+			scene_bad(s, "a message of %zu bytes arrived wrong", len);
+	}
+	sc_close_all(s);
+}
+
+/* Many operations are on their way when one side closes, in the middle of them. */
+static void close_loaded(struct scene *s)
+{
+	struct region r = {0};
+
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	if (sc_connected(s))
+		sc_share(s, &r, false);
+	for (int i = 0; i < 8 && sc_connected(s) && r.key != NULL; i++) {
+		sc_put(s, r.key, 10000, 0, 0);
+		sc_get(s, r.key, 10000, 0);
+		sc_atomic(s, r.key, NULL);
+		sc_put_notify(s, r.key, 100, 1);
+		sc_send_to(s, 1, 100, 5);
+		sc_receive(s, 0, 100, 6);
+		sc_send_to(s, 0, LONG, 7); /* nobody receives it */
+	}
+	if (sc_connected(s))
+		sc_flush(s);
+	sc_step(s);
+	sc_close_endpoint(s, 1);
+	sc_settle(s);
+	sc_close_endpoint(s, 0);
+	for (int64_t end = sc_now_ms() + 1000; sc_now_ms() < end;) {
+		bool open = false;
+
+		for (int i = 0; i < s->nops; i++)
+			open = open || (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet);
+		if (!open)
+			break;
+		sc_step(s);
+	}
+	for (int i = 0; i < s->nops; i++)
+		if (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet)
+			scene_bad(s, "operation %d, of type %u, has not completed after its endpoint was closed", i,
+			          s->ops[i].type);
+	xport_rkey_destroy(NULL);
+	sc_unshare(s, &r);
+	sc_close_all(s);
+}
+
+/* ---- with threads of their own ---- */
+
+/* Here both sides answer by themselves, so that the calls that wait can be made, and a region can end while it is in use. */
+static void threads(struct scene *s)
+{
+	struct region r = {0};
+	int rc;
+
+	fill(local[1], sizeof(local[1]), 1);
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	if (sc_connected(s)) {
+		sc_share(s, &r, true);
+		sc_breathe(s, 20);
+		if (r.key != NULL && sc_connected(s))
+			sc_access(s, &r);
+		inject_relent(); /* the peer's answer that it no longer uses the region may need memory */
+		sc_unshare(s, &r);
+		xport_rkey_destroy(r.key);
+		poll(NULL, 0, 50); /* the threads fall asleep */
+	}
+	rc = s->x[0] != NULL ? xport_wait(s->x[0], NULL, 0, 10) : 0;
+	if (rc < 0)
+		sc_ok(s, s->x[0], "xport_wait", rc, BIT(XPORT_ERR_SYSTEM));
+	sc_unshare(s, &r);
+	sc_close_all(s);
+}
+
+/* ---- other settings ---- */
+
+static char path[128];
+
+static void set(const char *name, const char *value)
+{
+	if (setenv(name, value, 1) != 0)
+		abort();
+}
+
+/* A file of this process's; FORMAT has %d for its number. */
+static FILE *make_file(const char *format, const char *variable, const char *value_format)
+{
+	char value[160];
+	FILE *f;
+
+	snprintf(path, sizeof(path), format, (int)getpid());
+	f = fopen(path, "w");
+	if (f == NULL)
+		abort();
+	snprintf(value, sizeof(value), value_format, path);
+	set(variable, value);
+	return f;
+}
+
+static void make_key(struct scene *s)
+{
+	FILE *f;
+
+	(void)s;
+	umask(077);
+	f = make_file("/tmp/xport-inject-%d", "XPORT_AUTH_KEY_FILE", "%s");
+	fputs("a key of the injection tests, forty bytes.\n", f);
+	fclose(f);
+}
+
+static void with_key(struct scene *s)
+{
+	connect_accept(s);
+	unlink(path);
+}
+
+static void change_settings(struct scene *s)
+{
+	(void)s;
+	fclose(make_file("/tmp/xport-inject-%d", "XPORT_LOG", "info,%s"));
+	set("XPORT_LIVENESS", "poll");
+	set("XPORT_OP_TIMEOUT", "2s");
+}
+
+static void with_settings(struct scene *s)
+{
+	if (sc_open_both(s)) {
+		xport_fd(s->x[0]);
+		sc_connect_both(s);
+	}
+	if (sc_connected(s)) {
+		sc_send_to(s, 1, 100, 1);
+		sc_settle(s);
+		if (xport_wait(s->x[0], NULL, 0, 20) < 0 || xport_wait(s->x[1], NULL, 0, 0) < 0)
+			sc_step(s);
+	}
+	sc_close_all(s);
+	unlink(path);
+}
+
+static void allow_all(struct scene *s)
+{
+	(void)s;
+	set("XPORT_AUTH", "none");
+}
+
+static void addresses(struct scene *s)
+{
+	xport_listener *l;
+	xport_ep *ep;
+
+	if (!sc_open_both(s)) {
+		sc_close_all(s);
+		return;
+	}
+	if (sc_ok(s, s->x[0], "xport_listen", xport_listen(s->x[0], "*:0", NULL, &l), ON_LISTEN))
+		xport_listener_close(l);
+	/* Nobody listens there. */
+	if (xport_connect(s->x[1], "[::1%lo]:1", NULL, 200, &ep) == XPORT_OK)
+		scene_bad(s, "a connection to where nobody listens succeeded");
+	sc_connect_at(s, "[::1]:0");
+	sc_close_all(s);
+}
+
+/* ---- a peer that dies ---- */
+
+static struct {
+	pid_t pid;
+	char name[80]; /* where it listens */
+} peer;
+
+static void peer_main(const char *backend, int in)
+{
+	struct xport_attr attr = {.size = sizeof(attr), .backend = backend, .log_level = XPORT_LOG_ERROR};
+	struct xport_completion c[8];
+	xport_listener *l;
+	xport_ep *ep;
+	char name[80] = "";
+	xport *x;
+
+	if (xport_open(&attr, &x) != XPORT_OK || xport_listen(x, "127.0.0.1:0", NULL, &l) != XPORT_OK ||
+	    xport_listener_name(l, name, sizeof(name)) != XPORT_OK || write(in, name, sizeof(name)) != sizeof(name) ||
+	    xport_accept(l, 20000, &ep) != XPORT_OK)
+		_exit(1);
+	while (xport_wait(x, c, 8, 20000) >= 0)
+		continue;
+	_exit(0);
+}
+
+static void start_peer(struct scene *s)
+{
+	int ends[2];
+
+	if (strncmp(s->backend, "loop", 4) == 0)
+		return; /* it reaches its own process alone */
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		abort();
+	peer.pid = fork();
+	if (peer.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		peer_main(s->backend, ends[1]);
+	}
+	close(ends[1]);
+	if (read(ends[0], peer.name, sizeof(peer.name)) != sizeof(peer.name))
+		scene_bad(s, "the peer has no address");
+	close(ends[0]);
+}
+
+static void until_lost(struct scene *s)
+{
+	int64_t end = sc_now_ms() + LOST_LIMIT_MS;
+
+	s->ending = true;
+	while (!s->ended[1] && sc_now_ms() < end)
+		sc_step(s);
+	if (!s->ended[1])
+		scene_bad(s, "hang: the peer was killed %d ms ago, and there is no event", LOST_LIMIT_MS);
+	sc_settle(s);
+}
+
+static void death(struct scene *s)
+{
+	if (peer.pid == 0)
+		return;
+	if (sc_open_side(s, 1)) {
+		int rc = xport_connect(s->x[1], peer.name, NULL, 10000, &s->ep[1]);
+
+		s->up[1] = sc_ok(s, s->x[1], "xport_connect", rc, ON_CONNECT);
+		if (!s->up[1])
+			s->ep[1] = NULL;
+	}
+	if (s->up[1]) {
+		sc_send_to(s, 1, 100, 1);
+		sc_send_to(s, 1, LONG, 2);
+		sc_receive(s, 1, 100, 3);
+		sc_flush(s);
+		sc_breathe(s, 5);
+	}
+	kill(peer.pid, SIGKILL);
+	waitpid(peer.pid, NULL, 0);
+	if (s->up[1])
+		until_lost(s);
+	sc_close_all(s);
+}
+
+/* ---- what there is ---- */
+
+static void list(struct scene *s)
+{
+	struct xport_candidate c[32];
+	struct xport_variable v[32];
+	struct xport_error e = {.size = sizeof(e)};
+	int n = xport_list(NULL, c, sizeof(c[0]), 32);
+
+	if (n < 0)
+		sc_ok(s, NULL, "xport_list", n, ON_OPEN);
+	for (int i = 0; i < n && i < 32; i++)
+		if (c[i].name[0] == '\0' || (c[i].state != XPORT_READY && c[i].reason[0] == '\0'))
+			scene_bad(s, "xport_list has an entry %s without a reason", c[i].name);
+	if (xport_variables(v, sizeof(v[0]), 32) < 10)
+		scene_bad(s, "xport_variables lists too few");
+}
+
+const struct scenario scenarios[] = {
+	{.name = "open", .run = open_close},
+	{.name = "connect", .run = connect_accept},
+	{.name = "memory", .run = memory},
+	{.name = "messages", .run = messages},
+	/* Within one process libfabric's shm (1.17) reaches the peer's queues by a pointer, also when the peer has closed. */
+	{.name = "close", .run = close_loaded, .not_over = "ofi:shm"},
+	{.name = "threads", .run = threads, .threads = true},
+	{.name = "key", .before = make_key, .run = with_key},
+	{.name = "settings", .before = change_settings, .run = with_settings},
+	{.name = "addresses", .before = allow_all, .run = addresses, .once = true},
+	{.name = "death", .before = start_peer, .run = death},
+	{.name = "list", .run = list, .once = true},
+	{.name = "pool", .run = pool_blocks},
+	{.name = "cache", .run = cache},
+	{.name = "versioned", .run = versioned},
+	{.name = "leases", .run = leases, .threads = true},
+	{.name = "directory", .run = directory, .threads = true},
+	{.name = NULL},
+};

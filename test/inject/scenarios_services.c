@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* scenarios_services.c - see scenarios.h: those of libxport_services. */
+#include <string.h>
+
+#include "scene.h"
+#include "services/xport_services.h"
+
+enum { BLOCKS = 6 };
+enum {
+	ON_SERVICE =
+		BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_NOT_SUPPORTED) | BIT(XPORT_ERR_FAULT) | BIT(XPORT_ERR_SYSTEM)
+};
+
+void pool_blocks(struct scene *s);
+void cache(struct scene *s);
+void versioned(struct scene *s);
+
+static void use_pool(struct scene *s, xport_pool *pool)
+{
+	struct xport_pool_info info = {.size = sizeof(info)};
+	struct xport_block b[BLOCKS], again;
+	int n = 0;
+
+	sc_served(s, "xport_pool_reserve", xport_pool_reserve(pool, 1 << 16), ON_SERVICE);
+	for (size_t len = 1; n < BLOCKS; len *= 13, n++) {
+		if (!sc_served(s, "xport_pool_alloc", xport_pool_alloc(pool, len, 0, &b[n]), ON_SERVICE))
+			break;
+		memset(b[n].address, n, len);
+	}
+	for (int i = 0; i < n; i++) {
+		sc_served(s, "xport_pool_find", xport_pool_find(pool, b[i].address, &again), 0);
+		sc_served(s, "xport_pool_hold", xport_pool_hold(pool, b[i].address), ON_SERVICE);
+		sc_served(s, "xport_pool_release", xport_pool_release(pool, b[i].address), 0);
+		sc_served(s, "xport_pool_free", xport_pool_free(pool, b[i].address), 0);
+	}
+	sc_served(s, "xport_pool_query", xport_pool_query(pool, &info), 0);
+	if (info.in_use != 0)
+		scene_bad(s, "all blocks were freed, and %llu bytes are in use", (unsigned long long)info.in_use);
+	sc_served(s, "xport_pool_trim", xport_pool_trim(pool), 0);
+}
+
+void pool_blocks(struct scene *s)
+{
+	static const struct xport_pool_attr attrs[] = {
+		{.size = sizeof(struct xport_pool_attr),
+	         .flags = XPORT_POOL_DEBUG | XPORT_POOL_LOCK,
+	         .slab_bytes = 1 << 20,
+	         .rights = RIGHTS},
+		{.size = sizeof(struct xport_pool_attr),
+	         .flags = XPORT_POOL_HUGE,
+	         .slab_bytes = 2 << 20,
+	         .node = XPORT_POOL_NODE_LOCAL},
+	};
+
+	if (sc_open_side(s, 0))
+		for (int i = 0; i < 2; i++) {
+			xport_mr *mr = NULL;
+			xport_pool *pool;
+
+			if (!sc_served(s, "xport_pool_create", xport_pool_create(s->x[0], &attrs[i], &pool),
+			               ON_SERVICE))
+				continue;
+			if (i == 0 &&
+			    sc_ok(s, s->x[0], "xport_mr_alloc", xport_mr_alloc(s->x[0], 1 << 18, RIGHTS, &mr), ON_REG))
+				sc_served(s, "xport_pool_add", xport_pool_add(pool, mr), ON_SERVICE);
+			use_pool(s, pool);
+			sc_served(s, "xport_pool_destroy", xport_pool_destroy(pool), 0);
+			xport_mr_dereg(mr);
+		}
+	sc_close_all(s);
+}
+
+void cache(struct scene *s)
+{
+	struct xport_cache_attr attr = {.size = sizeof(attr), .max_entries = 3};
+	struct xport_cached got;
+	xport_cache *c = NULL;
+
+	if (sc_open_side(s, 0) &&
+	    sc_served(s, "xport_cache_create", xport_cache_create(s->x[0], &attr, &c), ON_SERVICE)) {
+		for (int i = 0; i < 6; i++)
+			if (sc_served(s, "xport_cache_get", xport_cache_get(c, buffer[0] + 8192 * i, 100, &got),
+			              ON_SERVICE))
+				sc_served(s, "xport_cache_put", xport_cache_put(c, &got), 0);
+		sc_served(s, "xport_cache_invalidate", xport_cache_invalidate(c, buffer[0] + 8192 * 5, 100), 0);
+		sc_served(s, "xport_cache_destroy", xport_cache_destroy(c), 0);
+	}
+	sc_close_all(s);
+}
+
+/* What a step of a peer's read or write is given; both sides poll meanwhile. */
+static bool finish(struct scene *s, xport_versioned_peer *p, const char *what)
+{
+	int64_t began = sc_now_ms(), end = began + MEMORY_LIMIT_MS + OPS_LIMIT_MS;
+	int rc = 1;
+
+	while (rc == 1 && sc_now_ms() < end) {
+		rc = xport_versioned_peer_wait(p, NULL, NULL, 0);
+		if (rc == XPORT_ERR_TIMEOUT)
+			rc = 1;
+		xport_poll(s->x[0], NULL, 0);
+		if (sc_now_ms() - began > MEMORY_LIMIT_MS)
+			inject_relent();
+	}
+	if (rc == 1)
+		scene_bad(s, "hang: %s", what);
+	return rc == 1 || sc_served(s, what, rc, ON_DONE | BIT(XPORT_ERR_AGAIN));
+}
+
+void versioned(struct scene *s)
+{
+	struct xport_versioned_attr attr = {.size = sizeof(attr), .length = 1000};
+	uint8_t data[1000], got[1000];
+	struct region r = {0};
+
+	memset(data, 7, sizeof(data));
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	if (sc_connected(s))
+		sc_share(s, &r, true);
+	for (attr.form = XPORT_VERSIONED_CHECKED; attr.form <= XPORT_VERSIONED_COPIES && r.key != NULL; attr.form++) {
+		xport_versioned *o = NULL;
+		xport_versioned_peer *p = NULL;
+
+		memset(got, 0, sizeof(got));
+		if (sc_served(s, "xport_versioned_create", xport_versioned_create(r.mr, 0, &attr, &o), ON_SERVICE) &&
+		    sc_served(s, "xport_versioned_write", xport_versioned_write(o, data), 0) &&
+		    sc_served(s, "xport_versioned_peer_create",
+		              xport_versioned_peer_create(s->x[1], s->ep[1], r.key, 0, &attr, &p),
+		              ON_SERVICE | ENDED) &&
+		    sc_served(s, "xport_versioned_peer_read", xport_versioned_peer_read(p, got), ON_POST) &&
+		    finish(s, p, "a read of a versioned object") && !sc_failing(s) &&
+		    memcmp(got, data, sizeof(got)) != 0)
+			scene_bad(s, "a read of a versioned object succeeded, and is wrong");
+		if (p != NULL && attr.form != XPORT_VERSIONED_COPIES &&
+		    sc_served(s, "xport_versioned_peer_write", xport_versioned_peer_write(p, data),
+		              ON_POST | BIT(XPORT_ERR_BUSY)))
+			finish(s, p, "a write of a versioned object");
+		xport_versioned_peer_destroy(p);
+		xport_versioned_destroy(o);
+	}
+	xport_rkey_destroy(r.key);
+	sc_close_endpoint(s, 1);
+	sc_close_endpoint(s, 0);
+	sc_unshare(s, &r);
+	sc_close_all(s);
+}

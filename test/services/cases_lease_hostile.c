@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_lease_hostile.c - a peer that sends what it likes under the tag of the leases. */
+#include <stdlib.h>
+
+#include "services/drive.h"
+#include "services/lease_wire.h"
+#include "services/mail.h"
+#include "services/wire.h"
+
+enum { LEN = 100000, TOO_LONG = SVC_MAIL_HEAD + SVC_LEASE_MAX + 1 };
+#define TAG UINT64_C(0x78706f72746c7300)
+
+/* What comes before each message. */
+static struct {
+	uint32_t epoch, number;
+} head;
+
+enum craft {
+	GARBAGE,
+	BEHEADED, /* too short for what comes before a message */
+	SAME,     /* a number twice */
+	FAR,      /* a number that is far off */
+	EMPTY,
+	LONG,
+	MAGIC,
+	TYPE,
+	STATUS,
+	RIGHTS,
+	KEY,
+	NOTHING, /* asks for 0 bytes */
+	FLOOD,   /* asks without end, and takes no answer */
+	LAST_MUTED = FLOOD,
+	FOREIGN, /* returns and revokes leases of others, and of nobody */
+	UNASKED, /* grants, gives and answers what nobody asked for */
+	BAD_KEY, /* gives a damaged key */
+	SWAPPED, /* as if two threads had reaped */
+	ANEW     /* as if it had been made anew */
+};
+
+/* ---- the one who is attacked, and an honest peer ---- */
+
+static void lender(struct h *h)
+{
+	struct xport_leases_attr a = {
+		.size = sizeof(a), .quota = 10 * LEN, .flags = XPORT_LEASES_TAKE, .max_leases = 4};
+	bool muted = h->param <= LAST_MUTED;
+	struct xport_lease_event e;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	D_EVENT(&d, XPORT_LEASE_LENT);
+	d_sync(&d, 2);
+	d_sync(&d, 1);
+	D_EVENT(&d, XPORT_LEASE_LENT); /* the hostile one has one, too */
+	d_sync(&d, 1);
+	if (muted && h->param != FLOOD) {
+		e = D_EVENT(&d, XPORT_LEASE_ENDED);
+		H_TRUE(e.ep == h->ep[1]);
+		H_STATUS(XPORT_ERR_PROTOCOL, e.status);
+		H_EQ(LEN, d_all(&d).lent_bytes);
+	}
+	d_sync(&d, 1); /* it has sent all that it will */
+	if (h->param == FLOOD) {
+		for (int i = 0; d_all(&d).muted == 0 && i < h_ms(2000); i++)
+			d_turn(&d);
+	}
+	d_turn_for(&d, 50);
+	H_EQ(muted, d_all(&d).muted);
+	H_EQ(muted ? 1 : 2, d_all(&d).lent);
+	if (h->param == BAD_KEY)
+		H_EQ(2, d_all(&d).refused);
+	d_sync(&d, 2);
+	d_sync(&d, 2);
+	h_tell_u64(h, 1, 1);
+	d_end(&d);
+	h_sync(h);
+}
+
+/* Its lease is as good as before. */
+static void honest(struct h *h)
+{
+	uint8_t *buf = h_buf(h, LEN), *back = h_buf(h, LEN);
+	xport_lease *lease;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, NULL);
+	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
+	H_OK(d_settled(&d, lease));
+	h_fill(buf, LEN, 1);
+	H_OK(d_put(&d, lease, buf, LEN, 0));
+	d_sync(&d, 0);
+	d_sync(&d, 0);
+	H_OK(d_get(&d, lease, back, LEN, 0));
+	H_FILLED(back, LEN, 1);
+	H_OK(d_put(&d, lease, back, LEN, 0));
+	H_OK(xport_lease_return(lease));
+	H_OK(d_settled(&d, lease));
+	d_sync(&d, 0);
+	d_end(&d);
+	h_sync(h);
+}
+
+/* ---- the attacker ---- */
+
+static struct h_op *post(struct h *h, uint8_t *bytes, size_t len)
+{
+	svc_write_number(svc_write_number(bytes, head.epoch, 4), head.number++, 4);
+	return h_send(h, h->ep[0], bytes, SVC_MAIL_HEAD + len, TAG);
+}
+
+static struct h_op *say(struct h *h, const struct svc_lease_message *m, uint8_t *bytes)
+{
+	return post(h, bytes, svc_lease_encode(m, bytes + SVC_MAIL_HEAD));
+}
+
+static void attack(struct h *h, uint8_t *bytes)
+{
+	struct svc_lease_message m = {
+		.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW, .key = NULL, .key_len = 0};
+	uint8_t key[200], *body = bytes + SVC_MAIL_HEAD;
+	size_t len;
+
+	memset(key, 0x5a, sizeof(key));
+	if (h->param == NOTHING)
+		m.length = 0;
+	if (h->param == TYPE)
+		m.type = 77;
+	if (h->param == STATUS)
+		m.status = -1000;
+	if (h->param == RIGHTS)
+		m.rights = 0x100;
+	if (h->param == KEY) {
+		m.key = key;
+		m.key_len = sizeof(key);
+	}
+	len = svc_lease_encode(&m, body);
+	if (h->param == MAGIC)
+		body[3] = 2;
+	if (h->param == GARBAGE)
+		h_fill(body, len = 100, 4711);
+	if (h->param == EMPTY)
+		len = 0;
+	if (h->param == LONG) {
+		memset(body + len, 0, SVC_LEASE_MAX + 1 - len);
+		len = SVC_LEASE_MAX + 1;
+	}
+	if (h->param == BEHEADED) {
+		h_send(h, h->ep[0], bytes, 7, TAG);
+		return;
+	}
+	head.number = h->param == SAME ? 0 : h->param == FAR ? 1000 : head.number;
+	post(h, bytes, len);
+}
+
+/* Until it is heard no more: what is not taken here is not answered there. */
+static void flood(struct h *h)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW};
+	uint8_t *each = h_buf(h, 20000 * 64);
+
+	for (int i = 0; i < 20000; i++)
+		say(h, &m, each + 64 * (size_t)i);
+}
+
+static void attack_foreign(struct h *h, uint8_t *bytes)
+{
+	static const int types[] = {SVC_LEASE_RETURN, SVC_LEASE_REVOKE, SVC_LEASE_RETURNED, SVC_LEASE_REVOKED};
+	struct svc_lease_message m = {0};
+
+	/* The lender's first lease is the honest peer's, the second is ours. */
+	for (uint64_t id = 0; id < 12; id++) {
+		m.type = types[id % 4];
+		m.to = id / 4 == 0 ? 1 : id / 4 == 1 ? 3 : UINT64_MAX;
+		m.from = id;
+		h_settle(h);
+		say(h, &m, bytes);
+	}
+}
+
+static void attack_unasked(struct h *h, uint8_t *bytes)
+{
+	static const int types[] = {SVC_LEASE_GRANT, SVC_LEASE_TAKEN, SVC_LEASE_REVOKED, SVC_LEASE_RETURNED};
+	uint8_t key[] = "this is no key";
+	struct svc_lease_message m = {.from = 9, .to = 1, .length = 10, .rights = D_RW};
+
+	for (int i = 0; i < 4; i++) {
+		m.type = types[i];
+		m.key = m.type == SVC_LEASE_GRANT ? key : NULL;
+		m.key_len = m.type == SVC_LEASE_GRANT ? sizeof(key) : 0;
+		h_settle(h);
+		say(h, &m, bytes);
+	}
+}
+
+static void attack_bad_key(struct h *h, uint8_t *bytes)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_GIVE, .from = 9, .length = 64, .rights = D_RW};
+	struct h_mem mem = h_mem_target(h, 64, 0, D_RW);
+	struct h_key key = h_key_pack(h, &mem);
+
+	m.key = key.bytes;
+	m.key_len = key.len;
+	m.length = mem.len + 4096; /* more than the key has */
+	say(h, &m, bytes);
+	h_settle(h);
+	key.bytes[key.len / 2] ^= 0x10;
+	say(h, &m, bytes);
+	h_settle(h);
+	h_mem_free(h, &mem);
+}
+
+/* Asks, and returns what it gets, which is the lender's third lease; but the second message comes first. */
+static void swapped(struct h *h, uint8_t *bytes)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_RETURN, .to = 3};
+
+	head.number++;
+	say(h, &m, bytes);
+	h_settle(h);
+	head.number -= 2;
+	m = (struct svc_lease_message){.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW};
+	say(h, &m, bytes);
+}
+
+/* What it had is gone, and what is said in the old epoch is not heard. */
+static void anew(struct h *h, uint8_t *bytes)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW};
+
+	head.epoch = 5;
+	head.number = 0;
+	say(h, &m, bytes);
+	h_settle(h);
+	head.epoch = 1;
+	say(h, &m, bytes);
+}
+
+static void hostile(struct h *h)
+{
+	struct svc_lease_message ask = {.type = SVC_LEASE_ASK, .from = 1, .length = LEN, .rights = D_RW};
+	struct xport_attr a = h_attr(h);
+	uint8_t *bytes = h_buf(h, TOO_LONG), *answer = h_buf(h, TOO_LONG);
+	struct h_op *op;
+
+	a.peer_timeout_ms = h_ms(1500);
+	h_mesh(h, &a);
+	h_sync(h);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	head.epoch = 1;
+	head.number = 0;
+	op = h_recv(h, h->ep[0], answer, TOO_LONG, TAG, UINT64_MAX);
+	say(h, &ask, bytes);
+	H_DONE(op);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	if (h->param <= LAST_MUTED && h->param != FLOOD)
+		attack(h, bytes);
+	else if (h->param == FLOOD)
+		flood(h);
+	else if (h->param == FOREIGN)
+		attack_foreign(h, bytes);
+	else if (h->param == UNASKED)
+		attack_unasked(h, bytes);
+	else if (h->param == BAD_KEY)
+		attack_bad_key(h, bytes);
+	else if (h->param == SWAPPED)
+		swapped(h, bytes);
+	else
+		anew(h, bytes);
+	h_settle(h);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	h_hear_u64(h, 0);
+	h_sync(h);
+}
+
+/* ---- the decoder alone ---- */
+
+/* Every length and every changed byte of a message, in memory that ends where the message does. */
+static void decode(struct h *h)
+{
+	uint8_t key[100] = {1}, bytes[SVC_LEASE_MAX];
+	struct svc_lease_message m = {.type = SVC_LEASE_GRANT, .rights = 3, .length = 7, .key = key, .key_len = 100};
+	size_t len = svc_lease_encode(&m, bytes), accepted = 0;
+	struct svc_lease_message got;
+
+	H_TRUE(svc_lease_decode(bytes, len, &got));
+	H_EQ(100, got.key_len);
+	H_EQ(7, got.length);
+	for (size_t n = 0; n <= len; n++) {
+		uint8_t *exact = malloc(n + 1);
+
+		H_TRUE(exact != NULL);
+		memcpy(exact, bytes, n);
+		accepted += svc_lease_decode(exact, n, &got);
+		free(exact);
+	}
+	H_EQ(100, accepted); /* a key of 1 to 100 bytes; which of them is one libxport decides */
+	for (size_t at = 0; at < 40; at++) {
+		for (int value = 0; value < 256; value++) {
+			uint8_t was = bytes[at];
+
+			bytes[at] = (uint8_t)value;
+			if (svc_lease_decode(bytes, len, &got)) {
+				H_TRUE(got.type >= SVC_LEASE_ASK && got.type <= SVC_LEASE_BYE);
+				H_TRUE(got.status <= 0 && got.status >= XPORT_ERR_BUSY);
+				H_TRUE(got.rights <= 7);
+				H_TRUE(at >= 4 || value == was);
+			} else {
+				H_TRUE(at < 8 || (at >= 24 && at < 32));
+			}
+			bytes[at] = was;
+		}
+	}
+}
+
+static const struct h_param crafts[] = {{"garbage", GARBAGE},
+                                        {"beheaded", BEHEADED},
+                                        {"same", SAME},
+                                        {"far", FAR},
+                                        {"empty", EMPTY},
+                                        {"long", LONG},
+                                        {"magic", MAGIC},
+                                        {"type", TYPE},
+                                        {"status", STATUS},
+                                        {"rights", RIGHTS},
+                                        {"key", KEY},
+                                        {"nothing", NOTHING},
+                                        {"flood", FLOOD},
+                                        {"foreign", FOREIGN},
+                                        {"unasked", UNASKED},
+                                        {"bad_key", BAD_KEY},
+                                        {"swapped", SWAPPED},
+                                        {"anew", ANEW},
+                                        {NULL, 0}};
+
+const struct h_scenario svc_cases_lease_hostile[] = {
+	{"lease_decode", {decode}, NULL, H_ONCE, 0},
+	{"lease_hostile", {lender, hostile, honest}, crafts, H_ONCE, 0},
+	{0},
+};

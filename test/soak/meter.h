@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * meter.h - what a process holds while it runs: memory, descriptors, what the allocator has given out; a line of JSON now and
+ * then, and at the end whether it grew.
+ */
+#ifndef SOAK_METER_H
+#define SOAK_METER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soak_sample {
+	uint64_t private_kib; /* resident, of its own or of files */
+	uint64_t shared_kib;  /* mapped together with others, resident or not */
+	uint64_t pss_kib, fds;
+	uint64_t heap;        /* bytes that malloc has given out */
+};
+
+enum { SOAK_STEPS_KEPT = 65536 };
+
+struct soak_meter {
+	struct soak_sample warm, last;
+	bool warmed;
+	uint64_t warm_connections;
+	/* By how much what malloc had given out was more than after the connection before. */
+	int64_t step[SOAK_STEPS_KEPT];
+	uint64_t nsteps, heap_before;
+	double began, next;
+};
+
+struct soak_now {
+	const char *side, *backend;
+	uint64_t seed, round, ops, all, connections, retries, in_flight, unmatched;
+	int interval_s;
+};
+
+double soak_seconds(void);
+void soak_meter_begin(struct soak_meter *m);
+/* At a moment at which nothing is in flight; `fresh`: right after a connection was made anew. */
+void soak_meter_look(struct soak_meter *m, const struct soak_now *now, bool fresh);
+/* There are no more descriptors than there were when it was warm. */
+bool soak_meter_settled(const struct soak_meter *m);
+/* The last line.  False: it grew, and `why` says what. */
+bool soak_meter_end(struct soak_meter *m, const struct soak_now *now, uint64_t limit_kib, char *why, int len);
+
+#endif

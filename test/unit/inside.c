@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unit/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "core/conn_impl.h"
+#include "core/mr.h"
+#include "core/rkey.h"
+#include "core/rx.h"
+#include "core/serve.h"
+#include "loop/loop.h"
+
+void inside_frame(xport_ep *ep, const void *records, size_t len, int freed)
+{
+	struct xpi_frame_head h = {.dst = htole32(ep->id),
+	                           .session = htole32(ep->session),
+	                           .seq = htole32(ep->seen.ack + 1),
+	                           .seen = {htole32(ep->tx_acked), htole32(ep->win_freed + (uint32_t)freed)}};
+	uint8_t *frame = malloc(sizeof(h) + len);
+
+	if (frame == NULL)
+		abort();
+	memcpy(frame, &h, sizeof(h));
+	memcpy(frame + sizeof(h), records, len);
+	xpi_rx_frame((struct xpi_core *)ep->x, frame, sizeof(h) + len, NULL, 0);
+	free(frame);
+}
+
+uint32_t inside_name(xport_ep *ep, const void *context)
+{
+	const struct xpi_pool *p = &ep->x->op_pool;
+
+	for (uint32_t i = 0; i < p->nslabs << p->shift; i++) {
+		const struct xpi_op *op = xpi_pool_at(p, i);
+
+		if (op != NULL && op->alive && op->ep == ep && op->context == context)
+			return i + 1;
+	}
+	return 0;
+}
+
+uint32_t inside_requests(void)
+{
+	return XPI_REQUESTS;
+}
+
+uint32_t inside_unexpected(const xport_ep *ep)
+{
+	return xpi_unexpected_max(ep);
+}
+
+uint64_t inside_region(const xport_mr *mr)
+{
+	return mr->id;
+}
+
+void inside_refuse(unsigned frames)
+{
+	loop_manners.refuse = frames;
+}
+
+size_t inside_other_key(const void *key, size_t len, enum inside_change what, void *out, size_t room)
+{
+	static const uint8_t garbage[5] = {1, 2, 3, 4, 5};
+	struct xpi_key k;
+
+	if (!xpi_key_decode(key, len, &k))
+		return 0;
+	if (what == INSIDE_BACKEND)
+		strcpy(k.backend, "other");
+	else if (what == INSIDE_INCARNATION)
+		k.incarnation++;
+	else {
+		k.native = garbage;
+		k.native_len = sizeof(garbage);
+	}
+	return xpi_key_encode(&k, out, room);
+}
+
+size_t inside_encode(size_t native_len, size_t room)
+{
+	struct xpi_key k = {.length = 1, .native_len = native_len, .backend = "loop"};
+	uint8_t *native = calloc(1, native_len + 1), *out = calloc(1, room + 1);
+	size_t n;
+
+	if (native == NULL || out == NULL)
+		abort();
+	k.native = native;
+	n = xpi_key_encode(&k, out, room);
+	free(native);
+	free(out);
+	return n;
+}
+
+bool inside_text_fits(size_t len)
+{
+	char *text = malloc(len + 1);
+	uint8_t *out = malloc(len + 8);
+	struct xpi_wr w;
+
+	if (text == NULL || out == NULL)
+		abort();
+	memset(text, 'x', len);
+	text[len] = '\0';
+	w = xpi_wr(out, len + 8);
+	xpi_wr_str(&w, text);
+	free(text);
+	free(out);
+	return !w.bad;
+}
+
+/* ---- handshakes ---- */
+
+struct inside_conn {
+	struct xpi_conn *conn;
+};
+
+struct inside_conn *inside_conn_new(xport *x, int fd, enum inside_step step)
+{
+	static const enum xpi_conn_step steps[] = {XPI_CONN_TCP, XPI_CONN_HELLO, XPI_CONN_NATIVE, XPI_CONN_REFUSING};
+	struct inside_conn *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		abort();
+	c->conn = xpi_conn_new(x);
+	if (c->conn == NULL)
+		abort();
+	c->conn->fd = fd;
+	c->conn->step = steps[step];
+	strcpy(c->conn->remote, "somebody");
+	return c;
+}
+
+void inside_conn_free(struct inside_conn *c)
+{
+	xpi_conn_discard(c->conn);
+	free(c);
+}
+
+int inside_flush(struct inside_conn *c, size_t word, size_t hello)
+{
+	c->conn->word_len = word;
+	c->conn->out_len = hello;
+	return xpi_conn_flush(c->conn);
+}
+
+int inside_fill(struct inside_conn *c, size_t want)
+{
+	return xpi_conn_fill(c->conn, want);
+}
+
+int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadline_ms, uint32_t *events,
+                 int64_t *until_ms)
+{
+	int64_t now = xpi_now_ms();
+	int rc;
+
+	c->conn->deadline_ms = now + deadline_ms;
+	c->conn->addr_deadline_ms = now + addr_deadline_ms;
+	rc = xpi_conn_watch(c->conn);
+	*events = c->conn->watch.events;
+	*until_ms = c->conn->watch.deadline_ms - now;
+	return rc;
+}

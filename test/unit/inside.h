@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inside.h - what C++ cannot read of the core: frames into an endpoint, keys that are written anew, bytes of a handshake. */
+#ifndef INSIDE_H
+#define INSIDE_H
+
+#include <stdbool.h>
+
+#include "xport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A frame of the endpoint's peer, the next in order, in one piece; `freed` is added to what it says was consumed. */
+void inside_frame(xport_ep *ep, const void *records, size_t len, int freed);
+/* What the peer calls the operation with that context. */
+uint32_t inside_name(xport_ep *ep, const void *context);
+/* How many requests may be asked of an endpoint at a time; the longest message that may come unexpected. */
+uint32_t inside_requests(void);
+uint32_t inside_unexpected(const xport_ep *ep);
+uint64_t inside_region(const xport_mr *mr);
+/* `loop` answers AGAIN to so many frames. */
+void inside_refuse(unsigned frames);
+
+enum inside_change { INSIDE_BACKEND, INSIDE_INCARNATION, INSIDE_NATIVE };
+/* The key, whole and with its checksum, but for one thing that is another. */
+size_t inside_other_key(const void *key, size_t len, enum inside_change what, void *out, size_t room);
+/* Encodes a key with so long a native part into so much room: its length, 0 if that cannot be. */
+size_t inside_encode(size_t native_len, size_t room);
+
+/* Whether a text of so many bytes can be encoded. */
+bool inside_text_fits(size_t len);
+
+/* A handshake over that socket, at a step of enum xpi_conn_step by name. */
+struct inside_conn;
+enum inside_step { INSIDE_TCP, INSIDE_HELLO, INSIDE_NATIVE_STEP, INSIDE_REFUSING };
+struct inside_conn *inside_conn_new(xport *x, int fd, enum inside_step step);
+void inside_conn_free(struct inside_conn *c);
+/* xpi_conn_flush with a word and a HELLO of so many bytes before it, xpi_conn_fill. */
+int inside_flush(struct inside_conn *c, size_t word, size_t hello);
+int inside_fill(struct inside_conn *c, size_t want);
+/* xpi_conn_watch; what it waits for, and until when, relative to now. */
+int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadline_ms, uint32_t *events,
+                 int64_t *until_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

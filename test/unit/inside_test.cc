@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inside_test.cc - frames and keys, the ways around each check that no good peer and no good network takes. */
+#include <chrono>
+#include <thread>
+
+#include "inside_fixture.h"
+
+namespace
+{
+
+/* ---- frames ---- */
+
+TEST_F(Inside, ANotificationWithOtherDataThanItSays)
+{
+	connect();
+	xpi_rec_notify n{};
+	n.r = record(XPI_REC_NOTIFY, 4);
+	n.region = htole64(inside_region(mr));
+	n.length = htole64(5);
+	breaks(bytes(n, 4), "4 bytes of 5");
+	EXPECT_EQ(0, memory[0]);
+}
+
+TEST_F(Inside, ARecordThatIsCutOff)
+{
+	for (uint8_t type : {XPI_REC_PUT, XPI_REC_GET, XPI_REC_GETDATA, XPI_REC_ATOMIC, XPI_REC_VALUE, XPI_REC_FAILED,
+	                     XPI_REC_SEND, XPI_REC_RTS, XPI_REC_CTS, XPI_REC_DATA, XPI_REC_NOTIFY, XPI_REC_CLAIM}) {
+		connect();
+		breaks(bytes(record(type)), "the head alone");
+		drop();
+	}
+}
+
+TEST_F(Inside, ARecordWithDataThatHasNone)
+{
+	for (uint8_t type : {XPI_REC_GET, XPI_REC_ATOMIC, XPI_REC_VALUE, XPI_REC_FAILED, XPI_REC_RTS, XPI_REC_CTS,
+	                     XPI_REC_FLUSH, XPI_REC_BYE, XPI_REC_CLAIM}) {
+		connect();
+		breaks(bytes(record(type, 8), 80), "8 bytes of data");
+		drop();
+	}
+}
+
+TEST_F(Inside, AMessageLongerThanItsFrame)
+{
+	connect();
+	xpi_rec_send s{};
+	s.r = record(XPI_REC_SEND, 500);
+	breaks(bytes(s, 400), "400 bytes of 500");
+}
+
+TEST_F(Inside, AMessageLongerThanAny)
+{
+	connect();
+	uint32_t most = inside_unexpected(ep);
+	xpi_rec_send s{};
+	s.r = record(XPI_REC_SEND, most);
+	passes(bytes(s, most), "as long as may be");
+	s.r = record(XPI_REC_SEND, most + 1);
+	breaks(bytes(s, most + 1), "one byte too long");
+}
+
+TEST_F(Inside, AnOldWordOnWhatWasConsumed)
+{
+	connect();
+	passes(bytes(record(XPI_REC_FLUSH)), "one message less than before", -256);
+	inside_frame(ep, bytes(record(XPI_REC_FLUSH)).data(), sizeof(xpi_rec), 256);
+	EXPECT_EQ(XPORT_EP_LOST, state()) << "one more than was sent";
+}
+
+TEST_F(Inside, AGetForNobody)
+{
+	connect();
+	xpi_rec_get g{};
+	g.r = record(XPI_REC_GET);
+	g.region = htole64(inside_region(mr));
+	g.length = htole64(8);
+	breaks(bytes(g), "it has no name");
+}
+
+TEST_F(Inside, AGetOfNothing)
+{
+	connect();
+	xpi_rec_get g{};
+	g.r = record(XPI_REC_GET);
+	g.region = htole64(inside_region(mr));
+	g.op = htole32(1);
+	breaks(bytes(g), "no bytes");
+}
+
+TEST_F(Inside, MoreGetsThanMayBe)
+{
+	connect();
+	xpi_rec_get g{};
+	g.r = record(XPI_REC_GET);
+	g.region = htole64(inside_region(mr));
+	g.length = htole64(8);
+	g.op = htole32(1);
+	for (uint32_t i = 0; i < inside_requests(); i++)
+		passes(bytes(g), "as many as may be");
+	breaks(bytes(g), "one more");
+}
+
+TEST_F(Inside, MoreNotificationsThanTheWindow)
+{
+	connect();
+	xpi_rec_notify n{};
+	n.r = record(XPI_REC_NOTIFY);
+	n.region = htole64(inside_region(mr));
+	n.op = htole32(XPI_OP_NOBODY);
+	overflows(bytes(n));
+}
+
+TEST_F(Inside, MoreMessagesThanTheWindow)
+{
+	connect();
+	xpi_rec_send s{};
+	s.r = record(XPI_REC_SEND);
+	overflows(bytes(s));
+}
+
+TEST_F(Inside, ALongMessageOfNobody)
+{
+	connect();
+	xpi_rec_rts rts{};
+	rts.r = record(XPI_REC_RTS);
+	rts.length = htole64(100000);
+	breaks(bytes(rts), "it has no name");
+}
+
+TEST_F(Inside, APutThatFailsTwice)
+{
+	static uint8_t source[32];
+	static char tag;
+
+	connect();
+	xport_opt o = context(&tag);
+	ASSERT_EQ(XPORT_OK, xport_put(ep, source, sizeof(source), remote(), 0, &o));
+	(void)xport_poll(a, nullptr, 0);
+	xpi_rec_failed failed{};
+	failed.r = record(XPI_REC_FAILED);
+	failed.op = htole32(inside_name(ep, &tag));
+	failed.status = htole32(-XPORT_ERR_ACCESS);
+	passes(bytes(failed), "once");
+	failed.status = htole32(-XPORT_ERR_BOUNDS);
+	passes(bytes(failed), "and again");
+	/* The acknowledgement of the peer's, of the frame that had it. */
+	std::vector<xport_completion> done = poll(10);
+	ASSERT_LE(1u, done.size());
+	EXPECT_EQ(XPORT_ERR_ACCESS, done[0].status) << "the first counts";
+}
+
+/* Each operation that waits for an answer gets that of another. */
+TEST_F(Inside, AnAnswerThatDoesNotFit)
+{
+	enum { GET, VALUE, FAILED, FORMS };
+	enum { NO_NAME, A_GET, A_QUEUED_GET, AN_ATOMIC, A_QUEUED_ATOMIC, A_SEND, OPERATIONS };
+
+	for (int form = 0; form < FORMS; form++) {
+		for (int of = 0; of < OPERATIONS; of++) {
+			static uint8_t into[64], source[65536];
+			static char tag;
+			connect();
+			xport_rkey *key = remote();
+			xport_opt o = context(&tag);
+			xport_atomic_args args{};
+			args.size = sizeof(args);
+			args.width = 4;
+			args.result = into;
+			if (of == A_QUEUED_GET || of == A_QUEUED_ATOMIC)
+				inside_refuse(1000);
+			int posted = XPORT_OK;
+			if (of == A_GET || of == A_QUEUED_GET)
+				posted = xport_get(ep, into, 32, key, 0, &o);
+			if (of == AN_ATOMIC || of == A_QUEUED_ATOMIC)
+				posted = xport_atomic(ep, &args, key, 0, &o);
+			if (of == A_SEND)
+				posted = xport_send(ep, source, sizeof(source), 1, &o);
+			ASSERT_EQ(XPORT_OK, posted);
+			if (of != A_QUEUED_GET && of != A_QUEUED_ATOMIC)
+				(void)xport_poll(a, nullptr, 0);
+			uint32_t name = of == NO_NAME ? 12345 : inside_name(ep, &tag);
+			ASSERT_NE(0u, name);
+			xpi_rec_getdata data{};
+			data.r = record(XPI_REC_GETDATA, 8);
+			data.op = htole32(name);
+			xpi_rec_value value{};
+			value.r = record(XPI_REC_VALUE);
+			value.op = htole32(name);
+			xpi_rec_failed failed{};
+			failed.r = record(XPI_REC_FAILED);
+			failed.op = htole32(name);
+			failed.status = htole32(99);
+			Bytes f = form == GET ? bytes(data, 8) : form == VALUE ? bytes(value) : bytes(failed);
+			bool fits = (form == GET && of == A_GET) || (form == VALUE && of == AN_ATOMIC) ||
+			            (form == FAILED && of != NO_NAME && of != A_SEND);
+			SCOPED_TRACE("form " + std::to_string(form) + " of " + std::to_string(of));
+			if (fits)
+				passes(f, "it fits");
+			else
+				breaks(f, "it does not fit");
+			drop();
+		}
+	}
+}
+
+TEST_F(Inside, DataElsewhereOrTooLong)
+{
+	for (int which = 0; which < 2; which++) {
+		static uint8_t into[32];
+		static char tag;
+		connect();
+		xport_opt o = context(&tag);
+		ASSERT_EQ(XPORT_OK, xport_get(ep, into, 32, remote(), 0, &o));
+		(void)xport_poll(a, nullptr, 0);
+		xpi_rec_getdata data{};
+		data.r = record(XPI_REC_GETDATA, which == 0 ? 8 : 33);
+		data.at = htole64(which == 0 ? 8 : 0);
+		data.op = htole32(inside_name(ep, &tag));
+		breaks(bytes(data, which == 0 ? 8 : 33), "");
+		drop();
+	}
+}
+
+TEST_F(Inside, AFailureOfNothingInParticular)
+{
+	static uint8_t into[32];
+	static char tag;
+
+	connect();
+	xport_opt o = context(&tag);
+	ASSERT_EQ(XPORT_OK, xport_get(ep, into, 32, remote(), 0, &o));
+	(void)xport_poll(a, nullptr, 0);
+	xpi_rec_failed failed{};
+	failed.r = record(XPI_REC_FAILED);
+	failed.op = htole32(XPI_OP_NOBODY);
+	passes(bytes(failed), "nobody wants to know");
+	failed.op = htole32(inside_name(ep, &tag));
+	failed.status = htole32(0);
+	passes(bytes(failed), "a failure by the name of success");
+	auto done = poll();
+	ASSERT_EQ(1u, done.size());
+	EXPECT_EQ(XPORT_ERR_PROTOCOL, done[0].status);
+}
+
+/* ---- keys ---- */
+
+TEST_F(Inside, KeysThatDoNotFitTheirRoom)
+{
+	size_t whole = inside_encode(20, 1024);
+
+	ASSERT_GT(whole, 60u);
+	EXPECT_EQ(whole, inside_encode(20, whole));
+	EXPECT_EQ(0u, inside_encode(20, whole - 1)) << "no room for the checksum";
+	EXPECT_EQ(0u, inside_encode(20, 30)) << "nor for what is before";
+	EXPECT_EQ(0u, inside_encode(65535, 80000)) << "a length that its field cannot say";
+}
+
+TEST_F(Inside, KeysOfOthers)
+{
+	Bytes key, other(1024);
+	xport_rkey *rkey;
+
+	connect();
+	remote(&key);
+	size_t n = inside_other_key(key.data(), key.size(), INSIDE_BACKEND, other.data(), other.size());
+	ASSERT_GT(n, 0u);
+	EXPECT_EQ(XPORT_ERR_BAD_KEY, xport_rkey_unpack(ep, other.data(), n, &rkey));
+	n = inside_other_key(key.data(), key.size(), INSIDE_INCARNATION, other.data(), other.size());
+	EXPECT_EQ(XPORT_ERR_STALE_KEY, xport_rkey_unpack(ep, other.data(), n, &rkey));
+	EXPECT_EQ(XPORT_ERR_BAD_KEY, xport_rkey_unpack(ep, nullptr, 0, &rkey));
+}
+
+/* Its owner grants it, and the back end does not take it: the region is reached by message. */
+TEST_F(Inside, ANativeKeyThatIsNone)
+{
+	static uint8_t source[64] = "by message";
+	Bytes key, other(1024);
+	xport_rkey *rkey;
+	xport_rkey_info info{};
+
+	connect("loop:rdma");
+	remote(&key);
+	size_t n = inside_other_key(key.data(), key.size(), INSIDE_NATIVE, other.data(), other.size());
+	ASSERT_GT(n, 0u);
+	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep, other.data(), n, &rkey));
+	poll(10);
+	EXPECT_NE(std::string::npos, logged.find("a native key is not usable")) << logged;
+	info.size = sizeof(info);
+	ASSERT_EQ(XPORT_OK, xport_rkey_query(rkey, &info));
+	EXPECT_EQ(XPORT_EMULATED, info.put);
+	ASSERT_EQ(XPORT_OK, xport_put(ep, source, sizeof(source), rkey, 0, nullptr));
+	auto done = poll(10);
+	ASSERT_EQ(1u, done.size());
+	EXPECT_EQ(XPORT_OK, done[0].status);
+}
+
+/* Its owner grants it after having taken it back. */
+TEST_F(Inside, AKeyThatWasRevokedBeforeItWasGranted)
+{
+	static uint8_t source[8];
+	xpi_rec_key k{};
+
+	connect("loop:rdma");
+	xport_rkey *rkey = remote();
+	k.region = htole64(inside_region(there));
+	k.r = record(XPI_REC_REVOKE);
+	passes(bytes(k), "taken back");
+	k.r = record(XPI_REC_GRANT);
+	passes(bytes(k), "granted");
+	(void)xport_poll(a, nullptr, 0);
+	EXPECT_EQ(XPORT_ERR_STALE_KEY, xport_put(ep, source, sizeof(source), rkey, 0, nullptr));
+}
+
+TEST_F(Inside, ADamagedKey)
+{
+	Bytes key;
+	xport_rkey *rkey;
+
+	connect();
+	remote(&key);
+	key[9] ^= 1;
+	EXPECT_EQ(XPORT_ERR_BAD_KEY, xport_rkey_unpack(ep, key.data(), key.size(), &rkey));
+}
+
+TEST_F(Inside, TextThatIsTooLong)
+{
+	EXPECT_TRUE(inside_text_fits(65535));
+	EXPECT_FALSE(inside_text_fits(65536));
+}
+
+TEST_F(Inside, OneOfTheTwoPathsByMessage)
+{
+	for (const char *emulate : {"put", "get", "put,get"}) {
+		xport_rkey_info info{};
+
+		connect("loop:native", emulate);
+		xport_rkey *rkey = remote();
+		poll(10);
+		info.size = sizeof(info);
+		ASSERT_EQ(XPORT_OK, xport_rkey_query(rkey, &info));
+		EXPECT_EQ(strstr(emulate, "put") ? XPORT_EMULATED : XPORT_NATIVE, info.put) << emulate;
+		EXPECT_EQ(strstr(emulate, "get") ? XPORT_EMULATED : XPORT_NATIVE, info.get) << emulate;
+		drop();
+	}
+}
+
+TEST_F(Inside, AKeyOfAnotherEndpoint)
+{
+	static uint8_t source[8];
+	xport_ep *first;
+
+	connect();
+	xport_rkey *key = remote();
+	first = ep;
+	xport_listener *listener;
+	char name[64];
+	ASSERT_EQ(XPORT_OK, xport_listen(b, "127.0.0.1:0", nullptr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	ASSERT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &ep));
+	for (int i = 0; i < 60000 && state() == XPORT_EP_CONNECTING; i++) {
+		poll();
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	}
+	ASSERT_EQ(XPORT_EP_OPEN, state());
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_put(ep, source, 8, key, 0, nullptr));
+	EXPECT_EQ(XPORT_OK, xport_put(first, source, 8, key, 0, nullptr));
+}
+
+} // namespace

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * waiting_test.cc - who looks at the clock and who polls: XPORT_OP_TIMEOUT, XPORT_LIVENESS=poll, a pinned progress thread;
+ * and what xport_dump says of what waits.  Two instances over loop, in one thread or in two.
+ */
+#include <gtest/gtest.h>
+
+#include <dirent.h>
+#include <poll.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xport.h"
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+long since(Clock::time_point start)
+{
+	return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+}
+
+/* How much longer everything may take here, as in the suite. */
+long scaled(long ms)
+{
+	const char *scale = getenv("H_TIMEOUT_SCALE");
+	return ms * (scale ? std::max(1, atoi(scale)) : 1);
+}
+
+class Waiting : public testing::Test
+{
+protected:
+	xport *x[2] = {};
+	xport_ep *ep[2] = {};
+	xport_mr *mr = nullptr;
+	xport_rkey *key = nullptr;
+	std::vector<uint8_t> bytes = std::vector<uint8_t>(4096);
+	std::mutex lock;
+	std::vector<std::string> logged;
+	std::thread other;
+	std::atomic<bool> stop{false};
+
+	static void log(void *arg, int, const char *id, const char *line)
+	{
+		auto self = static_cast<Waiting *>(arg);
+		std::lock_guard<std::mutex> guard(self->lock);
+		self->logged.push_back(std::string(id) + " " + line);
+	}
+
+	size_t times(const char *id)
+	{
+		std::lock_guard<std::mutex> guard(lock);
+		size_t n = 0;
+		for (auto &l : logged)
+			n += l.compare(0, strlen(id), id) == 0;
+		return n;
+	}
+
+	xport_attr attr()
+	{
+		xport_attr a{};
+		a.size = sizeof(a);
+		a.backend = "loop:message";
+		a.log_fn = log;
+		a.log_arg = this;
+		a.peer_timeout_ms = static_cast<int>(scaled(500));
+		return a;
+	}
+
+	/* Side 0 as asked; side 1 the same, but for its progress thread and time limits. */
+	void connect(const xport_attr &first)
+	{
+		xport_attr second = attr();
+		xport_listener *listener = nullptr;
+		xport_completion c{};
+		char name[64];
+
+		ASSERT_EQ(XPORT_OK, xport_open(&first, &x[0]));
+		ASSERT_EQ(XPORT_OK, xport_open(&second, &x[1]));
+		ASSERT_EQ(XPORT_OK, xport_listen(x[1], "127.0.0.1:0", nullptr, &listener));
+		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+		ASSERT_EQ(XPORT_OK, xport_connect(x[0], name, nullptr, 0, &ep[0]));
+		for (auto start = Clock::now(); c.type != XPORT_EVENT_CONNECTED && since(start) < 30000;) {
+			xport_poll(x[1], nullptr, 0);
+			xport_poll(x[0], &c, 1);
+		}
+		ASSERT_EQ(static_cast<uint32_t>(XPORT_EVENT_CONNECTED), c.type);
+		ASSERT_EQ(XPORT_OK, xport_accept(listener, 30000, &ep[1]));
+
+		uint8_t packed[2048];
+		size_t len = sizeof(packed);
+		ASSERT_EQ(XPORT_OK, xport_mr_reg(x[1], bytes.data(), bytes.size(), XPORT_REMOTE_WRITE, &mr));
+		ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, packed, &len));
+		ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep[0], packed, len, &key));
+	}
+
+	/* From now on side 1 polls in a thread of its own. */
+	void poll_other()
+	{
+		other = std::thread([this] {
+			xport_completion c[8];
+			while (!stop)
+				xport_wait(x[1], c, 8, 20);
+		});
+	}
+
+	xport_completion next(int timeout_ms)
+	{
+		xport_completion c{};
+		auto start = Clock::now();
+		while (since(start) < timeout_ms && c.type == 0)
+			xport_wait(x[0], &c, 1, timeout_ms);
+		return c;
+	}
+
+	int put(uint64_t flags = 0)
+	{
+		static const char byte = 'x';
+		xport_opt o{};
+		o.size = sizeof(o);
+		o.flags = flags;
+		return xport_put(ep[0], &byte, 1, key, 0, &o);
+	}
+
+	void TearDown() override
+	{
+		stop = true;
+		if (other.joinable())
+			other.join();
+		xport_close(x[0]);
+		xport_close(x[1]);
+	}
+};
+
+TEST_F(Waiting, AnOperationThatTakesTooLongFailsItsEndpoint)
+{
+	xport_attr a = attr();
+	a.peer_timeout_ms = 60000;
+	a.op_timeout_ms = 200;
+	connect(a);
+
+	/* As long as the other side answers, nothing is too old, and neither is an endpoint on which nothing is posted. */
+	auto start = Clock::now();
+	while (since(start) < 600) {
+		ASSERT_EQ(XPORT_OK, put());
+		xport_completion c{};
+		while (c.type == 0 && since(start) < 30000) {
+			xport_poll(x[1], nullptr, 0);
+			xport_poll(x[0], &c, 1);
+		}
+		ASSERT_EQ(XPORT_OK, c.status);
+	}
+	EXPECT_EQ(0u, next(600).type);
+
+	/* It does not poll any more, though its heart goes on beating. */
+	start = Clock::now();
+	ASSERT_EQ(XPORT_OK, put());
+	xport_completion c[2] = {next(10000), next(10000)};
+	EXPECT_GE(since(start), 200);
+	EXPECT_LE(since(start), scaled(800));
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_OP_PUT), c[0].type);
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, c[0].status);
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), c[1].type);
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, c[1].status);
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, put());
+}
+
+/* Each kind has its time from its own beginning, also where it takes the place of an old one in memory. */
+TEST_F(Waiting, AnOperationIsAsOldAsItIs)
+{
+	xport_attr a = attr();
+	a.peer_timeout_ms = 60000;
+	a.op_timeout_ms = static_cast<int>(scaled(400));
+	connect(a);
+	poll_other();
+	std::vector<uint8_t> sink(64);
+	for (auto start = Clock::now(); since(start) < scaled(1200);
+	     std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+		xport_opt notify{};
+		notify.size = sizeof(notify);
+		ASSERT_EQ(XPORT_OK, put());
+		ASSERT_EQ(XPORT_OK, xport_put_notify(ep[0], "y", 1, key, 1, &notify));
+		ASSERT_EQ(XPORT_OK, xport_put_notify(ep[0], nullptr, 0, key, 1, &notify));
+		ASSERT_EQ(XPORT_OK, xport_send(ep[0], "z", 1, 1, nullptr));
+		ASSERT_EQ(XPORT_OK, xport_flush(ep[0], nullptr));
+		for (int i = 0; i < 5; i++) {
+			xport_completion c = next(10000);
+			ASSERT_EQ(XPORT_OK, c.status) << c.type;
+		}
+	}
+}
+
+/* A limit of a few milliseconds is not over after so many looks. */
+TEST_F(Waiting, AShortLimitIsNotOverAtOnce)
+{
+	xport_attr a = attr();
+	a.peer_timeout_ms = 60000;
+	a.op_timeout_ms = 3;
+	connect(a);
+	auto start = Clock::now();
+	ASSERT_EQ(XPORT_OK, put());
+	xport_completion c{};
+	while (c.type == 0 && since(start) < 10000)
+		xport_poll(x[0], &c, 1);
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, c.status);
+	EXPECT_GE(since(start), 3);
+}
+
+/* Who sleeps in poll(2) and calls xport_poll once a wake-up learns of it as soon. */
+TEST_F(Waiting, AnOperationThatTakesTooLongWakesTheDescriptor)
+{
+	xport_attr a = attr();
+	a.peer_timeout_ms = 60000;
+	a.op_timeout_ms = 200;
+	connect(a);
+	pollfd p{xport_fd(x[0]), POLLIN, 0};
+	ASSERT_EQ(XPORT_OK, put());
+	auto start = Clock::now();
+	xport_completion c{};
+	while (c.type != XPORT_EVENT_LOST && since(start) < 10000) {
+		::poll(&p, 1, 10000);
+		ASSERT_LE(0, xport_poll(x[0], &c, 1));
+	}
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, c.status);
+	EXPECT_GE(since(start), 200);
+	EXPECT_LE(since(start), scaled(800));
+}
+
+/* Without the helper thread the beats are sent, and missed, by whoever polls. */
+TEST_F(Waiting, WithoutAThreadWhoPollsIsAlive)
+{
+	setenv("XPORT_LIVENESS", "poll", 1);
+	connect(attr());
+	unsetenv("XPORT_LIVENESS");
+	for (auto start = Clock::now(); since(start) < scaled(1500);) {
+		xport_completion c{};
+		ASSERT_EQ(0, xport_wait(x[0], &c, 1, 20));
+		ASSERT_EQ(0, xport_wait(x[1], &c, 1, 20));
+	}
+
+	/* Side 1 does not poll any more: it is as dead as a process that was stopped. */
+	auto start = Clock::now();
+	xport_completion c = next(static_cast<int>(scaled(5000)));
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), c.type);
+	EXPECT_EQ(XPORT_ERR_PEER_LOST, c.status);
+	EXPECT_GE(since(start), scaled(300)); /* since its last beat, which was before */
+	EXPECT_LE(since(start), scaled(1500));
+}
+
+/* The processors that the progress thread of this process may run on; empty: there is no such thread. */
+std::vector<int> cores_of_the_thread()
+{
+	std::vector<int> cores;
+	DIR *d = opendir("/proc/self/task");
+	for (dirent *e; d && (e = readdir(d));) {
+		std::ifstream file(std::string("/proc/self/task/") + e->d_name + "/comm");
+		std::string name;
+		cpu_set_t set;
+		if (!(file >> name) || name != "xport-progress" ||
+		    sched_getaffinity(atoi(e->d_name), sizeof(set), &set) != 0)
+			continue;
+		for (int i = 0; i < CPU_SETSIZE; i++)
+			if (CPU_ISSET(i, &set))
+				cores.push_back(i);
+	}
+	if (d)
+		closedir(d);
+	return cores;
+}
+
+TEST_F(Waiting, TheProgressThreadRunsWhereItIsTold)
+{
+	cpu_set_t mine;
+	int core = 0;
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(mine), &mine));
+	while (!CPU_ISSET(core, &mine))
+		core++;
+	std::string word = "thread@" + std::to_string(core);
+	xport_attr a = attr();
+	a.progress = word.c_str();
+	connect(a);
+	EXPECT_EQ(std::vector<int>{core}, cores_of_the_thread());
+	poll_other();
+	for (int i = 0; i < 100; i++) {
+		ASSERT_EQ(XPORT_OK, put());
+		xport_completion c = next(10000);
+		ASSERT_EQ(static_cast<uint32_t>(XPORT_OP_PUT), c.type);
+		ASSERT_EQ(XPORT_OK, c.status);
+	}
+	EXPECT_EQ(0u, times("XP-0006"));
+}
+
+TEST_F(Waiting, AProcessorThatIsNotThereIsToldAndLeftAlone)
+{
+	xport_attr a = attr();
+	a.progress = "thread@1023";
+	if (std::thread::hardware_concurrency() > 1023)
+		GTEST_SKIP() << "there is a processor 1023";
+	connect(a);
+	EXPECT_LT(0u, cores_of_the_thread().size());
+	EXPECT_EQ(1u, times("XP-0006"));
+}
+
+TEST_F(Waiting, DumpNamesWhatIsInFlight)
+{
+	static const char text[] = "somebody should receive this";
+	connect(attr());
+	for (int i = 0; i < 20; i++)
+		ASSERT_EQ(XPORT_OK, put());
+	ASSERT_EQ(XPORT_OK, xport_send(ep[0], text, sizeof(text), 1, nullptr));
+	ASSERT_EQ(XPORT_OK, xport_flush(ep[0], nullptr));
+	xport_poll(x[0], nullptr, 0); /* they are on their way; the other side does not look */
+	xport_dump(x[0]);
+	EXPECT_EQ(1u, times("XP-0023"));
+	EXPECT_EQ(1u, times("XP-0020"));
+	EXPECT_LE(1u, times("XP-0024"));
+	EXPECT_LE(16u, times("XP-0021"));
+	EXPECT_LE(1u, times("XP-0022"));
+	std::string all;
+	for (auto &l : logged)
+		all += l + "\n";
+	EXPECT_NE(std::string::npos, all.find("instance of loop:message")) << all;
+	EXPECT_NE(std::string::npos, all.find(": open; frames sent")) << all;
+	EXPECT_NE(std::string::npos, all.find("  put (1) of 1 bytes")) << all;
+	EXPECT_NE(std::string::npos, all.find(" more: ")) << all;
+}
+
+} // namespace
