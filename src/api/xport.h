@@ -417,8 +417,8 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT
 
 enum {
 	XPORT_LOCAL = 1, /* put: complete when the source buffer is the caller's again, not when placed */
-	XPORT_QUIET = 2  /* put, put_notify, atomic without result: no completion; the buffer may be reused after
-	                    xport_flush completed; failures after the post are reported by the next xport_flush */
+	XPORT_QUIET = 2  /* all but an atomic with a result: no completion; once a later xport_flush completed, the
+	                    buffer may be reused, and a get's holds the bytes; it reports failures after the post, too */
 };
 
 /* What an operation may carry beyond its own arguments.  NULL: none of it. */
@@ -507,7 +507,8 @@ int xport_fence(xport_ep *ep) XPORT_CHECK;
 
 /*
  * Posts a flush: completes when every earlier put, notified put and atomic of the endpoint is placed and every quiet
- * operation's buffer is the caller's again; in error on any doubt.  Sends need not have been matched.
+ * operation's buffer is the caller's again, a get's with its bytes; in error on any doubt.  Sends need not have been
+ * matched.
  */
 int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 

@@ -51,16 +51,21 @@ void xpi_quiet_failed(struct xport_ep *ep, int status)
 	ep->quiet_error_at = ep->touched;
 }
 
-/* Whether the buffer of a quiet operation before this flush is still in use: those after it are not waited for. */
-static bool quiet_before(const struct xport_ep *ep, const struct xpi_op *flush)
+static bool quiet_among(const struct xpi_list *list, uint64_t before)
 {
-	xpi_list_for(l, &ep->native) {
+	xpi_list_for(l, list) {
 		const struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if ((op->flags & XPORT_QUIET) != 0 && op->order <= flush->done)
+		if ((op->flags & XPORT_QUIET) != 0 && op->order <= before)
 			return true;
 	}
 	return false;
+}
+
+/* Whether the buffer of a quiet operation before this flush is still in use: those after it are not waited for. */
+static bool quiet_before(const struct xport_ep *ep, const struct xpi_op *flush)
+{
+	return quiet_among(&ep->native, flush->done) || quiet_among(&ep->requests, flush->done);
 }
 
 /* Flushes that wait only for buffers of quiet operations. */

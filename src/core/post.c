@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
                                                        uint64_t len, struct xport_rkey *k, uint64_t offset,
                                                        uint32_t right, const struct xport_opt *opt)
 {
-	uint64_t flags = right == XPORT_REMOTE_READ ? 0 : XPORT_LOCAL | XPORT_QUIET;
+	uint64_t flags = right == XPORT_REMOTE_READ ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
 
 	if (unlikely(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right)))
 		return refuse_key(ep, operation, k, offset, len, right);

@@ -149,8 +149,9 @@ static void flags(struct h *h)
 	r = h_unpack(h, ep, &key);
 	H_STATUS(XPORT_ERR_INVALID, xport_put(ep, m.p, 8, r.k, r.offset, &o));
 	H_STATUS(XPORT_ERR_INVALID, xport_get(ep, m.p, 8, r.k, r.offset, &o));
-	o.flags = XPORT_QUIET;
+	o.flags = XPORT_LOCAL;
 	H_STATUS(XPORT_ERR_INVALID, xport_get(ep, m.p, 8, r.k, r.offset, &o));
+	o.flags = XPORT_QUIET;
 	H_STATUS(XPORT_ERR_INVALID, xport_recv(h->x, m.p, 8, 1, 1, &o));
 	h_run_for(h, 10);
 	H_EQ(0, h->nqueue);

@@ -78,6 +78,7 @@ static void quiet_none(struct h *h)
 		h_notify(h, h->ep[0], H_AT(l, 0, 0), &r, 0, 5, XPORT_QUIET);
 		while (xport_atomic(h->ep[0], &a, r.k, r.offset + 512, &o) == XPORT_ERR_AGAIN)
 			h_breathe(h);
+		h_get_quiet(h, h->ep[0], H_AT(l, 128, 100), &r, 0);
 	}
 	H_DONE(h_flush(h, h->ep[0]));
 	quiet_after(h);

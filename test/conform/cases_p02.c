@@ -113,6 +113,45 @@ static void put_quiet(struct h *h)
 	put_flush(h, XPORT_QUIET);
 }
 
+static void get_quiet(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	size_t len;
+
+	begin(h, &l, &r);
+	len = h_size(h);
+	memset(l.p, 0x11, l.len);
+	h_get_quiet(h, h->ep[0], H_AT(l, 0, len), &r, 0);
+	H_DONE(h_flush(h, h->ep[0]));
+	H_FILLED(l.p, len, 1000);
+	H_BYTES(l.p + len, l.len - len, 0x11);
+	end(h, &l, &r);
+}
+
+/* One completion for all of them; and each flush is behind the gets before it, whatever comes after. */
+static void gets_then_flush(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	struct h_op *first;
+
+	begin(h, &l, &r);
+	for (int round = 0; round < 10; round++) {
+		memset(l.p, 0x11, WINDOW);
+		for (size_t at = 0; at < WINDOW / 2; at += 128)
+			h_get_quiet(h, h->ep[0], H_AT(l, at, 128), &r, at);
+		first = h_flush(h, h->ep[0]);
+		for (size_t at = WINDOW / 2; at < WINDOW; at += 4096)
+			h_get_quiet(h, h->ep[0], H_AT(l, at, 4096), &r, at);
+		H_DONE(first);
+		H_FILLED(l.p, WINDOW / 2, 1000);
+		H_DONE(h_flush(h, h->ep[0]));
+		H_FILLED(l.p, WINDOW, 1000);
+	}
+	end(h, &l, &r);
+}
+
 /* The source is overwritten at once after each local completion; the target must have got each value once. */
 static void local_reuse(struct h *h)
 {
@@ -431,6 +470,8 @@ static void pipelined(struct h *h)
 const struct h_scenario cases_p02[] = {
 	{.name = "P2_put_success_means_placed", .role = {target, put}, .params = h_sizes, .flags = H_KINDS},
 	{.name = "P2_get_success_means_here", .role = {target, get}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P2_quiet_get_then_flush", .role = {target, get_quiet}, .params = h_small_sizes, .flags = H_KINDS},
+	{.name = "P2_quiet_gets_then_one_flush", .role = {target, gets_then_flush}, .flags = H_KINDS},
 	{.name = "P2_local_put_then_flush", .role = {target, put_local}, .params = h_sizes, .flags = H_KINDS},
 	{.name = "P2_quiet_put_then_flush", .role = {target, put_quiet}, .params = h_small_sizes, .flags = H_KINDS},
 	{.name = "P2_local_source_reused_at_once", .role = {target, local_reuse}, .flags = H_KINDS},

@@ -86,8 +86,9 @@ static void deregistered(struct h *h)
 	h_sync(h);
 }
 
-/* A quiet put that fails is told by the flush behind it, though an earlier flush is told as well; then it is forgotten. */
-static void told_by_flush(struct h *h)
+/* A quiet put or get that fails is told by the flush behind it, though an earlier flush is told as well; then it is
+ * forgotten. */
+static void told_by_flush_of(struct h *h, bool get)
 {
 	struct h_rkey good, r;
 	struct h_mem l;
@@ -102,7 +103,7 @@ static void told_by_flush(struct h *h)
 	good = h_import(h, 0);
 	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
 	first = h_flush(h, h->ep[0]);
-	s = xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
+	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet) : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
 	second = h_flush(h, h->ep[0]);
 	H_ENDED(first);
 	H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, second);
@@ -111,6 +112,16 @@ static void told_by_flush(struct h *h)
 	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
 	H_DONE(h_flush(h, h->ep[0]));
 	h_sync(h);
+}
+
+static void told_by_flush(struct h *h)
+{
+	told_by_flush_of(h, false);
+}
+
+static void told_by_flush_of_get(struct h *h)
+{
+	told_by_flush_of(h, true);
 }
 
 static void told_target(struct h *h)
@@ -450,6 +461,7 @@ static const struct h_param ends[] = {{"dead", 0}, {"stopped", 1}, {NULL, 0}};
 const struct h_scenario cases_p16[] = {
 	{.name = "P16_stale_after_dereg", .role = {deregister, deregistered}, .flags = H_TARGET},
 	{.name = "P16_told_by_the_flush", .role = {told_target, told_by_flush}, .flags = H_TARGET},
+	{.name = "P16_told_by_the_flush_of_a_get", .role = {told_target, told_by_flush_of_get}, .flags = H_TARGET},
 	{.name = "P16_stale_though_never_used", .role = {dereg_early, never_unpacked}, .flags = H_TARGET},
 	{.name = "P16_dereg_under_fire", .role = {under_fire, fire}},
 	{.name = "P16_key_of_a_former_life", .role = {restarted, old_key}, .flags = H_TARGET | H_KILLS},

@@ -202,6 +202,7 @@ void h_op_drop(struct h *h, struct h_op *op);
 struct h_op *h_put(struct h *h, xport_ep *ep, const struct h_at *from, const struct h_rkey *to, uint64_t offset,
                    uint64_t flags);
 struct h_op *h_get(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset);
+void h_get_quiet(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset);
 struct h_op *h_notify(struct h *h, xport_ep *ep, const struct h_at *from, const struct h_rkey *to, uint64_t offset,
                       uint64_t value, uint64_t flags);
 struct h_op *h_atomic(struct h *h, xport_ep *ep, int op, int width, uint64_t operand, uint64_t compare, void *result,

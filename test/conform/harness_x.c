@@ -228,15 +228,26 @@ struct h_op *h_put(struct h *h, xport_ep *ep, const struct h_at *from, const str
 	return accepted(h, op, "xport_put", s, flags);
 }
 
-struct h_op *h_get(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset)
+static struct h_op *get(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset,
+                        uint64_t flags)
 {
 	struct h_op *op = h_op(h, XPORT_OP_GET);
-	struct xport_opt o = opt_of(op, to, 0);
+	struct xport_opt o = opt_of(op, to, flags);
 	int s;
 
 	while ((s = xport_get(ep, to->m->p + to->at, to->len, from->k, from->offset + offset, &o)) == XPORT_ERR_AGAIN)
 		h_breathe(h);
-	return accepted(h, op, "xport_get", s, 0);
+	return accepted(h, op, "xport_get", s, flags);
+}
+
+struct h_op *h_get(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset)
+{
+	return get(h, ep, to, from, offset, 0);
+}
+
+void h_get_quiet(struct h *h, xport_ep *ep, const struct h_at *to, const struct h_rkey *from, uint64_t offset)
+{
+	get(h, ep, to, from, offset, XPORT_QUIET);
 }
 
 struct h_op *h_notify(struct h *h, xport_ep *ep, const struct h_at *from, const struct h_rkey *to, uint64_t offset,

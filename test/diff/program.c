@@ -117,6 +117,8 @@ static void make_rma(struct diff_program *p, struct diff_step *s, const struct d
 		s->value = draw(p);
 	if (s->kind == DIFF_PUT)
 		s->flags = chance(p, 60) ? 0 : chance(p, 50) ? XPORT_LOCAL : XPORT_QUIET;
+	if (s->kind == DIFF_GET)
+		s->flags = chance(p, 70) ? 0 : XPORT_QUIET;
 	check_access(p, s, r, s->kind == DIFF_GET ? XPORT_REMOTE_READ : XPORT_REMOTE_WRITE);
 }
 
