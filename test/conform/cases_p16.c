@@ -103,7 +103,8 @@ static void told_by_flush_of(struct h *h, bool get)
 	good = h_import(h, 0);
 	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
 	first = h_flush(h, h->ep[0]);
-	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet) : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
+	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet)
+	        : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
 	second = h_flush(h, h->ep[0]);
 	H_ENDED(first);
 	H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, second);

@@ -106,16 +106,35 @@ static void note_heap(struct soak_meter *m)
 	m->heap_before = heap;
 }
 
+/* Pools grow until they have met their worst moment: over ofi:tcp a megabyte more at an eighth of 10^8, and none after it. */
+static bool warm(const struct soak_now *now)
+{
+	return now->ops >= now->all / 4;
+}
+
+bool soak_meter_warms(const struct soak_meter *m, const struct soak_now *now)
+{
+	return warm(now) && !m->warmed;
+}
+
+void soak_meter_watch(struct soak_meter *m, bool begin)
+{
+	uint64_t n = count_fds();
+
+	if (begin || n < m->fds_least)
+		m->fds_least = n;
+	if (begin || n > m->fds_most)
+		m->fds_most = n;
+}
+
 void soak_meter_look(struct soak_meter *m, const struct soak_now *now, bool fresh)
 {
-	/* Pools grow until they have met their worst moment: over ofi:tcp a megabyte more at an eighth of 10^8, and none after it. */
-	bool warm = now->ops >= now->all / 4;
-
-	if (fresh && warm)
+	if (fresh && warm(now))
 		note_heap(m);
-	if (fresh && warm && !m->warmed) {
+	if (fresh && soak_meter_warms(m, now)) {
 		m->warmed = true;
 		take(&m->warm);
+		m->warm.fds = m->fds_most;
 		m->warm_connections = now->connections;
 		m->last = m->warm;
 		write_line(m, now, "warm");
@@ -148,7 +167,7 @@ static int64_t kept(struct soak_meter *m)
 
 bool soak_meter_settled(const struct soak_meter *m)
 {
-	return !m->warmed || count_fds() <= m->warm.fds;
+	return !m->warmed || m->fds_least <= m->warm.fds;
 }
 
 bool soak_meter_end(struct soak_meter *m, const struct soak_now *now, uint64_t limit_kib, char *why, int len)
@@ -156,6 +175,7 @@ bool soak_meter_end(struct soak_meter *m, const struct soak_now *now, uint64_t l
 	int64_t private, shared, fds, keeps = kept(m);
 
 	take(&m->last);
+	m->last.fds = m->fds_least;
 	write_line(m, now, "end");
 	if (!m->warmed) {
 		snprintf(why, (size_t)len, "no connection was made anew after the warm-up: nothing to compare with");

@@ -22,6 +22,8 @@ struct soak_meter {
 	struct soak_sample warm, last;
 	bool warmed;
 	uint64_t warm_connections;
+	/* Descriptors seen since soak_meter_watch began.  UCX's connections come and go a moment after ours. */
+	uint64_t fds_least, fds_most;
 	/* By how much what malloc had given out was more than after the connection before. */
 	int64_t step[SOAK_STEPS_KEPT];
 	uint64_t nsteps, heap_before;
@@ -36,9 +38,13 @@ struct soak_now {
 
 double soak_seconds(void);
 void soak_meter_begin(struct soak_meter *m);
+/* Whether the next fresh look is the one that the end is compared with. */
+bool soak_meter_warms(const struct soak_meter *m, const struct soak_now *now);
+/* Before that look and the end: counts the descriptors, again and again; `begin`: for the first time. */
+void soak_meter_watch(struct soak_meter *m, bool begin);
 /* At a moment at which nothing is in flight; `fresh`: right after a connection was made anew. */
 void soak_meter_look(struct soak_meter *m, const struct soak_now *now, bool fresh);
-/* There are no more descriptors than there were when it was warm. */
+/* There were, while they were watched, once no more descriptors than there were when it was warm. */
 bool soak_meter_settled(const struct soak_meter *m);
 /* The last line.  False: it grew, and `why` says what. */
 bool soak_meter_end(struct soak_meter *m, const struct soak_now *now, uint64_t limit_kib, char *why, int len);

@@ -25,7 +25,7 @@
 
 #include "soak/side.h"
 
-enum { SETTLE_S = 5 };
+enum { SETTLE_S = 5, WATCH_MS = 100 };
 
 enum { OPT_FIRST = 256, OPT_ROUNDS, OPT_SELF, OPT_PLANT, OPT_LIMIT };
 
@@ -138,27 +138,52 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 
 /* ---- the run ---- */
 
-static void look(struct soak_side *s, bool fresh, bool end)
+static struct soak_now now_of(struct soak_side *s)
 {
 	struct xport_counters k = {.size = sizeof(k)};
-	struct soak_now now = {.side = s->role == 0 ? "initiator" : "target",
-	                       .backend = s->o.backend ? s->o.backend : "",
-	                       .seed = s->o.run.seed,
-	                       .round = s->round,
-	                       .ops = s->ops,
-	                       .all = s->o.run.ops,
-	                       .connections = s->connections,
-	                       .retries = s->retries,
-	                       .interval_s = s->o.interval_s};
-	char why[256];
 
 	soak_must(s, xport_stats(s->x, NULL, &k), "xport_stats");
-	now.in_flight = k.in_flight;
-	now.unmatched = k.unmatched;
-	if (!end) {
-		soak_meter_look(&s->meter, &now, fresh);
-		return;
+	return (struct soak_now){.side = s->role == 0 ? "initiator" : "target",
+	                         .backend = s->o.backend ? s->o.backend : "",
+	                         .seed = s->o.run.seed,
+	                         .round = s->round,
+	                         .ops = s->ops,
+	                         .all = s->o.run.ops,
+	                         .connections = s->connections,
+	                         .retries = s->retries,
+	                         .in_flight = k.in_flight,
+	                         .unmatched = k.unmatched,
+	                         .interval_s = s->o.interval_s};
+}
+
+/* Makes progress and counts descriptors for a moment; longer if there are more than there were, to let them go. */
+static void watch(struct soak_side *s)
+{
+	double begin = soak_seconds(), now = begin;
+
+	for (soak_meter_watch(&s->meter, true);
+	     now < begin + WATCH_MS / 1e3 || (!soak_meter_settled(&s->meter) && now < begin + SETTLE_S);
+	     now = soak_seconds()) {
+		soak_progress(s);
+		soak_meter_watch(&s->meter, false);
 	}
+}
+
+static void look(struct soak_side *s, bool fresh)
+{
+	struct soak_now now = now_of(s);
+
+	if (fresh && soak_meter_warms(&s->meter, &now))
+		watch(s);
+	soak_meter_look(&s->meter, &now, fresh);
+}
+
+static void look_back(struct soak_side *s)
+{
+	struct soak_now now = now_of(s);
+	char why[256];
+
+	watch(s);
 	if (!soak_meter_end(&s->meter, &now, s->o.limit_kib, why, sizeof(why))) {
 		fprintf(stderr, "soak: %s, GROWN: %s\n", now.side, why);
 		exit(1);
@@ -199,13 +224,13 @@ static int run(const struct soak_options *o, int role)
 		soak_round(s);
 		soak_renew(s);
 		if (++s->round % s->o.run.reconnect != 0) {
-			look(s, false, false);
+			look(s, false);
 			continue;
 		}
 		soak_part(s, (int)(s->round / s->o.run.reconnect & 1));
 		soak_join(s);
 		s->ops++;
-		look(s, true, false);
+		look(s, true);
 	}
 	/* Who closes must know that the other side has taken its keys: a round without new ones goes before. */
 	s->ending = true;
@@ -215,9 +240,7 @@ static int run(const struct soak_options *o, int role)
 	 * before may take their time to close. */
 	soak_part(s, 0);
 	soak_join(s);
-	for (double end = soak_seconds() + SETTLE_S; !soak_meter_settled(&s->meter) && soak_seconds() < end;)
-		soak_progress(s);
-	look(s, true, true);
+	look_back(s);
 	soak_round(s);
 	compare_counts(s);
 	soak_part(s, 0);

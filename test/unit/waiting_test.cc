@@ -78,6 +78,13 @@ protected:
 		return a;
 	}
 
+	/* Sleeps: a valgrind without --fair-sched lets no other thread run beside one that only polls. */
+	void wait_a_moment(xport_completion &c)
+	{
+		xport_poll(x[1], nullptr, 0);
+		xport_wait(x[0], &c, 1, 1);
+	}
+
 	/* Side 0 as asked; side 1 the same, but for its progress thread and time limits. */
 	void connect(const xport_attr &first)
 	{
@@ -91,10 +98,8 @@ protected:
 		ASSERT_EQ(XPORT_OK, xport_listen(x[1], "127.0.0.1:0", nullptr, &listener));
 		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
 		ASSERT_EQ(XPORT_OK, xport_connect(x[0], name, nullptr, 0, &ep[0]));
-		for (auto start = Clock::now(); c.type != XPORT_EVENT_CONNECTED && since(start) < 30000;) {
-			xport_poll(x[1], nullptr, 0);
-			xport_wait(x[0], &c, 1, 1); /* sleeps: a valgrind without --fair-sched lets no other thread run */
-		}
+		for (auto start = Clock::now(); c.type != XPORT_EVENT_CONNECTED && since(start) < 30000;)
+			wait_a_moment(c);
 		ASSERT_EQ(static_cast<uint32_t>(XPORT_EVENT_CONNECTED), c.type);
 		ASSERT_EQ(XPORT_OK, xport_accept(listener, 30000, &ep[1]));
 
@@ -155,10 +160,8 @@ TEST_F(Waiting, AnOperationThatTakesTooLongFailsItsEndpoint)
 	while (since(start) < 600) {
 		ASSERT_EQ(XPORT_OK, put());
 		xport_completion c{};
-		while (c.type == 0 && since(start) < 30000) {
-			xport_poll(x[1], nullptr, 0);
-			xport_wait(x[0], &c, 1, 1); /* sleeps: a valgrind without --fair-sched lets no other thread run */
-		}
+		while (c.type == 0 && since(start) < 30000)
+			wait_a_moment(c);
 		ASSERT_EQ(XPORT_OK, c.status);
 	}
 	EXPECT_EQ(0u, next(600).type);
