@@ -12,6 +12,7 @@
 
 #include "core/ep.h"
 #include "core/instance.h"
+#include "core/spin.h"
 
 /* ---- the descriptor ---- */
 
@@ -301,25 +302,34 @@ int xpi_fd_ask(struct xport *x)
 
 /* ---- the progress thread ---- */
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
 static void *progress_thread(void *arg)
 {
+	struct xpi_spin spin = {0};
 	struct xport *x = arg;
 	struct epoll_event ev;
-	unsigned quiet = 0;
+	unsigned vain = 0;
 
 	while (!atomic_load_explicit(&x->thread_stop, memory_order_acquire)) {
 		bool sleep = false;
-		int n;
 
 		pthread_mutex_lock(&x->lock);
-		n = xpi_progress(x);
+		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
 		user_fd_settle(x);
-		quiet = n > 0 ? 0 : quiet + 1;
-		if (n <= 0 && quiet > 200)
+		if (vain == 1) /* the clock is not looked at while there is something to do */
+			xpi_spin_done(&spin, now_ns());
+		else if (vain > 1 && xpi_spin_over(&spin, now_ns()))
 			sleep = arm(x);
 		pthread_mutex_unlock(&x->lock);
 		if (!sleep) {
-			if (quiet > 20)
+			if (vain > 20)
 				sched_yield();
 			continue;
 		}
@@ -327,7 +337,8 @@ static void *progress_thread(void *arg)
 		pthread_mutex_lock(&x->lock);
 		set_state(x, XPI_FD_UNUSED);
 		pthread_mutex_unlock(&x->lock);
-		quiet = 0;
+		xpi_spin_woke(&spin, now_ns());
+		vain = 1;
 	}
 	return NULL;
 }
