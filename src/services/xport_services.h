@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * xport_services.h - what programs need around put, get and send: a pool of registered memory, a cache of
- * registrations, objects that are read without tearing, and memory that is lent between processes.  A library of its
- * own, libxport_services, on xport.h alone.
+ * registrations, batches of operations, objects that are read without tearing, and memory that is lent between processes.
+ * A library of its own, libxport_services, on xport.h alone.
  *
  * This header is its whole interface and its manual.  Sizes and offsets are in bytes.  Parameter structs begin with
  * `size`, as those of xport.h do: set it to sizeof the struct and zero the rest; a zero field means the default.
@@ -222,6 +222,35 @@ struct xport_cache_info {
 };
 
 int xport_cache_query(xport_cache *cache, struct xport_cache_info *info) XPORT_CHECK;
+
+/* ---- Batches ------------------------------------------------------------------------------------------------ */
+
+/* One operation of a batch: the function of xport.h that its type names, with the same rules.  What does not apply is 0. */
+struct xport_batch_op {
+	int type;  /* XPORT_OP_PUT, XPORT_OP_GET, XPORT_OP_PUT_NOTIFY or XPORT_OP_ATOMIC */
+	void *buf; /* the source, which is only read; get: the destination */
+	size_t length;
+	xport_rkey *rkey;
+	uint64_t offset;                        /* in the remote region */
+	xport_mr *mr;                           /* the local region that holds buf; NULL: not registered */
+	uint64_t value;                         /* put_notify: the value that arrives */
+	const struct xport_atomic_args *atomic; /* atomic: what, without a result */
+};
+
+/*
+ * Posts `count` operations in their order, and one completion for all of them: of type XPORT_OP_FLUSH, with `context`.  In
+ * XPORT_OK all puts and atomics are placed and all gets' bytes are there; else an operation of this batch, or a quiet one
+ * before it, failed.  The buffers belong to libxport until then.  The order among them is that of single operations.
+ *
+ * Without anything between them the operations share frames, where they travel by message, or one doorbell (verbs).
+ *
+ * *posted says how many were accepted, also if the call fails.  AGAIN: the queue is full; reap, then give it what is left,
+ * ops + *posted and count - *posted, which may be none.  After another error no completion comes, the rest was not
+ * posted, and those that were are quiet: the next flush completes behind them.  INVALID: nothing was posted.  Otherwise
+ * those of xport_put and its like, for operation *posted.  Thread rule: that of the instance.
+ */
+int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t count, void *context,
+                size_t *posted) XPORT_CHECK;
 
 /* ---- Versioned objects -------------------------------------------------------------------------------------- */
 

@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-extern const struct h_scenario svc_cases_pool[], svc_cases_pool_peer[], svc_cases_cache[], svc_cases_versioned[],
-	svc_cases_lease[], svc_cases_lease_end[], svc_cases_lease_hostile[], svc_cases_directory[],
-	svc_cases_directory_hostile[];
+extern const struct h_scenario svc_cases_pool[], svc_cases_pool_peer[], svc_cases_cache[], svc_cases_batch[],
+	svc_cases_versioned[], svc_cases_lease[], svc_cases_lease_end[], svc_cases_lease_hostile[],
+	svc_cases_directory[], svc_cases_directory_hostile[];
 
 /* The calling thread's last failure in the library has this status, function, and words in its text or hint. */
 void svc_expect_error(struct h *h, const char *file, int line, int status, const char *operation, const char *words);
