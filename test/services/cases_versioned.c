@@ -14,6 +14,7 @@ enum {
 	NAIVE = 200000,
 	NAIVE_US = 20000000,
 	LONG = 256,
+	AT_ONCE = 64,
 	PACED = 1,
 	STOP = 2,
 	BODY = 64,
@@ -143,7 +144,17 @@ static int read_one(struct h *h, xport_versioned_peer *p, uint64_t *data)
 	return r;
 }
 
-/* At least so many reads and so long; how many were accepted.  Ends the test at a torn one. */
+/* What was read is one write, and none before the last one that was seen.  Ends the test otherwise. */
+static void check_read(struct h *h, const xport_versioned_peer *p, const uint64_t *data, uint64_t *last)
+{
+	H_CHECK(!torn(data), "a read is torn: version %" PRIu64, xport_versioned_peer_version(p));
+	/* The first write is of version 2. */
+	H_EQ((xport_versioned_peer_version(p) / 2 - 1) * 1000003, data[0]);
+	H_TRUE(xport_versioned_peer_version(p) >= *last);
+	*last = xport_versioned_peer_version(p);
+}
+
+/* At least so many reads and so long; how many were accepted. */
 static uint64_t read_many(struct h *h, xport_versioned_peer *p, uint64_t reads, int64_t least_us)
 {
 	uint64_t data[WORDS], accepted = 0, last = 0;
@@ -153,12 +164,57 @@ static uint64_t read_many(struct h *h, xport_versioned_peer *p, uint64_t reads, 
 		if (read_one(h, p, data) != XPORT_OK)
 			continue;
 		accepted++;
-		H_CHECK(!torn(data), "read %" PRIu64 " is torn: version %" PRIu64, i, xport_versioned_peer_version(p));
-		/* The first write is of version 2. */
-		H_EQ((xport_versioned_peer_version(p) / 2 - 1) * 1000003, data[0]);
-		H_TRUE(xport_versioned_peer_version(p) >= last);
-		last = xport_versioned_peer_version(p);
+		check_read(h, p, data, &last);
 	}
+	return accepted;
+}
+
+/* One of many readers of the same object. */
+struct reader {
+	xport_versioned_peer *p;
+	uint64_t last, data[WORDS];
+};
+
+/* So many reads, by AT_ONCE readers side by side; how many were accepted. */
+static uint64_t read_side_by_side(struct h *h, const struct h_rkey *k, const struct xport_versioned_attr *a,
+                                  uint64_t reads)
+{
+	struct reader *r = h_buf(h, AT_ONCE * sizeof(*r));
+	struct xport_completion c[AT_ONCE];
+	uint64_t begun = 0, ended = 0, accepted = 0;
+
+	for (; begun < AT_ONCE; begun++) {
+		H_OK(xport_versioned_peer_create(h->x, h->ep[0], k->k, 0, a, &r[begun].p));
+		H_OK(xport_versioned_peer_read(r[begun].p, r[begun].data));
+	}
+	while (ended < begun) {
+		int n = xport_wait(h->x, c, AT_ONCE, h_ms(10000));
+
+		H_CHECK(n > 0, "nothing came: %d", n);
+		for (int i = 0; i < n; i++) {
+			struct reader *one = r;
+			int s;
+
+			while (one < r + AT_ONCE && one->p != c[i].context)
+				one++;
+			if (one == r + AT_ONCE)
+				unexpected(h, &c[i]);
+			s = xport_versioned_peer_step(one->p, &c[i]);
+			if (s == 1)
+				continue;
+			H_CHECK(s == XPORT_OK || s == XPORT_ERR_AGAIN, "%s", xport_status_name(s));
+			if (s == XPORT_OK)
+				check_read(h, one->p, one->data, &one->last);
+			accepted += s == XPORT_OK;
+			ended++;
+			if (begun >= reads)
+				continue;
+			H_OK(xport_versioned_peer_read(one->p, one->data));
+			begun++;
+		}
+	}
+	for (int i = 0; i < AT_ONCE; i++)
+		xport_versioned_peer_destroy(r[i].p);
 	return accepted;
 }
 
@@ -190,7 +246,7 @@ static void torn_reader(struct h *h)
 	h_mesh(h, NULL);
 	k = h_import(h, 0);
 	H_OK(xport_versioned_peer_create(h->x, h->ep[0], k.k, 0, &a, &p));
-	accepted = read_many(h, p, n, 300000);
+	accepted = h->param & LONG ? read_side_by_side(h, &k, &a, n) : read_many(h, p, n, 300000);
 	h_record(h, "accepted_never_paused", accepted);
 	h_record(h, "retries_never_paused", xport_versioned_peer_retries(p));
 	if (a.form == XPORT_VERSIONED_COPIES)
