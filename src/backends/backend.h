@@ -166,6 +166,8 @@ struct xpi_backend {
 	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the
 	 * core carry this one itself).  Returns as am_send does; done means: put, the source may be reused (caps.put_placed:
 	 * and it is visible); get, the bytes are there.  Never zero bytes.  `req` is NULL for some puts of up to caps.put_short.
+	 * What was accepted may wait in the back end for the next call about this endpoint, the next poll, or arm, to leave
+	 * together with others.
 	 */
 	int (*put)(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
 	           struct xpi_req *req);

@@ -147,6 +147,128 @@ void t_put_and_get(void)
 	end();
 }
 
+/* Short puts of 8 bytes, each with its number as its first byte and its place. */
+static void put_numbered(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++) {
+		memory[0] = (uint8_t)i;
+		IS(ops->put(be, &ep, memory, 8, NULL, &key, i * 8, NULL) == XPORT_OK);
+	}
+	memory[0] = 0xff; /* the source is ours again */
+}
+
+/* Those that left, from the nth on, are numbers from .. to - 1, once each and in order. */
+static void left_numbered(unsigned n, unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++, n++)
+		IS(fake.sent[n].opcode == IBV_WR_RDMA_WRITE && fake.bytes[n][0] == i &&
+		   fake.sent[n].wr.rdma.remote_addr == (uintptr_t)memory + i * 8);
+}
+
+/* The first since a poll leaves at once; the others with the poll, what asks to sleep, what is full, or the next frame. */
+void t_puts_share_a_doorbell(void)
+{
+	uint8_t frame[8] = {0};
+	unsigned n, calls;
+
+	be_up();
+	share();
+	n = fake.nsent;
+	calls = fake.doorbells;
+	put_numbered(0, 10);
+	IS(fake.nsent == n + 1 && fake.doorbells == calls + 1);
+	ops->poll(be);
+	IS(fake.nsent == n + 10 && fake.doorbells == calls + 2);
+	left_numbered(n, 0, 10);
+
+	put_numbered(10, 14);
+	IS(fake.nsent == n + 11);
+	IS(send_frame(frame, 8) == XPORT_OK && fake.nsent == n + 15 && fake.doorbells == calls + 4);
+	left_numbered(n + 10, 10, 14);
+	IS(fake.sent[n + 14].opcode == IBV_WR_SEND);
+	ops->poll(be);
+	IS(fake.doorbells == calls + 4);
+
+	put_numbered(15, 17);
+	IS(fake.nsent == n + 16 && ops->arm(be) == XPORT_OK && fake.nsent == n + 17);
+	ops->poll(be);
+	put_numbered(17, 17 + 1 + VRB_CHAIN + 1);
+	IS(fake.nsent == n + 17 + 1 + VRB_CHAIN);
+	ops->poll(be);
+	left_numbered(n + 17, 17, 17 + VRB_CHAIN + 2);
+
+	/* Longer than what lies in a request. */
+	n = fake.nsent;
+	for (unsigned i = 0; i < 3; i++) {
+		memory[0] = (uint8_t)(100 + i);
+		IS(ops->put(be, &ep, memory, VRB_CHAIN_SHORT + 1, NULL, &key, 0, NULL) == XPORT_OK);
+	}
+	memory[0] = 0;
+	IS(fake.nsent == n + 1);
+	ops->poll(be);
+	IS(fake.nsent == n + 3 && fake.bytes[n + 1][0] == 101 && fake.bytes[n + 2][0] == 102);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* The stack takes some of them. */
+void t_doorbell_half_answered(void)
+{
+	uint8_t frame[8] = {0};
+	unsigned n;
+
+	be_up();
+	share();
+	n = fake.nsent;
+	put_numbered(0, 6);
+	fake.post_send_fails = ENOMEM;
+	fake.post_send_after = 2;
+	ops->poll(be);
+	IS(fake.nsent == n + 3 && core.failed == 0 && ops->arm(be) == XPORT_ERR_AGAIN);
+	/* What comes then is not taken before those that wait. */
+	IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_AGAIN);
+	IS(send_frame(frame, 8) == XPORT_ERR_AGAIN && fake.nsent == n + 3);
+	fake.post_send_fails = 0;
+	ops->poll(be);
+	left_numbered(n, 0, 6);
+	IS(fake.nsent == n + 6);
+
+	put_numbered(6, 10);
+	fake.post_send_fails = -ENOMEM;
+	fake.post_send_after = 3;
+	IS(send_frame(frame, 8) == XPORT_ERR_AGAIN && fake.nsent == n + 10);
+	fake.post_send_fails = 0;
+	IS(send_frame(frame, 8) == XPORT_OK && fake.nsent == n + 11);
+	left_numbered(n + 6, 6, 10);
+
+	ops->poll(be);
+	put_numbered(11, 13);
+	fake.post_send_fails = EINVAL;
+	fake.post_send_after = 0;
+	ops->poll(be);
+	IS(core.failed == 1 && ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_PEER_LOST);
+	fake.post_send_fails = 0;
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* The endpoint ends before they leave. */
+void t_puts_that_never_leave(void)
+{
+	unsigned n;
+
+	be_up();
+	share();
+	put_numbered(0, 5);
+	n = fake.nsent;
+	IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN && xpi_list_empty(&be->chained));
+	fake_sent(n - 1, IBV_WC_WR_FLUSH_ERR);
+	fake_flush();
+	ops->mr_dereg(be, &mr);
+	end();
+	IS(fake.nsent == n);
+}
+
 /* siw may answer a short READ with the bytes of another process, so that such a get is the core's. */
 void t_short_gets(void)
 {

@@ -21,6 +21,7 @@ struct fake {
 	bool no_device, no_address, no_rdma_cm;
 	bool elsewhere; /* peers are reached by another device */
 	/* what fails, with which errno; 0: nothing */
+	int post_send_after; /* ... but it takes so many before */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
 	uint32_t vendor;
 	bool stop_fails; /* a stopped queue pair takes nothing more and gives nothing back */
@@ -33,6 +34,7 @@ struct fake {
 	struct ibv_send_wr sent[FAKE_QUEUE]; /* without their lists */
 	uint8_t bytes[FAKE_QUEUE][64];       /* the beginning of each one's data */
 	uint32_t lengths[FAKE_QUEUE];
+	unsigned doorbells; /* calls that posted something to be sent */
 	unsigned nsent, nreceives, nrejected, nacked;
 	uint64_t receives[FAKE_QUEUE]; /* wr_id of those posted, in order */
 	void *places[FAKE_QUEUE];      /* ... and where each lies */

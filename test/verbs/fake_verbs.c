@@ -46,14 +46,17 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 	(void)qp;
 	if (fake.state == IBV_QPS_ERR && fake.stop_fails)
 		return -1;
-	if (fake.post_send_fails != 0) {
-		*bad = wr;
-		return fake.post_send_fails;
+	fake.doorbells++;
+	for (; wr != NULL; wr = wr->next) {
+		if (fake.post_send_fails != 0 && fake.post_send_after-- <= 0) {
+			*bad = wr;
+			return fake.post_send_fails;
+		}
+		if (fake.state == IBV_QPS_ERR)
+			fake_wc(wr->wr_id, IBV_WC_WR_FLUSH_ERR);
+		else
+			keep(wr);
 	}
-	if (fake.state == IBV_QPS_ERR)
-		fake_wc(wr->wr_id, IBV_WC_WR_FLUSH_ERR);
-	else
-		keep(wr);
 	return 0;
 }
 

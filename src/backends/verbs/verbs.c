@@ -193,6 +193,7 @@ static int open_on(const struct xpi_be_open_args *args, const struct vrb_dev *de
 	be->log = args->log;
 	be->err = args->err;
 	xpi_list_init(&be->cqs);
+	xpi_list_init(&be->chained);
 	xpi_list_init(&be->eps);
 	rc = open_device(be, dev);
 	if (rc == XPORT_OK)

@@ -36,6 +36,8 @@ enum {
 	VRB_COPY_MAX = 1024,   /* puts up to here are copied, which is cheaper than a completion */
 	VRB_RESERVE = 8,       /* work requests that puts and gets leave to frames */
 	VRB_READS = 16,        /* READs of an endpoint under way, at most */
+	VRB_CHAIN = 32,        /* puts that share a doorbell, at most */
+	VRB_CHAIN_SHORT = 64,  /* longer ones are copied to the ring if they wait for it */
 	VRB_COOKIE = 16,
 	VRB_KEY = 16 /* packed native key */
 };
@@ -54,6 +56,8 @@ struct xpi_be {
 	const struct xpi_core_ops *up;
 	struct vrb_ep **table; /* by the upper 16 bits of wr_id */
 	struct xpi_list cqs;
+	struct xpi_list chained; /* struct vrb_ep: puts wait for a doorbell */
+	unsigned polls;
 	bool slept;         /* armed since the last poll: the completion channel may have something */
 	bool look;          /* ... and the other descriptors */
 	unsigned attentive; /* endpoints that wait for events of rdma_cm */
@@ -74,7 +78,7 @@ struct xpi_be {
 	uint8_t port;
 	enum vrb_kind kind;
 	union vrb_ip ip; /* where it listens, with the port */
-	uint32_t inline_max, reads_max, rma_max;
+	uint32_t inline_max, inline_chained, reads_max, rma_max;
 	uint32_t get_min;      /* shorter gets are the core's */
 	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
@@ -110,8 +114,17 @@ struct vrb_sent {
 	bool get, done;
 };
 
+/* Puts that wait for a doorbell, see verbs_chain.c. */
+struct vrb_chain {
+	unsigned end; /* the last ep->waiting before it */
+	struct ibv_send_wr wr[VRB_CHAIN];
+	struct ibv_sge sge[VRB_CHAIN];
+	uint8_t data[VRB_CHAIN][VRB_CHAIN_SHORT];
+};
+
 /* What an endpoint needs per work request; allocated with it. */
 struct vrb_queues {
+	struct vrb_chain chain;
 	struct vrb_sent sent[VRB_SQ];
 	struct ibv_recv_wr rx_wr[VRB_RX];
 	struct ibv_sge rx_sge[VRB_RX];
@@ -129,6 +142,9 @@ struct vrb_ep {
 	uint32_t sq_head, sq_tail; /* sent[], modulo VRB_SQ */
 	uint32_t sq_swept;         /* what lies before and is not signalled is done */
 	uint32_t unsignalled;
+	unsigned waiting;        /* of those in sent[], the last so many wait in q->chain */
+	unsigned put_at;         /* be->polls at the last short put */
+	struct xpi_list chained; /* be->chained, while some wait */
 	uint32_t gets, gets_max;
 	struct vrb_queues *q;
 	struct ibv_recv_wr *repost, **repost_end; /* receives to be posted again */
@@ -217,13 +233,29 @@ int vrb_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, c
 int vrb_greet(struct vrb_ep *ep);
 /* Room in the ring for `len` bytes, or NULL. */
 uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len);
-/* Hands a work request over, and remembers it.  XPORT_OK, AGAIN or PEER_LOST. */
+/* Hands a work request over, behind those that wait, and remembers it.  XPORT_OK, AGAIN or PEER_LOST. */
 int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req);
+/* Remembers one that is the next in the queue. */
+void vrb_note(struct vrb_ep *ep, const struct ibv_send_wr *wr, struct xpi_req *req);
+/* What the stack's refusal with this errno means: AGAIN or PEER_LOST. */
+int vrb_post_failed(struct vrb_ep *ep, int error) __attribute__((noinline, cold));
 /* Whether the next work request must be signalled so that its predecessors are known to be done. */
 static inline bool vrb_signal_due(const struct vrb_ep *ep)
 {
 	return ep->unsignalled >= VRB_SQ / 4 || ep->ring_head - ep->ring_signalled >= VRB_RING / 4;
 }
+
+/* verbs_chain.c */
+/* Remembers a put, which is inline and short or lies in the ring, and lets it wait for the next doorbell. */
+int vrb_chain_add(struct vrb_ep *ep, const struct ibv_send_wr *wr);
+/* Hands over what waits, and `last` behind it, if that is not NULL.  An errno: what was not taken waits still, or is `last`. */
+int vrb_chain_leave(struct vrb_ep *ep, struct ibv_send_wr *last);
+/* Whether that errno only says that the queue is full. */
+bool vrb_post_again(const struct vrb_ep *ep, int error);
+/* The same for all endpoints; false: some still wait. */
+bool vrb_chains_leave(struct xpi_be *be);
+/* What waits will never leave. */
+void vrb_chain_forget(struct vrb_ep *ep);
 
 /* verbs_mr.c */
 int vrb_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

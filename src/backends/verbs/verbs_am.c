@@ -29,26 +29,20 @@ uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len)
 }
 
 /* The stack took nothing, or the connection is no more. */
-static __attribute__((noinline, cold)) int post_failed(struct vrb_ep *ep, int error)
+int vrb_post_failed(struct vrb_ep *ep, int error)
 {
-	error = error < 0 ? -error : error;
-	if (error == ENOMEM && ep->sq_head != ep->sq_tail)
+	if (vrb_post_again(ep, error))
 		return XPORT_ERR_AGAIN;
 	ep->room = 0;
 	ep->broken = ep->told = true; /* by what is returned */
-	return vrb_fail(ep->be, XPORT_ERR_PEER_LOST, error, NULL, "posting a request");
+	return vrb_fail(ep->be, XPORT_ERR_PEER_LOST, error < 0 ? -error : error, NULL, "posting a request");
 }
 
-int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req)
+static inline __attribute__((always_inline)) void note(struct vrb_ep *ep, const struct ibv_send_wr *wr,
+                                                       struct xpi_req *req)
 {
 	struct vrb_sent *s = &ep->q->sent[ep->sq_tail & (VRB_SQ - 1)];
-	struct ibv_send_wr *bad;
-	int rc;
 
-	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
-	rc = ibv_post_send(ep->qp, wr, &bad);
-	if (vrb_unlikely(rc != 0))
-		return post_failed(ep, rc);
 	s->req = req;
 	s->done = false;
 	s->get = wr->opcode == IBV_WR_RDMA_READ;
@@ -62,6 +56,26 @@ int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req)
 	}
 	ep->sq_tail++;
 	ep->room--;
+}
+
+void vrb_note(struct vrb_ep *ep, const struct ibv_send_wr *wr, struct xpi_req *req)
+{
+	note(ep, wr, req);
+}
+
+int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req)
+{
+	struct ibv_send_wr *bad;
+	int rc;
+
+	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
+	if (vrb_likely(ep->waiting == 0))
+		rc = ibv_post_send(ep->qp, wr, &bad);
+	else
+		rc = vrb_chain_leave(ep, wr);
+	if (vrb_unlikely(rc != 0))
+		return vrb_post_failed(ep, rc);
+	note(ep, wr, req);
 	return XPORT_OK;
 }
 

@@ -194,6 +194,9 @@ int vrb_poll(struct xpi_be *be)
 {
 	int n = 0;
 
+	be->polls++;
+	if (vrb_unlikely(!xpi_list_empty(&be->chained)))
+		vrb_chains_leave(be);
 	if (vrb_unlikely(be->slept))
 		woke(be);
 	if (vrb_unlikely(be->nstash > 0))
@@ -225,6 +228,8 @@ int vrb_fds(struct xpi_be *be, int *fds, int max)
 /* First the notice is asked for, then looked whether anything came before: in that order, or a wake-up is lost. */
 int vrb_arm(struct xpi_be *be)
 {
+	if (!vrb_chains_leave(be))
+		return XPORT_ERR_AGAIN;
 	woke(be);
 	xpi_list_for(l, &be->cqs) {
 		int rc = ibv_req_notify_cq(xpi_container(l, struct vrb_cq, link)->cq, 0);

@@ -391,6 +391,7 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 static void close_begin(struct vrb_ep *ep)
 {
 	vrb_ep_waits(ep, false);
+	vrb_chain_forget(ep);
 	ep->room = 0;
 	ep->state = VRB_CLOSING;
 	ep->due_ms = vrb_now_ms() + DRAIN_MS;

@@ -104,6 +104,7 @@ int vrb_qp_probe(struct xpi_be *be)
 		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, NULL, "creating a queue pair");
 	if (got < be->inline_max)
 		be->inline_max = got;
+	be->inline_chained = be->inline_max < VRB_CHAIN_SHORT ? be->inline_max : VRB_CHAIN_SHORT;
 	ibv_destroy_qp(qp);
 	return XPORT_OK;
 }

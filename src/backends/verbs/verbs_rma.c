@@ -37,8 +37,16 @@ static inline void request(struct ibv_send_wr *wr, struct ibv_sge *sge, enum ibv
 	wr->wr.rdma.rkey = key->rkey;
 }
 
+/* The first one since a poll leaves at once, the others share a doorbell. */
+static inline int put_post(struct vrb_ep *ep, struct ibv_send_wr *wr, bool first)
+{
+	if (vrb_signal_due(ep))
+		wr->send_flags |= IBV_SEND_SIGNALED;
+	return first ? vrb_post(ep, wr, NULL) : vrb_chain_add(ep, wr);
+}
+
 /* Done with the source when it returns. */
-static int put_copied(struct vrb_ep *ep, struct ibv_send_wr *wr)
+static int put_copied(struct vrb_ep *ep, struct ibv_send_wr *wr, bool first)
 {
 	struct ibv_sge *sge = wr->sg_list;
 	uint32_t head = ep->ring_head;
@@ -50,9 +58,7 @@ static int put_copied(struct vrb_ep *ep, struct ibv_send_wr *wr)
 	memcpy(p, (const void *)(uintptr_t)sge->addr, sge->length);
 	sge->addr = (uintptr_t)p;
 	sge->lkey = ep->lkey;
-	if (vrb_signal_due(ep))
-		wr->send_flags = IBV_SEND_SIGNALED;
-	rc = vrb_post(ep, wr, NULL);
+	rc = put_post(ep, wr, first);
 	if (vrb_unlikely(rc != XPORT_OK))
 		ep->ring_head = head;
 	return rc;
@@ -66,18 +72,19 @@ int vrb_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr_
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
 	struct ibv_send_wr wr;
 	int rc = rma_ready(ep);
+	bool first;
 
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
 	request(&wr, &sge, IBV_WR_RDMA_WRITE, rkey, offset);
-	if (len <= be->inline_max) {
+	if (len <= VRB_COPY_MAX) {
+		first = ep->put_at != be->polls;
+		ep->put_at = be->polls;
+		if (len > (first ? be->inline_max : be->inline_chained))
+			return put_copied(ep, &wr, first);
 		wr.send_flags = IBV_SEND_INLINE;
-		if (vrb_signal_due(ep))
-			wr.send_flags |= IBV_SEND_SIGNALED;
-		return vrb_post(ep, &wr, NULL);
+		return put_post(ep, &wr, first);
 	}
-	if (len <= VRB_COPY_MAX)
-		return put_copied(ep, &wr);
 	if (mr == NULL || mr->mr == NULL)
 		return XPORT_ERR_NOT_SUPPORTED;
 	sge.lkey = mr->mr->lkey;
