@@ -21,6 +21,7 @@
 #include "core/live.h"
 #include "core/op.h"
 #include "core/settings.h"
+#include "core/spin.h"
 
 struct xpi_match;
 
@@ -88,6 +89,7 @@ struct xport {
 	bool space_freed;      /* what was answered AGAIN is worth trying again */
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
+	struct xpi_spin spin;  /* of xport_wait */
 	int64_t look_ms[XPI_LOOKS]; /* when old operations were looked for, by tick */
 	struct xpi_list all; /* in the list of all instances, for the fork rule */
 	/* threads */

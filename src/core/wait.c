@@ -12,7 +12,6 @@
 
 #include "core/ep.h"
 #include "core/instance.h"
-#include "core/spin.h"
 
 /* ---- the descriptor ---- */
 
@@ -48,6 +47,7 @@ int xpi_fd_open(struct xport *x)
 {
 	int fds[8], n, r;
 
+	xpi_spin_init(&x->spin, x->caps.poll_ms == 0);
 	x->epfd = epoll_create1(EPOLL_CLOEXEC);
 	x->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (x->epfd < 0 || x->wake < 0)
@@ -214,7 +214,13 @@ bool xpi_idle(struct xport *x, int timeout_ms)
 	return idle(x, timeout_ms, NULL);
 }
 
-enum { SPINS = 300 };
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
 
 /* Nothing to be reaped yet, nor worth trying again. */
 static bool nothing(struct xport *x)
@@ -256,22 +262,32 @@ static void hush(sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
+/* After so many polls in a row that found nothing: whether to poll on, or sleep. */
+static bool spins(struct xport *x, unsigned vain)
+{
+	if (vain > 1)
+		return !xpi_spin_over(&x->spin, now_ns());
+	if (vain == 1) /* the clock is not looked at while there is something to do */
+		xpi_spin_done(&x->spin, now_ns());
+	return true;
+}
+
 int xpi_wait(struct xport *x, int timeout_ms)
 {
 	int64_t deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms;
 	bool hushed = false, more = true;
+	unsigned vain = 0;
 	sigset_t mask;
 	int r = 0;
 
-	for (unsigned i = 0; more && nothing(x); i++) {
+	while (more && nothing(x)) {
 		int64_t left;
 
 		r = xpi_progress(x);
 		if (r < 0)
 			break;
-		if (r > 0)
-			i = 0;
-		if ((i < SPINS && timeout_ms != 0) || !xpi_cq_empty(&x->cq))
+		vain = r > 0 ? 0 : vain + 1;
+		if ((timeout_ms != 0 && spins(x, vain)) || !xpi_cq_empty(&x->cq))
 			continue;
 		left = deadline == INT64_MAX ? -1 : deadline - xpi_now_ms();
 		if (left <= 0 && deadline != INT64_MAX)
@@ -280,6 +296,8 @@ int xpi_wait(struct xport *x, int timeout_ms)
 			hush(&mask);
 		hushed = true;
 		more = x->thread_running ? wait_for_thread(x, (int)left, &mask) : idle(x, (int)left, &mask);
+		xpi_spin_woke(&x->spin, now_ns());
+		vain = 1;
 	}
 	if (hushed)
 		pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -302,21 +320,14 @@ int xpi_fd_ask(struct xport *x)
 
 /* ---- the progress thread ---- */
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 static void *progress_thread(void *arg)
 {
-	struct xpi_spin spin = {0};
 	struct xport *x = arg;
+	struct xpi_spin spin;
 	struct epoll_event ev;
 	unsigned vain = 0;
 
+	xpi_spin_init(&spin, x->caps.poll_ms == 0);
 	while (!atomic_load_explicit(&x->thread_stop, memory_order_acquire)) {
 		bool sleep = false;
 

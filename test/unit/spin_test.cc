@@ -10,6 +10,13 @@ namespace
 
 const int64_t US = 1000;
 
+xpi_spin fresh(bool is_woken = true)
+{
+	xpi_spin s;
+	xpi_spin_init(&s, is_woken);
+	return s;
+}
+
 /* Polls from `last` on until it sleeps, or something happens `apart` later; returns how long it polled. */
 int64_t between(xpi_spin &s, int64_t apart)
 {
@@ -26,7 +33,7 @@ int64_t between(xpi_spin &s, int64_t apart)
 
 TEST(Spin, HardlyPollsAtFirst)
 {
-	xpi_spin s = {};
+	xpi_spin s = fresh();
 	xpi_spin_done(&s, 77 * US);
 	EXPECT_FALSE(xpi_spin_over(&s, 77 * US + XPI_SPIN_LEAST - 1));
 	EXPECT_TRUE(xpi_spin_over(&s, 77 * US + XPI_SPIN_LEAST));
@@ -35,7 +42,7 @@ TEST(Spin, HardlyPollsAtFirst)
 TEST(Spin, PollsThroughShortPausesAfterOneSleep)
 {
 	for (int64_t apart : {10 * US, 50 * US, 90 * US}) {
-		xpi_spin s = {};
+		xpi_spin s = fresh();
 		EXPECT_GT(apart, between(s, apart));
 		for (int i = 0; i < 100; i++)
 			EXPECT_EQ(apart, between(s, apart));
@@ -44,7 +51,7 @@ TEST(Spin, PollsThroughShortPausesAfterOneSleep)
 
 TEST(Spin, ComesBackToTheLeastWherePausesAreLong)
 {
-	xpi_spin s = {};
+	xpi_spin s = fresh();
 	int64_t last = 0;
 
 	between(s, 100 * US);
@@ -56,9 +63,18 @@ TEST(Spin, ComesBackToTheLeastWherePausesAreLong)
 
 TEST(Spin, NeverPollsLongerThanTheMost)
 {
-	xpi_spin s = {};
+	xpi_spin s = fresh();
 	for (int64_t apart = US; apart < 2000 * US; apart += 7 * US)
 		EXPECT_GE(XPI_SPIN_MOST, between(s, apart));
+}
+
+/* Every sleep ends with the clock's tick, so that each looks long. */
+TEST(Spin, PollsOnWhereNothingButTheClockWakes)
+{
+	xpi_spin s = fresh(false);
+	for (int i = 0; i < 10; i++)
+		EXPECT_EQ(XPI_SPIN_MOST, between(s, 1000 * US));
+	EXPECT_EQ(100 * US, between(s, 100 * US));
 }
 
 } // namespace
