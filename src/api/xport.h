@@ -417,8 +417,9 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT
 
 enum {
 	XPORT_LOCAL = 1, /* put: complete when the source buffer is the caller's again, not when placed */
-	XPORT_QUIET = 2  /* all but an atomic with a result: no completion; once a later xport_flush completed, the
-	                    buffer may be reused, and a get's holds the bytes; it reports failures after the post, too */
+	XPORT_QUIET = 2  /* put, put_notify, get, atomic without result: no completion; once a later xport_flush
+	                    completed, the buffer may be reused, and a get's holds the bytes; failures after the post
+	                    are reported by that flush */
 };
 
 /* What an operation may carry beyond its own arguments.  NULL: none of it. */

@@ -98,6 +98,7 @@ struct xpi_be_caps {
 	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
+	bool by_clock;       /* a descriptor is readable now and then, and not because of what happened */
 	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
 };
 
@@ -166,8 +167,8 @@ struct xpi_backend {
 	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the
 	 * core carry this one itself).  Returns as am_send does; done means: put, the source may be reused (caps.put_placed:
 	 * and it is visible); get, the bytes are there.  Never zero bytes.  `req` is NULL for some puts of up to caps.put_short.
-	 * What was accepted may wait in the back end for the next call about this endpoint, the next poll, or arm, to leave
-	 * together with others.
+	 * A put of up to caps.put_short that was accepted may wait in the back end to leave together with others: until the
+	 * next poll, or until something else is accepted for this endpoint.  As long as one waits, arm says AGAIN.
 	 */
 	int (*put)(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
 	           struct xpi_req *req);

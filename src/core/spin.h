@@ -5,7 +5,10 @@
  * To sleep and be woken costs some ten microseconds, and the same again in latency; to poll costs a core.  So it polls for as
  * long as things lie apart, if that is short, and hardly at all if it is long: twice the last distance that cost a sleep and
  * need not have; half as long after each that was worth it.  Where nothing wakes a sleeper but the clock, distances that are
- * slept through say nothing: there it polls for as long as it may.  Times are in nanoseconds, of a clock that does not go back.
+ * slept through say nothing: there it polls for as long as it may, once, and then only when the clock has woken it.
+ *
+ * What is learned may be shared by threads that take turns; when something was last done each keeps for itself.  Times are in
+ * nanoseconds, of a clock that does not go back.
  */
 #ifndef XPI_CORE_SPIN_H
 #define XPI_CORE_SPIN_H
@@ -16,38 +19,35 @@
 enum { XPI_SPIN_LEAST = 5000, XPI_SPIN_MOST = 200000 };
 
 struct xpi_spin {
-	int64_t last;   /* when something was done */
-	int64_t budget; /* how long after that it polls, if that is more than the least */
-	int64_t least;
+	int64_t budget; /* how long after something was done it polls */
+	bool by_clock;  /* nothing else wakes a sleeper */
 };
 
-static inline void xpi_spin_init(struct xpi_spin *s, bool is_woken)
+static inline void xpi_spin_init(struct xpi_spin *s, bool by_clock)
 {
-	s->last = s->budget = 0;
-	s->least = is_woken ? XPI_SPIN_LEAST : XPI_SPIN_MOST;
+	s->budget = by_clock ? XPI_SPIN_MOST : XPI_SPIN_LEAST;
+	s->by_clock = by_clock;
 }
 
-/* Something was done. */
-static inline void xpi_spin_done(struct xpi_spin *s, int64_t now)
+/* `last` is when something was done; nothing was since: whether to sleep. */
+static inline bool xpi_spin_over(const struct xpi_spin *s, int64_t last, int64_t now)
 {
-	s->last = now;
+	return now - last >= s->budget;
 }
 
-/* Nothing was: whether it should sleep. */
-static inline bool xpi_spin_over(const struct xpi_spin *s, int64_t now)
+/* It has slept, and was woken.  Returns `last` from here on. */
+static inline int64_t xpi_spin_woke(struct xpi_spin *s, int64_t last, int64_t now)
 {
-	return now - s->last >= (s->budget > s->least ? s->budget : s->least);
-}
+	int64_t apart = now - last;
 
-/* It has slept, and was woken. */
-static inline void xpi_spin_woke(struct xpi_spin *s, int64_t now)
-{
-	int64_t apart = now - s->last;
-
+	if (s->by_clock)
+		return last;
 	s->budget = apart <= XPI_SPIN_MOST ? 2 * apart : s->budget / 2;
 	if (s->budget > XPI_SPIN_MOST)
 		s->budget = XPI_SPIN_MOST;
-	s->last = now;
+	if (s->budget < XPI_SPIN_LEAST)
+		s->budget = XPI_SPIN_LEAST;
+	return now;
 }
 
 #endif

@@ -47,7 +47,7 @@ int xpi_fd_open(struct xport *x)
 {
 	int fds[8], n, r;
 
-	xpi_spin_init(&x->spin, x->caps.poll_ms == 0);
+	xpi_spin_init(&x->spin, x->caps.poll_ms != 0 || x->caps.by_clock);
 	x->epfd = epoll_create1(EPOLL_CLOEXEC);
 	x->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (x->epfd < 0 || x->wake < 0)
@@ -172,8 +172,8 @@ void xpi_fd_settle(struct xport *x)
 		stay_readable(x);
 }
 
-/* Sleeps with the signals of `mask` blocked; NULL: those that are. */
-static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
+/* Sleeps with the signals of `mask` blocked; NULL: those that are.  *slept: whether it did, or there is something to do. */
+static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *slept)
 {
 	/* Who calls meanwhile is welcome, or else is to be found out. */
 	bool others = (x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) == XPI_SLOW_LOCK;
@@ -185,6 +185,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
 		pthread_mutex_unlock(&x->lock);
 		usleep(200);
 		pthread_mutex_lock(&x->lock);
+		*slept = true;
 		return true;
 	}
 	if (!x->settings.liveness_thread) {
@@ -193,7 +194,8 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
 		if (due >= 0 && (timeout_ms < 0 || due < timeout_ms))
 			timeout_ms = due;
 	}
-	if (!arm(x))
+	*slept = arm(x);
+	if (!*slept)
 		return true;
 	if (others)
 		pthread_mutex_unlock(&x->lock);
@@ -211,7 +213,9 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask)
 
 bool xpi_idle(struct xport *x, int timeout_ms)
 {
-	return idle(x, timeout_ms, NULL);
+	bool slept;
+
+	return idle(x, timeout_ms, NULL, &slept);
 }
 
 static int64_t now_ns(void)
@@ -262,21 +266,22 @@ static void hush(sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
-/* After so many polls in a row that found nothing: whether to poll on, or sleep. */
-static bool spins(struct xport *x, unsigned vain)
+/* After so many polls in a row that found nothing: whether to poll on, or sleep.  *last: when something was found. */
+static bool spins(const struct xpi_spin *spin, int64_t *last, unsigned vain)
 {
 	if (vain > 1)
-		return !xpi_spin_over(&x->spin, now_ns());
+		return !xpi_spin_over(spin, *last, now_ns());
 	if (vain == 1) /* the clock is not looked at while there is something to do */
-		xpi_spin_done(&x->spin, now_ns());
+		*last = now_ns();
 	return true;
 }
 
 int xpi_wait(struct xport *x, int timeout_ms)
 {
 	int64_t deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms;
-	bool hushed = false, more = true;
+	bool hushed = false, more = true, slept = true;
 	unsigned vain = 0;
+	int64_t last = 0;
 	sigset_t mask;
 	int r = 0;
 
@@ -287,7 +292,7 @@ int xpi_wait(struct xport *x, int timeout_ms)
 		if (r < 0)
 			break;
 		vain = r > 0 ? 0 : vain + 1;
-		if ((timeout_ms != 0 && spins(x, vain)) || !xpi_cq_empty(&x->cq))
+		if ((timeout_ms != 0 && spins(&x->spin, &last, vain)) || !xpi_cq_empty(&x->cq))
 			continue;
 		left = deadline == INT64_MAX ? -1 : deadline - xpi_now_ms();
 		if (left <= 0 && deadline != INT64_MAX)
@@ -295,9 +300,9 @@ int xpi_wait(struct xport *x, int timeout_ms)
 		if (!hushed)
 			hush(&mask);
 		hushed = true;
-		more = x->thread_running ? wait_for_thread(x, (int)left, &mask) : idle(x, (int)left, &mask);
-		xpi_spin_woke(&x->spin, now_ns());
-		vain = 1;
+		more = x->thread_running ? wait_for_thread(x, (int)left, &mask) : idle(x, (int)left, &mask, &slept);
+		if (slept)
+			last = xpi_spin_woke(&x->spin, last, now_ns());
 	}
 	if (hushed)
 		pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -323,20 +328,18 @@ int xpi_fd_ask(struct xport *x)
 static void *progress_thread(void *arg)
 {
 	struct xport *x = arg;
-	struct xpi_spin spin;
+	struct xpi_spin spin = x->spin;
 	struct epoll_event ev;
 	unsigned vain = 0;
+	int64_t last = 0;
 
-	xpi_spin_init(&spin, x->caps.poll_ms == 0);
 	while (!atomic_load_explicit(&x->thread_stop, memory_order_acquire)) {
 		bool sleep = false;
 
 		pthread_mutex_lock(&x->lock);
 		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
 		user_fd_settle(x);
-		if (vain == 1) /* the clock is not looked at while there is something to do */
-			xpi_spin_done(&spin, now_ns());
-		else if (vain > 1 && xpi_spin_over(&spin, now_ns()))
+		if (!spins(&spin, &last, vain))
 			sleep = arm(x);
 		pthread_mutex_unlock(&x->lock);
 		if (!sleep) {
@@ -348,7 +351,7 @@ static void *progress_thread(void *arg)
 		pthread_mutex_lock(&x->lock);
 		set_state(x, XPI_FD_UNUSED);
 		pthread_mutex_unlock(&x->lock);
-		xpi_spin_woke(&spin, now_ns());
+		last = xpi_spin_woke(&spin, last, now_ns());
 		vain = 1;
 	}
 	return NULL;

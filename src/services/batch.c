@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Quiet operations, and a flush: all that a batch adds is that what is wrong with it is found before anything is posted, and
+ * Quiet operations, and a flush: all that a batch adds is that a type that is wrong is found before anything is posted, and
  * that what is left of it can be given again.  The network sees operations that follow one another without a poll between
  * them, which share frames, or a doorbell.
  */
 #include "services/fault.h"
 
 static const char NAME[] = "xport_batch";
+
+/* A newer program's entries may be longer. */
+static const struct xport_batch_op *nth(const struct xport_batch_op *ops, size_t entry_size, size_t n)
+{
+	return (const void *)((const char *)ops + n * entry_size);
+}
 
 static const char *wrong(const struct xport_batch_op *op)
 {
@@ -25,6 +31,32 @@ static const char *wrong(const struct xport_batch_op *op)
 	}
 }
 
+/* Whether it sets what is behind the members that are known here. */
+static int unknown(const struct xport_batch_op *op, size_t entry_size)
+{
+	for (size_t i = sizeof(*op); i < entry_size; i++)
+		if (((const char *)op)[i] != 0)
+			return 1;
+	return 0;
+}
+
+static int check(const struct xport_batch_op *ops, size_t entry_size, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct xport_batch_op *op = nth(ops, entry_size, i);
+
+		if (wrong(op) != NULL)
+			return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "operation %zu of %zu %s; none was posted", i,
+			                count, wrong(op));
+		if (unknown(op, entry_size))
+			return svc_fail(
+				XPORT_ERR_NOT_SUPPORTED, NAME, NULL,
+				"operation %zu of %zu sets a member that this version does not know; none was posted",
+				i, count);
+	}
+	return XPORT_OK;
+}
+
 static int post(xport_ep *ep, const struct xport_batch_op *op)
 {
 	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET, .mr = op->mr, .value = op->value};
@@ -41,23 +73,24 @@ static int post(xport_ep *ep, const struct xport_batch_op *op)
 	}
 }
 
-int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t count, void *context, size_t *posted)
+int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t entry_size, size_t count, void *context,
+                size_t *posted)
 {
 	struct xport_opt flush = {.size = sizeof(flush), .context = context};
 	int r;
 
-	if (ep == NULL || posted == NULL || (ops == NULL && count > 0))
-		return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "%s is NULL",
-		                ep == NULL       ? "ep"
-		                : posted == NULL ? "posted"
-		                                 : "ops");
+	if (ep == NULL || posted == NULL || (ops == NULL && count > 0) || entry_size < sizeof(*ops))
+		return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "%s",
+		                ep == NULL                  ? "ep is NULL"
+		                : posted == NULL            ? "posted is NULL"
+		                : entry_size < sizeof(*ops) ? "entry_size is not that of the struct"
+		                                            : "ops is NULL");
 	*posted = 0;
-	for (size_t i = 0; i < count; i++)
-		if (wrong(&ops[i]) != NULL)
-			return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "operation %zu of %zu %s; none was posted", i,
-			                count, wrong(&ops[i]));
+	r = check(ops, entry_size, count);
+	if (r != XPORT_OK)
+		return r;
 	while (*posted < count) {
-		r = post(ep, &ops[*posted]);
+		r = post(ep, nth(ops, entry_size, *posted));
 		if (r != XPORT_OK)
 			return svc_fail(r, NAME,
 			                r == XPORT_ERR_AGAIN ? "reap completions, then give it those that are left"

@@ -238,7 +238,7 @@ struct xport_batch_op {
 };
 
 /*
- * Posts `count` operations in their order, and one completion for all of them: of type XPORT_OP_FLUSH, with `context`.  In
+ * Posts `count` operations of `entry_size` = sizeof(struct xport_batch_op) bytes each in their order, and one completion for all of them: of type XPORT_OP_FLUSH, with `context`.  In
  * XPORT_OK all puts and atomics are placed and all gets' bytes are there; else an operation of this batch, or a quiet one
  * before it, failed.  The buffers belong to libxport until then.  The order among them is that of single operations.
  *
@@ -246,10 +246,11 @@ struct xport_batch_op {
  *
  * *posted says how many were accepted, also if the call fails.  AGAIN: the queue is full; reap, then give it what is left,
  * ops + *posted and count - *posted, which may be none.  After another error no completion comes, the rest was not
- * posted, and those that were are quiet: the next flush completes behind them.  INVALID: nothing was posted.  Otherwise
- * those of xport_put and its like, for operation *posted.  Thread rule: that of the instance.
+ * posted, and those that were are quiet: the next flush completes behind them.  What can be seen in `type` and `atomic`
+ * alone is looked at before anything is posted: INVALID, or NOT_SUPPORTED for a longer entry whose further bytes are not zero.
+ * Otherwise those of xport_put and its like, for operation *posted.  Thread rule: that of the instance.
  */
-int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t count, void *context,
+int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t entry_size, size_t count, void *context,
                 size_t *posted) XPORT_CHECK;
 
 /* ---- Versioned objects -------------------------------------------------------------------------------------- */

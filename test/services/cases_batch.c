@@ -6,6 +6,8 @@
 
 enum { OPS = 64, PIECE = 96, LEN = 1 << 16, GOT = LEN / 2, COUNTER = LEN - 8, MANY = 1000 };
 
+static const size_t ENTRY = sizeof(struct xport_batch_op);
+
 /* ---- the target ---- */
 
 static void target(struct h *h)
@@ -44,6 +46,7 @@ struct user {
 	struct xport_atomic_args add;
 	struct xport_batch_op ops[MANY];
 	size_t n;
+	unsigned again; /* how often it was told so */
 };
 
 static struct user *begin(struct h *h, const struct xport_attr *attr)
@@ -97,10 +100,11 @@ static int give(struct h *h, struct user *u, size_t n, void *context)
 	int r;
 
 	do {
-		r = xport_batch(h->ep[0], u->ops + done, n - done, context, &posted);
+		r = xport_batch(h->ep[0], u->ops + done, ENTRY, n - done, context, &posted);
 		done += posted;
 		H_TRUE(done <= n);
 		if (r == XPORT_ERR_AGAIN) {
+			u->again++;
 			SVC_ERROR(XPORT_ERR_AGAIN, "xport_batch", done < n ? "operation" : "the flush behind");
 			h_breathe(h);
 		}
@@ -141,7 +145,7 @@ static void none_at_all(struct h *h)
 	struct user *u = begin(h, NULL);
 	size_t posted = 99;
 
-	H_OK(xport_batch(h->ep[0], NULL, 0, u, &posted));
+	H_OK(xport_batch(h->ep[0], NULL, ENTRY, 0, u, &posted));
 	H_EQ(0, posted);
 	completes(h, u, XPORT_OK);
 	tell(h, 0, 0, 0);
@@ -162,6 +166,7 @@ static void full(struct h *h)
 			more(u, XPORT_OP_PUT, (i - i / 4) * 32, 32);
 	}
 	H_OK(give(h, u, MANY, u));
+	H_TRUE(u->again > 0 || h->info.put == XPORT_NATIVE); /* copies take no place in the queue */
 	completes(h, u, XPORT_OK);
 	H_FILLED(u->to.p, MANY / 4 * 32, 7);
 	tell(h, (MANY - MANY / 4) * 32, 0, 0);
@@ -175,42 +180,71 @@ static void refused(struct h *h)
 
 	for (size_t i = 0; i < 8; i++)
 		more(u, XPORT_OP_PUT, i * PIECE, PIECE);
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(NULL, u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(NULL, u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "ep is NULL");
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], NULL, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], NULL, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "ops is NULL");
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, 8, u, NULL));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, NULL));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "posted is NULL");
 
 	/* Nothing is posted of what can be seen to be wrong. */
 	u->ops[7].type = XPORT_OP_SEND;
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "operation 7 of 8 is of a type that no batch has");
 	H_EQ(0, posted);
 	u->ops[7].type = XPORT_OP_ATOMIC;
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "without `atomic`");
 	u->add.result = &old;
 	u->ops[7].atomic = &u->add;
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "with a result");
 	u->ops[7].type = XPORT_OP_GET;
-	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "but is none");
 	H_EQ(0, posted);
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY - 1, 8, u, &posted));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "entry_size");
 
 	/* What is refused when it comes to it: what was before it is quiet. */
 	u->n = 7;
 	more(u, XPORT_OP_PUT, LEN, 1)->buf = u->from.p;
 	u->ops[7].offset = u->r.offset + u->r.length + H_GUARD;
-	H_STATUS(XPORT_ERR_BOUNDS, xport_batch(h->ep[0], u->ops, 8, u, &posted));
+	H_STATUS(XPORT_ERR_BOUNDS, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_BOUNDS, "xport_batch", "operation 7 of 8 was refused");
 	H_EQ(7, posted);
 	h_run_for(h, 20);
 	H_EQ(0, h->nqueue);
-	H_OK(xport_batch(h->ep[0], NULL, 0, u, &posted));
+	u->ops[3].buf = NULL;
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 7, u, &posted));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "operation 3 of 7 was refused");
+	H_EQ(3, posted);
+	H_OK(xport_batch(h->ep[0], NULL, ENTRY, 0, u, &posted));
 	completes(h, u, XPORT_OK);
 	tell(h, 7 * PIECE, 0, 0);
+}
+
+/* Entries of a newer program: taken if what is not known here is zero. */
+static void longer(struct h *h)
+{
+	struct newer {
+		struct xport_batch_op op;
+		uint64_t more;
+	} ops[8];
+	struct user *u = begin(h, NULL);
+	size_t posted = 99;
+
+	for (size_t i = 0; i < 8; i++)
+		ops[i] = (struct newer){.op = *more(u, XPORT_OP_PUT, i * PIECE, PIECE)};
+	ops[7].more = 1;
+	H_STATUS(XPORT_ERR_NOT_SUPPORTED, xport_batch(h->ep[0], &ops[0].op, sizeof(ops[0]), 8, u, &posted));
+	SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, "xport_batch", "operation 7 of 8 sets a member");
+	H_EQ(0, posted);
+	ops[7].more = 0;
+	H_OK(xport_batch(h->ep[0], &ops[0].op, sizeof(ops[0]), 8, u, &posted));
+	H_EQ(8, posted);
+	completes(h, u, XPORT_OK);
+	tell(h, 8 * PIECE, 0, 0);
 }
 
 /* A region that goes while the batch is under way, or before: the one completion says so, or the call. */
@@ -239,7 +273,7 @@ static void stale(struct h *h)
 		more(u, XPORT_OP_PUT, i * PIECE, PIECE);
 		more_get(u, i * PIECE, PIECE);
 	}
-	r = xport_batch(h->ep[0], u->ops, u->n, u, &posted);
+	r = xport_batch(h->ep[0], u->ops, ENTRY, u->n, u, &posted);
 	if (r != XPORT_OK) {
 		H_STATUS(XPORT_ERR_STALE_KEY, r);
 		SVC_ERROR(XPORT_ERR_STALE_KEY, "xport_batch", "operation 0 of");
@@ -295,6 +329,7 @@ const struct h_scenario svc_cases_batch[] = {
 	{.name = "batch_of_none", .role = {target, none_at_all}},
 	{.name = "batch_longer_than_the_queue", .role = {target, full}},
 	{.name = "batch_refused", .role = {target, refused}},
+	{.name = "batch_of_longer_entries", .role = {target, longer}},
 	{.name = "batch_to_a_region_that_is_gone", .role = {stale_target, stale}},
 	{.name = "batch_death", .role = {dying, death}, .flags = H_KILLS},
 	{.name = NULL},

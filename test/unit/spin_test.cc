@@ -10,71 +10,80 @@ namespace
 
 const int64_t US = 1000;
 
-xpi_spin fresh(bool is_woken = true)
-{
+struct Poller {
 	xpi_spin s;
-	xpi_spin_init(&s, is_woken);
-	return s;
-}
+	int64_t last = 77 * US;
 
-/* Polls from `last` on until it sleeps, or something happens `apart` later; returns how long it polled. */
-int64_t between(xpi_spin &s, int64_t apart)
+	explicit Poller(bool by_clock = false) { xpi_spin_init(&s, by_clock); }
+	/* Something happens `apart` after the last time; how long it polled in vain until then, or until it slept. */
+	int64_t between(int64_t apart);
+};
+
+int64_t Poller::between(int64_t apart)
 {
-	int64_t begin = s.last;
+	int64_t begin = last;
 
+	last = begin + apart;
 	for (int64_t t = begin; t < begin + apart; t += US)
-		if (xpi_spin_over(&s, t)) {
-			xpi_spin_woke(&s, begin + apart);
+		if (xpi_spin_over(&s, begin, t)) {
+			xpi_spin_woke(&s, begin, begin + apart);
 			return t - begin;
 		}
-	xpi_spin_done(&s, begin + apart);
 	return apart;
 }
 
 TEST(Spin, HardlyPollsAtFirst)
 {
-	xpi_spin s = fresh();
-	xpi_spin_done(&s, 77 * US);
-	EXPECT_FALSE(xpi_spin_over(&s, 77 * US + XPI_SPIN_LEAST - 1));
-	EXPECT_TRUE(xpi_spin_over(&s, 77 * US + XPI_SPIN_LEAST));
+	Poller p;
+	EXPECT_FALSE(xpi_spin_over(&p.s, p.last, p.last + XPI_SPIN_LEAST - 1));
+	EXPECT_TRUE(xpi_spin_over(&p.s, p.last, p.last + XPI_SPIN_LEAST));
 }
 
 TEST(Spin, PollsThroughShortPausesAfterOneSleep)
 {
 	for (int64_t apart : {10 * US, 50 * US, 90 * US}) {
-		xpi_spin s = fresh();
-		EXPECT_GT(apart, between(s, apart));
+		Poller p;
+		EXPECT_GT(apart, p.between(apart));
 		for (int i = 0; i < 100; i++)
-			EXPECT_EQ(apart, between(s, apart));
+			EXPECT_EQ(apart, p.between(apart));
 	}
 }
 
 TEST(Spin, ComesBackToTheLeastWherePausesAreLong)
 {
-	xpi_spin s = fresh();
-	int64_t last = 0;
+	Poller p;
+	int64_t polled = 0;
 
-	between(s, 100 * US);
-	between(s, 100 * US);
+	p.between(100 * US);
+	p.between(100 * US);
 	for (int i = 0; i < 10; i++)
-		last = between(s, 20000 * US);
-	EXPECT_EQ(XPI_SPIN_LEAST, last);
+		polled = p.between(20000 * US);
+	EXPECT_EQ(XPI_SPIN_LEAST, polled);
 }
 
 TEST(Spin, NeverPollsLongerThanTheMost)
 {
-	xpi_spin s = fresh();
+	Poller p;
 	for (int64_t apart = US; apart < 2000 * US; apart += 7 * US)
-		EXPECT_GE(XPI_SPIN_MOST, between(s, apart));
+		EXPECT_GE(XPI_SPIN_MOST, p.between(apart));
 }
 
-/* Every sleep ends with the clock's tick, so that each looks long. */
-TEST(Spin, PollsOnWhereNothingButTheClockWakes)
+/* Where nothing but the clock wakes, every sleep looks long, and says nothing. */
+TEST(Spin, PollsAsLongAsItMayWhereTheClockWakes)
 {
-	xpi_spin s = fresh(false);
+	Poller p(true);
 	for (int i = 0; i < 10; i++)
-		EXPECT_EQ(XPI_SPIN_MOST, between(s, 1000 * US));
-	EXPECT_EQ(100 * US, between(s, 100 * US));
+		EXPECT_EQ(XPI_SPIN_MOST, p.between(1000 * US));
+	EXPECT_EQ(100 * US, p.between(100 * US));
+}
+
+/* But only once: when the clock has woken it in vain, it goes to sleep again. */
+TEST(Spin, SleepsOnWhereTheClockWokeItInVain)
+{
+	Poller clock(true), other;
+	int64_t tick = 2000 * US;
+	EXPECT_TRUE(xpi_spin_over(&clock.s, xpi_spin_woke(&clock.s, 0, tick), tick + US));
+	EXPECT_FALSE(xpi_spin_over(&other.s, xpi_spin_woke(&other.s, 0, tick), tick + US));
 }
 
 } // namespace

@@ -356,6 +356,8 @@ TEST_F(Waiting, TheProgressThreadPollsThroughShortPauses)
 	a.progress = "thread";
 	connect(a);
 	std::string folder = folder_of_the_thread();
+	ASSERT_FALSE(folder.empty());
+	ASSERT_LT(0, sleeps_and_time(folder).second);
 	bool seen = false;
 	for (auto start = Clock::now(); !seen && since(start) < 60000;) {
 		auto before = sleeps_and_time(folder);
@@ -382,6 +384,8 @@ TEST_F(Waiting, TheProgressThreadSleepsInLongPauses)
 	a.progress = "thread";
 	connect(a);
 	std::string folder = folder_of_the_thread();
+	ASSERT_FALSE(folder.empty());
+	ASSERT_LT(0, sleeps_and_time(folder).second);
 	long least = 1000000;
 	for (int window = 0; window < 10 && least > 100; window++) {
 		long before = 0;

@@ -165,7 +165,7 @@ static void left_numbered(unsigned n, unsigned from, unsigned to)
 		   fake.sent[n].wr.rdma.remote_addr == (uintptr_t)memory + i * 8);
 }
 
-/* The first since a poll leaves at once; the others with the poll, what asks to sleep, what is full, or the next frame. */
+/* The first since a poll leaves at once; the others with the poll, when there are many, or with the next frame. */
 void t_puts_share_a_doorbell(void)
 {
 	uint8_t frame[8] = {0};
@@ -190,7 +190,9 @@ void t_puts_share_a_doorbell(void)
 	IS(fake.doorbells == calls + 4);
 
 	put_numbered(15, 17);
-	IS(fake.nsent == n + 16 && ops->arm(be) == XPORT_OK && fake.nsent == n + 17);
+	IS(fake.nsent == n + 16 && ops->arm(be) == XPORT_ERR_AGAIN); /* one waits: nobody may sleep on it */
+	ops->poll(be);
+	IS(fake.nsent == n + 17 && ops->arm(be) == XPORT_OK);
 	ops->poll(be);
 	put_numbered(17, 17 + 1 + VRB_CHAIN + 1);
 	IS(fake.nsent == n + 17 + 1 + VRB_CHAIN);
@@ -247,6 +249,85 @@ void t_doorbell_half_answered(void)
 	fake.post_send_after = 0;
 	ops->poll(be);
 	IS(core.failed == 1 && ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_PEER_LOST);
+	fake.post_send_fails = 0;
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* As many as there can be wait when the stack takes only some of them, or says so by 0, as siw may. */
+void t_chain_is_full(void)
+{
+	unsigned n, to = 1 + VRB_CHAIN;
+
+	be_up();
+	share();
+	n = fake.nsent;
+	put_numbered(0, to);
+	fake.post_send_fails = ENOMEM;
+	for (unsigned taken = 0; taken < VRB_CHAIN; taken += 5) {
+		uint32_t head = ep.ring_head;
+
+		fake.post_send_after = taken == 0 ? 0 : 5;
+		IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_AGAIN);
+		fake.post_send_after = 0;
+		IS(ops->put(be, &ep, memory, 1000, NULL, &key, 0, NULL) == XPORT_ERR_AGAIN && ep.ring_head == head);
+		IS(fake.nsent == n + 1 + taken);
+	}
+	fake.post_send_zero = true;
+	fake.post_send_after = 1;
+	ops->poll(be);
+	fake.post_send_zero = false;
+	IS(core.failed == 0 && ep.waiting > 0);
+	fake.post_send_fails = 0;
+	ops->poll(be);
+	IS(fake.nsent == n + to && ep.waiting == 0);
+	left_numbered(n, 0, to);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* The doorbell fails behind requests that were taken: nobody knows which left, and none may be posted again. */
+void t_doorbell_fails(void)
+{
+	uint8_t frame[8] = {0};
+	unsigned n;
+
+	for (int with_frame = 0; with_frame < 2; with_frame++) {
+		be_up();
+		share();
+		n = fake.nsent;
+		put_numbered(0, 4);
+		fake.doorbell_fails = with_frame ? -1 : EIO;
+		if (with_frame)
+			IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST && core.failed == 0);
+		else
+			IS(ops->poll(be) == 0 && core.failed == 1);
+		n = fake.nsent;
+		IS(ep.waiting == 0 && xpi_list_empty(&be->chained));
+		ops->poll(be);
+		IS(fake.nsent == n && send_frame(frame, 8) == XPORT_ERR_PEER_LOST);
+		fake.doorbell_fails = 0;
+		ops->mr_dereg(be, &mr);
+		end();
+		fake_reset();
+		core.failed = 0;
+	}
+}
+
+/* One in the middle is refused for good, with a frame behind it. */
+void t_chain_breaks(void)
+{
+	uint8_t frame[8] = {0};
+
+	be_up();
+	share();
+	put_numbered(0, 6);
+	fake.post_send_fails = EINVAL;
+	fake.post_send_after = 2;
+	IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST);
+	IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_PEER_LOST);
+	ops->poll(be);
+	IS(xpi_list_empty(&be->chained) && core.failed == 0); /* the answer to the frame has said it */
 	fake.post_send_fails = 0;
 	ops->mr_dereg(be, &mr);
 	end();

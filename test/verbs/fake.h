@@ -22,6 +22,8 @@ struct fake {
 	bool elsewhere; /* peers are reached by another device */
 	/* what fails, with which errno; 0: nothing */
 	int post_send_after; /* ... but it takes so many before */
+	bool post_send_zero; /* ... and answers 0 */
+	int doorbell_fails;  /* all are taken, and none is named */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
 	uint32_t vendor;
 	bool stop_fails; /* a stopped queue pair takes nothing more and gives nothing back */

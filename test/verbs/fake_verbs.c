@@ -50,14 +50,15 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 	for (; wr != NULL; wr = wr->next) {
 		if (fake.post_send_fails != 0 && fake.post_send_after-- <= 0) {
 			*bad = wr;
-			return fake.post_send_fails;
+			return fake.post_send_zero ? 0 : fake.post_send_fails;
 		}
 		if (fake.state == IBV_QPS_ERR)
 			fake_wc(wr->wr_id, IBV_WC_WR_FLUSH_ERR);
 		else
 			keep(wr);
 	}
-	return 0;
+	*bad = NULL;
+	return fake.doorbell_fails;
 }
 
 static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

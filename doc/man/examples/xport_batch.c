@@ -48,7 +48,8 @@ int main(void)
 		ops[i].offset = 8 * 10 * i;
 	}
 	do {
-		r = xport_batch(ep, ops + done, 100 - done, ops, &posted);
+		r = xport_batch(ep, ops + done, sizeof(ops[0]), 100 - done, ops,
+		                &posted);
 		done += posted;
 		if (r == XPORT_ERR_AGAIN)
 			must(xport_poll(x, NULL,

@@ -235,6 +235,7 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->ep_size = sizeof(struct ofi_ep);
 	caps->stack_threads = be->quirk->threads;
 	caps->target_bounds = true; /* the core is the target */
+	caps->by_clock = be->timer >= 0;
 }
 
 static void probe_candidate(const char *name, const struct xpi_log *log, struct xport_candidate *c)

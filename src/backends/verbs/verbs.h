@@ -248,12 +248,13 @@ static inline bool vrb_signal_due(const struct vrb_ep *ep)
 /* verbs_chain.c */
 /* Remembers a put, which is inline and short or lies in the ring, and lets it wait for the next doorbell. */
 int vrb_chain_add(struct vrb_ep *ep, const struct ibv_send_wr *wr);
-/* Hands over what waits, and `last` behind it, if that is not NULL.  An errno: what was not taken waits still, or is `last`. */
+/* Hands over what waits, and `last` behind it, if that is not NULL.  What ibv_post_send answered: then, what was not taken waits
+ * still, or is `last`. */
 int vrb_chain_leave(struct vrb_ep *ep, struct ibv_send_wr *last);
 /* Whether that errno only says that the queue is full. */
 bool vrb_post_again(const struct vrb_ep *ep, int error);
-/* The same for all endpoints; false: some still wait. */
-bool vrb_chains_leave(struct xpi_be *be);
+/* The same for all endpoints; who cannot is told to be broken. */
+void vrb_chains_leave(struct xpi_be *be);
 /* What waits will never leave. */
 void vrb_chain_forget(struct vrb_ep *ep);
 

@@ -28,7 +28,7 @@ uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len)
 	return ep->ring + ((ep->ring_head - n) & (VRB_RING - 1));
 }
 
-/* The stack took nothing, or the connection is no more. */
+/* The stack did not take it, or the connection is no more. */
 int vrb_post_failed(struct vrb_ep *ep, int error)
 {
 	if (vrb_post_again(ep, error))
