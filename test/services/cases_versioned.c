@@ -90,7 +90,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-static struct h_mem object_memory(struct h *h, const struct xport_versioned_attr *a)
+struct h_mem svc_object_memory(struct h *h, const struct xport_versioned_attr *a)
 {
 	xport_mr *mr;
 	struct xport_mr_info info = {.size = sizeof(info)};
@@ -110,7 +110,7 @@ static void torn_owner(struct h *h)
 
 	needs_races(h);
 	h_mesh(h, NULL);
-	m = object_memory(h, &a);
+	m = svc_object_memory(h, &a);
 	H_OK(xport_versioned_create(m.mr, 0, &a, &o.object));
 	fill(data, 0);
 	H_OK(xport_versioned_write(o.object, data));
@@ -287,7 +287,7 @@ static void writers_owner(struct h *h)
 	if (h->config->threads)
 		needs_races(h);
 	h_mesh(h, NULL);
-	m = object_memory(h, &a);
+	m = svc_object_memory(h, &a);
 	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
 	for (int i = 1; i < h->nroles; i++)
 		h_share(h, i, &m);
@@ -378,7 +378,7 @@ static void death_owner(struct h *h)
 	struct h_mem m;
 
 	h_mesh(h, NULL);
-	m = object_memory(h, &a);
+	m = svc_object_memory(h, &a);
 	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
 	fill(data, 1);
 	H_OK(xport_versioned_write(object, data));
@@ -460,85 +460,6 @@ static void death_reader(struct h *h)
 	xport_rkey_destroy(k.k);
 }
 
-/* ---- what a read costs beside a get ---- */
-
-static void cost_owner(struct h *h)
-{
-	struct xport_versioned_attr a = attr(XPORT_VERSIONED_SUMMED);
-	xport_versioned *object;
-	struct h_mem m;
-
-	h_mesh(h, NULL);
-	a.length = h->param;
-	m = object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
-	h_share(h, 1, &m);
-	h_sync(h);
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
-}
-
-static int64_t time_gets(struct h *h, const struct h_rkey *k, xport_mr *mr, uint8_t *to, size_t len, int n)
-{
-	struct xport_opt o = {.size = sizeof(o), .mr = mr};
-	struct xport_completion c;
-	int64_t begun = h_now_us();
-
-	for (int i = 0; i < n; i++) {
-		H_OK(xport_get(h->ep[0], to, len, k->k, BODY, &o));
-		do {
-			int got = xport_poll(h->x, &c, 1);
-
-			H_TRUE(got >= 0);
-			if (got > 0)
-				break;
-		} while (xport_wait(h->x, &c, 1, h_ms(1000)) <= 0);
-		H_OK(c.status);
-	}
-	return h_now_us() - begun;
-}
-
-static int64_t time_reads(struct h *h, xport_versioned_peer *p, void *to, int n)
-{
-	int64_t begun = h_now_us();
-
-	for (int i = 0; i < n; i++) {
-		H_OK(xport_versioned_peer_read(p, to));
-		H_OK(xport_versioned_peer_wait(p, unexpected, h, -1));
-	}
-	return h_now_us() - begun;
-}
-
-/* Batches in turn, the best of each. */
-static void cost_reader(struct h *h)
-{
-	struct xport_versioned_attr a = attr(XPORT_VERSIONED_SUMMED);
-	int64_t best_get = INT64_MAX, best_read = INT64_MAX, t;
-	struct xport_mr_info info = {.size = sizeof(info)};
-	xport_versioned_peer *p;
-	struct h_rkey k;
-	xport_mr *mr;
-
-	h_mesh(h, NULL);
-	a.length = h->param;
-	k = h_import(h, 0);
-	H_OK(xport_versioned_peer_create(h->x, h->ep[0], k.k, 0, &a, &p));
-	H_OK(xport_mr_alloc(h->x, a.length, 0, &mr));
-	H_OK(xport_mr_query(mr, &info));
-	for (int i = 0; i < 20; i++) {
-		t = time_gets(h, &k, mr, info.base, a.length, 1000);
-		best_get = t < best_get ? t : best_get;
-		t = time_reads(h, p, info.base, 1000);
-		best_read = t < best_read ? t : best_read;
-	}
-	h_record(h, "get_ns", (uint64_t)best_get);
-	h_record(h, "read_ns", (uint64_t)best_read);
-	h_sync(h);
-	xport_versioned_peer_destroy(p);
-	xport_rkey_destroy(k.k);
-	H_OK(xport_mr_dereg(mr));
-}
-
 /* ---- alone ---- */
 
 static void wrong(struct h *h)
@@ -550,7 +471,7 @@ static void wrong(struct h *h)
 	struct h_mem m;
 
 	h_open(h, NULL);
-	m = object_memory(h, &a);
+	m = svc_object_memory(h, &a);
 	H_EQ(BODY + LEN, xport_versioned_size(&a));
 	H_EQ(0, xport_versioned_size(NULL));
 	b.form = 0;
@@ -592,7 +513,7 @@ static void grace(struct h *h)
 	h_open(h, NULL);
 	a.copies = 3;
 	a.grace_ms = ends ? 100 : 3600 * 1000;
-	m = object_memory(h, &a);
+	m = svc_object_memory(h, &a);
 	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
 	for (uint64_t n = 1; n <= 2; n++) {
 		fill(data, n);
@@ -623,7 +544,6 @@ static const struct h_param long_forms[] = {{"checked", XPORT_VERSIONED_CHECKED 
                                             {NULL, 0}};
 static const struct h_param written[] = {
 	{"checked", XPORT_VERSIONED_CHECKED}, {"summed", XPORT_VERSIONED_SUMMED}, {NULL, 0}};
-static const struct h_param sizes[] = {{"64", 64}, {"1k", 1024}, {"16k", 16384}, {NULL, 0}};
 
 static const struct h_param grace_parts[] = {{"holds", 0}, {"ends", 1}, {NULL, 0}};
 
@@ -634,6 +554,5 @@ const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_long", {torn_owner, torn_reader}, long_forms, H_SLOW, 100000},
 	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
 	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
-	{"versioned_cost", {cost_owner, cost_reader}, sizes, H_SLOW, 60},
 	{0},
 };

@@ -10,8 +10,13 @@ extern "C" {
 #endif
 
 extern const struct h_scenario svc_cases_pool[], svc_cases_pool_peer[], svc_cases_cache[], svc_cases_batch[],
-	svc_cases_versioned[], svc_cases_lease[], svc_cases_lease_end[], svc_cases_lease_hostile[],
-	svc_cases_directory[], svc_cases_directory_hostile[];
+	svc_cases_versioned[], svc_cases_versioned_cost[], svc_cases_lease[], svc_cases_lease_end[],
+	svc_cases_lease_hostile[], svc_cases_directory[], svc_cases_directory_hostile[];
+
+struct h_mem;
+struct xport_versioned_attr;
+/* Registered memory for a versioned object of the role's, as peers see it. */
+struct h_mem svc_object_memory(struct h *h, const struct xport_versioned_attr *a);
 
 /* The calling thread's last failure in the library has this status, function, and words in its text or hint. */
 void svc_expect_error(struct h *h, const char *file, int line, int status, const char *operation, const char *words);

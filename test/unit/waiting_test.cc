@@ -357,7 +357,8 @@ TEST_F(Waiting, TheProgressThreadPollsThroughShortPauses)
 	connect(a);
 	std::string folder = folder_of_the_thread();
 	ASSERT_FALSE(folder.empty());
-	ASSERT_LT(0, sleeps_and_time(folder).second);
+	if (sleeps_and_time(folder).second <= 0)
+		GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
 	bool seen = false;
 	for (auto start = Clock::now(); !seen && since(start) < 60000;) {
 		auto before = sleeps_and_time(folder);
@@ -385,7 +386,8 @@ TEST_F(Waiting, TheProgressThreadSleepsInLongPauses)
 	connect(a);
 	std::string folder = folder_of_the_thread();
 	ASSERT_FALSE(folder.empty());
-	ASSERT_LT(0, sleeps_and_time(folder).second);
+	if (sleeps_and_time(folder).second <= 0)
+		GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
 	long least = 1000000;
 	for (int window = 0; window < 10 && least > 100; window++) {
 		long before = 0;
