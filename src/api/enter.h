@@ -29,6 +29,16 @@ static inline int enter(struct xport *x, const char *operation)
 	return r;
 }
 
+/* The same for a call that only looks, which leaves the descriptor asleep. */
+static inline int enter_to_look(struct xport *x, const char *operation)
+{
+	int r = xpi_enter_to_look(x);
+
+	if (r == XPORT_OK)
+		begin_error(&x->err, operation);
+	return r;
+}
+
 static inline int leave(struct xport *x, int r)
 {
 	xpi_leave(x);

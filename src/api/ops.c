@@ -356,7 +356,7 @@ int xport_fd(xport *x)
 
 	if (x == NULL)
 		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_fd");
+	r = enter_to_look(x, "xport_fd");
 	if (r != XPORT_OK)
 		return r;
 	return leave(x, xpi_fd_ask(x));

@@ -117,7 +117,7 @@ int xport_query(xport *x, struct xport_info *info)
 
 	if (x == NULL)
 		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_query");
+	r = enter_to_look(x, "xport_query");
 	if (r != XPORT_OK)
 		return r;
 	if (!xpi_grow_size(all.size, XPI_FIRST_INFO))
@@ -316,7 +316,7 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 
 	if (ep == NULL || !xpi_grow_size(all.size, XPI_FIRST_EP_INFO))
 		return XPORT_ERR_INVALID;
-	r = xpi_enter(ep->x);
+	r = xpi_enter_to_look(ep->x);
 	if (r != XPORT_OK)
 		return r;
 	all.state = public_state(ep);
@@ -339,7 +339,7 @@ int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters)
 
 	if (x == NULL)
 		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_stats");
+	r = enter_to_look(x, "xport_stats");
 	if (r != XPORT_OK)
 		return r;
 	if (counters == NULL || !xpi_grow_size(counters->size, XPI_FIRST_COUNTERS))

@@ -560,7 +560,8 @@ int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
 
 /*
  * The instance's one file descriptor, for poll(2), epoll(7) and their like: readable (level-triggered) when
- * xport_poll should be called.  Nothing need be armed.  Owned by the library.  Returns it, or an error.
+ * xport_poll should be called.  Nothing need be armed, and it stays the same: ask once, or each time.  Owned by the library.
+ * Returns it, or an error.
  */
 int xport_fd(xport *x);
 

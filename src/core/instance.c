@@ -65,7 +65,7 @@ static bool locked_alone(struct xport *x)
 	return false;
 }
 
-int xpi_enter_slowly(struct xport *x)
+int xpi_enter_asleep(struct xport *x)
 {
 	if (x->slow & XPI_SLOW_FORK)
 		return XPORT_ERR_FORK;
@@ -75,9 +75,16 @@ int xpi_enter_slowly(struct xport *x)
 	} else if (x->slow & XPI_SLOW_LOCK) {
 		pthread_mutex_lock(&x->lock);
 	}
-	if (x->fd_state == XPI_FD_ARMED)
-		xpi_signal(x);
 	return XPORT_OK;
+}
+
+int xpi_enter_slowly(struct xport *x)
+{
+	int r = xpi_enter_asleep(x);
+
+	if (r == XPORT_OK && x->fd_state == XPI_FD_ARMED)
+		xpi_signal(x);
+	return r;
 }
 
 int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)

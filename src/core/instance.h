@@ -132,10 +132,17 @@ void xpi_signal(struct xport *x);
 
 /* Where every call begins and ends: fork rule, lock, a sleeping descriptor.  Not OK: do not go on. */
 int xpi_enter_slowly(struct xport *x) __attribute__((cold));
+/* The same for a call that only looks: the descriptor sleeps on. */
+int xpi_enter_asleep(struct xport *x);
 
 static inline int xpi_enter(struct xport *x)
 {
 	return __builtin_expect(x->slow != 0, 0) ? xpi_enter_slowly(x) : XPORT_OK;
+}
+
+static inline int xpi_enter_to_look(struct xport *x)
+{
+	return __builtin_expect(x->slow != 0, 0) ? xpi_enter_asleep(x) : XPORT_OK;
 }
 
 static inline void xpi_leave(struct xport *x)

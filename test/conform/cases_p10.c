@@ -173,6 +173,34 @@ static void idle(struct h *h)
 }
 
 /* Level-triggered: readable as long as something is there to be reaped, silent afterwards. */
+/* poll(2) on xport_fd(x) in a loop, and figures of the instance between two sleeps, wake nobody. */
+static void looks(struct h *h)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct xport_info info = {.size = sizeof(info)};
+	struct xport_ep_info ep = {.size = sizeof(ep)};
+	struct xport_counters counters = {.size = sizeof(counters)};
+	int64_t end;
+	bool asleep = false;
+
+	h_mesh(h, NULL);
+	h_sync(h);
+	p.fd = xport_fd(h->x);
+	end = h_now_us() + (int64_t)h_ms(2000) * 1000;
+	while (!asleep && h_now_us() < end) {
+		H_EQ(0, h_progress(h));
+		if (poll(&p, 1, 0) != 0)
+			continue;
+		H_EQ(p.fd, xport_fd(h->x));
+		H_OK(xport_query(h->x, &info));
+		H_OK(xport_ep_query(h->ep[!h->role], &ep));
+		H_OK(xport_stats(h->x, NULL, &counters));
+		asleep = poll(&p, 1, 0) == 0;
+	}
+	H_CHECK(asleep, "looking at an idle instance made its descriptor readable, each time for two seconds");
+	h_sync(h);
+}
+
 static void level(struct h *h)
 {
 	struct pollfd p = {.events = POLLIN};
@@ -373,6 +401,7 @@ const struct h_scenario cases_p10[] = {
 	{.name = "P10_long_messages_on_the_fd_alone", .role = {slow_ping_pong, slow_ping_pong}},
 	{.name = "P10_target_sleeps_on_the_fd", .role = {dozing_target, visitor}, .flags = H_TARGET},
 	{.name = "P10_idle_costs_nothing", .role = {idle, idle}, .params = ways, .flags = H_KILLS},
+	{.name = "P10_looking_wakes_nobody", .role = {looks, looks}},
 	{.name = "P10_level_triggered", .role = {level, level}},
 	{.name = "P10_inside_an_epoll", .role = {nested, nested}},
 	{.name = "P10_one_fd_for_life", .role = {fd_facts, fd_facts}},
