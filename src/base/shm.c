@@ -34,7 +34,8 @@ static bool length_allowed(size_t length)
 	return false;
 }
 
-bool xpi_shm_alloc(struct xpi_shm *s, size_t length)
+/* errno tells why not. */
+static bool make(struct xpi_shm *s, size_t length)
 {
 	char name[NAME_MAX_LEN];
 	int e;
@@ -61,6 +62,15 @@ bool xpi_shm_alloc(struct xpi_shm *s, size_t length)
 	s->base = NULL;
 	errno = e;
 	return false;
+}
+
+int xpi_shm_alloc(struct xpi_shm *s, size_t length, struct xport_error *err)
+{
+	if (make(s, length))
+		return XPORT_OK;
+	return errno == EMFILE || errno == ENFILE
+	               ? xpi_fail_errno(err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no descriptor for memory")
+	               : xpi_fail_errno(err, XPORT_ERR_NO_MEMORY, NULL, "no %zu bytes of memory", length);
 }
 
 void xpi_shm_free(struct xpi_shm *s)

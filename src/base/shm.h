@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
+
 struct xpi_shm {
 	void *base;
 	size_t length;
@@ -23,8 +25,8 @@ struct xpi_shm {
 
 enum { XPI_SHM_KEY = 40 };
 
-/* Allocates zeroed memory.  False: errno tells why. */
-bool xpi_shm_alloc(struct xpi_shm *s, size_t length);
+/* Allocates zeroed memory.  SYSTEM and NO_MEMORY are described. */
+int xpi_shm_alloc(struct xpi_shm *s, size_t length, struct xport_error *err);
 void xpi_shm_free(struct xpi_shm *s);
 
 /* Writes the key; `writable`: whether peers may map it for writing. */

@@ -7,7 +7,8 @@
  *   frames        native: fi_inject, fi_send, into receives of one size that are always posted.
  *   connections   native: connected endpoints (FI_EP_MSG), which tell of their end, give back what they hold when they
  *                 are closed, and do not stop one another.  The addresses go through the core's control channel.
- *   put, get      not used.  The tcp, net and sockets providers carry them as messages, as the core does.  One that the
+ *   put, get      by copying, where peers share this host's memory (shm) and it is of xport_mr_alloc: ofi_mr.c.  Those of
+ *                 libfabric are not used.  The tcp, net and sockets providers carry them as messages, as the core does.  One that the
  *                 target refuses ends the connection after its success was reported (tcp, net), a restarted peer takes
  *                 the keys of its predecessor, and a munmap at the target kills it.  The core's protocol checks first,
  *                 answers, and packs what is small.
@@ -235,6 +236,14 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->ep_size = sizeof(struct ofi_ep);
 	caps->stack_threads = be->quirk->threads;
 	caps->target_bounds = true; /* the core is the target */
+	if (be->quirk->shm_prefix != NULL) {
+		caps->mr_size = sizeof(struct ofi_mr);
+		caps->rkey_size = sizeof(struct ofi_rkey);
+		caps->rkey_native_max = XPI_SHM_KEY;
+		caps->am_after_put = true; /* a copy is visible before what is sent after it */
+		caps->passive_target = true;
+		caps->target_bounds = false; /* a mapping is checked by nobody but its user */
+	}
 	caps->by_clock = be->timer >= 0;
 }
 
@@ -284,6 +293,11 @@ XPI_EXPORT_BACKEND(ofi) = {
 	.open = ofi_open,
 	.close = ofi_close,
 	.query = ofi_query,
+	.mr_alloc = ofi_mr_alloc,
+	.mr_dereg = ofi_mr_dereg,
+	.rkey_pack = ofi_rkey_pack,
+	.rkey_unpack = ofi_rkey_unpack,
+	.rkey_destroy = ofi_rkey_destroy,
 	.address = ofi_address,
 	.ep_connect = ofi_ep_connect,
 	.ep_quiesce = ofi_ep_quiesce,

@@ -165,6 +165,17 @@ struct ofi_ep {
 	int probe;
 };
 
+/* Memory that peers map, where they share this host's. */
+struct ofi_mr {
+	struct xpi_shm shm;
+	bool writable; /* by peers */
+};
+
+struct ofi_rkey {
+	void *map;
+	size_t length;
+};
+
 /* What the provider holds of us: a send or a receive. */
 struct ofi_rec {
 	struct fi_context2 context; /* first: what libfabric gives back is this */
@@ -244,6 +255,13 @@ void ofi_ep_lost(struct ofi_ep *ep, int why);
 /* The same by the event queue, which may be ahead of what came by the endpoint; told by ofi_ep_tell_gone. */
 void ofi_ep_gone(struct ofi_ep *ep, int why);
 void ofi_ep_tell_gone(struct xpi_be *be);
+
+/* ofi_mr.c */
+int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
+void ofi_mr_dereg(struct xpi_be *be, void *mr);
+int ofi_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+void ofi_rkey_destroy(struct xpi_be *be, void *rkey);
 
 /* ofi_am.c */
 static inline void ofi_am_room(struct ofi_ep *ep, unsigned room)

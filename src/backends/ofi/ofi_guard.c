@@ -32,7 +32,7 @@ void ofi_guard_leave(struct ofi_page *page)
 
 int ofi_guard_open(struct ofi_ep *ep)
 {
-	if (!xpi_shm_alloc(&ep->page, (size_t)sysconf(_SC_PAGESIZE)))
+	if (xpi_shm_alloc(&ep->page, (size_t)sysconf(_SC_PAGESIZE), NULL) != XPORT_OK)
 		return -errno;
 	ep->ours = ep->page.base;
 	return 0;

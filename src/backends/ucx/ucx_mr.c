@@ -13,7 +13,6 @@
  *   key: u8 kind; the shm key (XPI_SHM_KEY bytes) if kind has KEY_SHM; u64 base, u16 length and the bytes of
  *        ucp_rkey_pack if it has KEY_RDMA
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -65,11 +64,9 @@ int ucx_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, v
 
 	if (!be->shm)
 		return XPORT_ERR_NOT_SUPPORTED;
-	if (!xpi_shm_alloc(&mr->shm, length))
-		return errno == EMFILE || errno == ENFILE
-		               ? xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`",
-		                                "no descriptor for memory")
-		               : xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "no %zu bytes of memory", length);
+	rc = xpi_shm_alloc(&mr->shm, length, be->err);
+	if (rc != XPORT_OK)
+		return rc;
 	mr->writable = (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)) != 0;
 	rc = ucx_mr_reg(be, mr, mr->shm.base, length, rights);
 	if (rc != XPORT_OK) {

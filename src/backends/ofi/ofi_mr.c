@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ofi_mr.c - memory that peers map, where the provider is memory of this host anyway.
+ *
+ * Its keys are those of base/shm.h, and the core copies.  Memory that is registered, and any other provider, has a key of
+ * no bytes: the core's own protocol carries its puts and gets.
+ */
+#include <string.h>
+
+#include "ofi.h"
+
+int ofi_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, void **base)
+{
+	struct ofi_mr *mr = mr_;
+	int rc;
+
+	if (be->quirk->shm_prefix == NULL)
+		return XPORT_ERR_NOT_SUPPORTED;
+	rc = xpi_shm_alloc(&mr->shm, length, be->err);
+	mr->writable = (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)) != 0;
+	*base = mr->shm.base;
+	return rc;
+}
+
+void ofi_mr_dereg(struct xpi_be *be, void *mr_)
+{
+	struct ofi_mr *mr = mr_;
+
+	(void)be;
+	xpi_shm_free(&mr->shm);
+}
+
+int ofi_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
+{
+	const struct ofi_mr *mr = mr_;
+
+	if (*len < XPI_SHM_KEY)
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "a key needs %d bytes", XPI_SHM_KEY);
+	xpi_shm_pack(&mr->shm, mr->writable, buf);
+	*len = XPI_SHM_KEY;
+	return XPORT_OK;
+}
+
+/* NOT_SUPPORTED: the memory is gone, or its owner may not be looked into; the core then carries it. */
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, void **direct)
+{
+	struct ofi_rkey *rkey = rkey_;
+
+	(void)ep;
+	if (len != XPI_SHM_KEY)
+		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
+		                len);
+	rkey->map = xpi_shm_map(buf, &rkey->length);
+	*direct = rkey->map;
+	return rkey->map != NULL ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+}
+
+void ofi_rkey_destroy(struct xpi_be *be, void *rkey_)
+{
+	struct ofi_rkey *rkey = rkey_;
+
+	(void)be;
+	xpi_shm_unmap(rkey->map, rkey->length);
+}
