@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 1
+#define XPI_BACKEND_ABI 2
 
 enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 
@@ -92,8 +92,9 @@ struct xpi_be_caps {
 	bool rma_reg;        /* put and get reach memory from mr_reg; else only memory from mr_alloc */
 	bool put_placed;     /* a put that is done is visible to the target's CPU */
 	bool am_after_put;   /* what follows puts, a frame, put or get, finds them visible, without drain */
+	bool drain_places;   /* what is drained is visible to the target's CPU, which calls nothing for that */
 	bool target_bounds;  /* the target, or its hardware, checks put and get */
-	bool passive_target; /* put and get proceed without calls at the target */
+	bool passive_target; /* put, flush and get end without calls at the target: by mapping, put_placed or drain_places */
 	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
 	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
 	/* waiting */
@@ -177,8 +178,9 @@ struct xpi_backend {
 
 	/* ---- order ---- */
 
-	/* Required with put unless caps.am_after_put.  Done when a frame sent from then on arrives after all
-	 * earlier puts are visible; in error if one of them failed.  Returns as am_send does. */
+	/* Required with put unless caps.am_after_put, and with caps.drain_places.  Done when a frame sent from then on arrives
+	 * after all earlier puts are visible (drain_places: when they are); in error if one of them failed.  One at a time for
+	 * an endpoint.  Returns as am_send does. */
 	int (*drain)(struct xpi_be *be, void *ep, struct xpi_req *req);
 
 	/* ---- complete ---- */

@@ -169,12 +169,13 @@ static int copy_step(struct xpi_op *op)
 	return XPORT_OK;
 }
 
-bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
+/* Whether so many native puts are drained; sees to it that they will be. */
+static bool drained(struct xport_ep *ep, uint64_t posted)
 {
 	struct xport *x = ep->x;
 	int r;
 
-	if (x->caps.am_after_put || ep->native_drained >= posted)
+	if (ep->native_drained >= posted)
 		return true;
 	if (ep->drain_running)
 		return false;
@@ -190,13 +191,20 @@ bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
 		return false;
 	}
 	xpi_drained(ep, r);
-	return true;
+	return r == XPORT_OK || !x->caps.drain_places;
+}
+
+bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
+{
+	return ep->x->caps.am_after_put || drained(ep, posted);
 }
 
 void xpi_drained(struct xport_ep *ep, int status)
 {
 	ep->drain_running = false;
-	ep->native_drained = ep->drain_to;
+	/* Where it is the proof, what failed is never proven: the endpoint ends. */
+	if (status == XPORT_OK || !ep->x->caps.drain_places)
+		ep->native_drained = ep->drain_to;
 	if (status != XPORT_OK)
 		xpi_quiet_failed(ep, status);
 	xpi_work(ep);
@@ -210,10 +218,27 @@ static int send_flush(struct xport_ep *ep)
 	return xpi_tx_record(ep, NULL, &rec, sizeof(rec), NULL, XPI_FRAME_ACK_NOW) < 0 ? XPORT_ERR_AGAIN : XPORT_OK;
 }
 
+/* By the network itself: the peer need not call anything. */
+static void prove_by_drain(struct xport_ep *ep)
+{
+	while (!xpi_list_empty(&ep->proving)) {
+		struct xpi_op *op = xpi_container(ep->proving.next, struct xpi_op, link);
+
+		if (!drained(ep, op->after_native))
+			return;
+		op->waits = 0;
+		xpi_op_settle(op);
+	}
+}
+
 void xpi_prove(struct xport_ep *ep)
 {
 	struct xpi_op *first = xpi_container(ep->proving.next, struct xpi_op, link);
 
+	if (ep->x->caps.drain_places) {
+		prove_by_drain(ep);
+		return;
+	}
 	if (!xpi_native_ready(ep, first->after_native) || send_flush(ep) != XPORT_OK)
 		return;
 	while (!xpi_list_empty(&ep->proving)) {
@@ -255,6 +280,13 @@ static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int flush_step(struct xport_ep *ep, struct xpi_op *op)
 {
+	if (ep->x->caps.drain_places && xpi_tx_all_acked(ep)) {
+		op->after_native = ep->native_handed;
+		op->waits = XPI_WAIT_PROOF;
+		xpi_op_settle(op);
+		prove_by_drain(ep);
+		return XPORT_OK;
+	}
 	if (!xpi_native_ready(ep, ep->native_handed) || send_flush(ep) != XPORT_OK)
 		return XPORT_ERR_AGAIN;
 	op->waits = XPI_WAIT_ACK;

@@ -61,6 +61,12 @@ static inline uint32_t xpi_tx_seq(const struct xport_ep *ep)
 	return ep->open != NULL ? ep->tx_seq + 1 : ep->tx_seq;
 }
 
+/* Whether the peer has processed all that was handed over. */
+static inline bool xpi_tx_all_acked(const struct xport_ep *ep)
+{
+	return ep->open == NULL && ep->tx_acked == ep->tx_seq;
+}
+
 /* Data bytes that fit beside a record header of `rlen` in one frame. */
 static inline size_t xpi_tx_room(const struct xport_ep *ep, size_t rlen)
 {

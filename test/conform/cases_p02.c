@@ -467,6 +467,51 @@ static void pipelined(struct h *h)
 	end(h, &l, &r);
 }
 
+/* Where the network itself carries puts and gets, they end while the target calls nothing. */
+static void motionless_target(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, WINDOW, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	h->idle = true;
+	h_hear_u64(h, 1);
+	h->idle = false;
+	H_FILLED(m.p, WINDOW, 2);
+	h_sync(h);
+}
+
+static void mover(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+	struct xport_rkey_info key = {.size = sizeof(key)};
+
+	h_mesh(h, NULL);
+	if (!h->info.passive_target || (h->kind == H_REG && h->info.put_reg != XPORT_NATIVE))
+		h_skip(h, "passive_target is absent: the core carries puts and gets%s",
+		       h->info.passive_target ? " of memory from xport_mr_reg" : "");
+	l = h_mem_local(h, WINDOW, 0);
+	r = h_import(h, 0);
+	h_fill(l.p, WINDOW, 1);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0, 0));
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync(h);
+	H_OK(xport_rkey_query(r.k, &key));
+	H_EQ(XPORT_NATIVE, key.put);
+	H_EQ(XPORT_NATIVE, key.get);
+	usleep(20000); /* the target has stopped */
+	h_fill(l.p, WINDOW, 2);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0, 0));
+	memset(l.p, 0, WINDOW);
+	H_DONE(h_get(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0));
+	H_FILLED(l.p, WINDOW, 2);
+	h_tell_u64(h, 0, 1);
+	h_sync(h);
+}
+
 const struct h_scenario cases_p02[] = {
 	{.name = "P2_put_success_means_placed", .role = {target, put}, .params = h_sizes, .flags = H_KINDS},
 	{.name = "P2_get_success_means_here", .role = {target, get}, .params = h_sizes, .flags = H_KINDS},
@@ -482,6 +527,7 @@ const struct h_scenario cases_p02[] = {
 	{.name = "P2_flush_between_quiets", .role = {target, flush_between}, .flags = H_TARGET},
 	{.name = "P2_flush_needs_no_receive", .role = {target, flush_without_receive}},
 	{.name = "P2_no_success_before_placed", .role = {idle_target, impatient}, .flags = H_KINDS},
+	{.name = "P2_passive_target", .role = {motionless_target, mover}, .flags = H_TARGET},
 	{.name = "P2_send_buffer_reused_at_once",
          .role = {send_reuse_target, send_reuse},
          .params = h_sizes,

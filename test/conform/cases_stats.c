@@ -166,6 +166,7 @@ static void counting(struct h *h)
 	is = ask(h, h->ep[0]);
 	compare(h, &want, &is);
 	H_EQ(1, is.in_flight_max);
+	h_hear_u64(h, 0);
 	puts_of_all_kinds(h, &l, &r, true, &want);
 	puts_of_all_kinds(h, &l, &r, false, &want);
 	small_puts(h, &l, &r, true, &want);
@@ -209,11 +210,10 @@ static void counted(struct h *h)
 	H_EQ(1, is.unmatched);
 	H_EQ(1, ask(h, NULL).unmatched);
 	compare(h, &want, &is);
+	h_tell_u64(h, 1, 1);
 	for (int i = 0; i < 1 + 2 * MANY * LENGTHS; i++) {
 		struct h_op *op = h_recv(h, i % 2 ? h->ep[1] : NULL, buf, LEN, TAG, UINT64_MAX);
 
-		if (i == 1)
-			H_EQ(1, ask(h, h->ep[1]).posted_receives);
 		H_DONE(op);
 		want.receives++;
 		want.bytes_in += op->c.length;
@@ -269,6 +269,10 @@ static void refused(struct h *h)
 	c = ask(h, NULL);
 	H_EQ(1, c.errors[-XPORT_ERR_CANCELED]);
 	H_EQ(2, all_errors(&c));
+	op = h_recv(h, h->ep[0], small, sizeof(small), TAG + 1, UINT64_MAX);
+	H_EQ(1, ask(h, h->ep[0]).posted_receives);
+	H_OK(xport_cancel(h->x, op->id));
+	H_DONE_AS(XPORT_ERR_CANCELED, op);
 	h_sync(h);
 }
 

@@ -5,7 +5,8 @@
  *   loop:message  the required slots alone; the core carries everything
  *   loop:native   puts and gets too, with the manners of a real network: they are done at a later poll, and a frame
  *                 sent after a put may overtake it, so that the core has to drain
- *   loop:rdma     the same with the manners of verbs: short puts are done when posted, and nothing overtakes a put
+ *   loop:rdma     the same with the manners of verbs: short puts are done when posted, nothing overtakes a put, and
+ *                 to drain is to know that they are placed
  *
  * Frames are copied into the inbox of the other instance, which finds them in its next poll.
  */
@@ -110,7 +111,8 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->rkey_native_max = sizeof(struct loop_rkey);
 	c->rma_reg = true;
 	c->target_bounds = true;
-	c->passive_target = true;
+	c->passive_target = be->ordered;
+	c->drain_places = be->ordered;
 	c->rma_max = 1 << 20;
 	c->am_after_put = be->ordered;
 	c->put_short = be->ordered ? LOOP_PUT_SHORT : 0;

@@ -26,7 +26,7 @@ void t_open_and_close(void)
 {
 	IS(list() == 1 && seen.state == XPORT_READY && strcmp(seen.name, "verbs:fake0") == 0);
 	IS(open_be(NULL) == XPORT_OK && strcmp(caps.provider, "fake0") == 0);
-	IS(strcmp(caps.protocol, "verbs-am 1 / RoCE") == 0);
+	IS(strcmp(caps.protocol, "verbs-am 2 / RoCE") == 0);
 	ops->close(be);
 	IS(fake_left() == 0);
 }

@@ -53,7 +53,8 @@ static int forward_drain(struct xpi_be *be, struct chaos_item *it)
 {
 	if (it->ep->put_status != XPORT_OK)
 		return it->ep->put_status;
-	return be->caps.am_after_put ? XPORT_OK : be->ops->drain(be->be, it->ep->inner, &it->req);
+	return be->caps.am_after_put && !be->caps.drain_places ? XPORT_OK
+	                                                       : be->ops->drain(be->be, it->ep->inner, &it->req);
 }
 
 int chaos_forward(struct xpi_be *be, struct chaos_item *it)

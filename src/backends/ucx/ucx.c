@@ -420,8 +420,9 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->am_after_put = false;
 	/* A mapping is checked by nobody but its user; without one the core's protocol or the adapter checks. */
 	caps->target_bounds = !be->shm;
-	/* UCX's own choice may be sockets for one peer and shared memory for the next. */
-	caps->passive_target = be->provider->tls != NULL && (be->shm || be->rdma);
+	/* UCX's own choice may be sockets for one peer and shared memory for the next; and what its flush says of an adapter's
+	 * puts is not that they are visible, which takes an answer of the target's core. */
+	caps->passive_target = be->provider->tls != NULL && be->shm;
 }
 
 static void probe_candidate(const struct ucx_provider *p, const struct xpi_log *log, struct xport_candidate *c)

@@ -171,6 +171,7 @@ static void vrb_close(struct xpi_be *be)
 {
 	vrb_cm_close(be);
 	vrb_cqs_free(be);
+	vrb_proof_free(be);
 	if (be->comp != NULL)
 		ibv_destroy_comp_channel(be->comp);
 	if (be->pd != NULL && ibv_dealloc_pd(be->pd) != 0)
@@ -200,6 +201,8 @@ static int open_on(const struct xpi_be_open_args *args, const struct vrb_dev *de
 		rc = limits(be, args->peer_timeout_ms);
 	if (rc == XPORT_OK)
 		rc = try_register(be);
+	if (rc == XPORT_OK)
+		rc = vrb_proof_new(be);
 	if (rc == XPORT_OK)
 		rc = vrb_qp_probe(be);
 	if (rc == XPORT_OK)
@@ -271,7 +274,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->provider, sizeof(caps->provider), "%.47s", be->name);
 	snprintf(caps->device, sizeof(caps->device), "%.50s port %u", be->name, be->port);
 	snprintf(caps->stack, sizeof(caps->stack), "libibverbs, librdmacm: %s", vrb_kind_name(be->kind));
-	snprintf(caps->protocol, sizeof(caps->protocol), "verbs-am 1 / %s", vrb_kind_name(be->kind));
+	snprintf(caps->protocol, sizeof(caps->protocol), "verbs-am 2 / %s", vrb_kind_name(be->kind));
 	caps->am_max = VRB_FRAME_MAX;
 	caps->am_credits = VRB_CREDITS;
 	caps->ep_size = sizeof(struct vrb_ep);
@@ -279,11 +282,12 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->rkey_size = sizeof(struct vrb_rkey);
 	caps->rkey_native_max = VRB_KEY;
 	caps->rma_reg = true;
-	caps->put_placed = false; /* only a frame behind it proves that */
+	caps->put_placed = false; /* only what comes behind it proves that */
 	caps->am_after_put = true;
+	caps->drain_places = be->proof_mr != NULL;
 	caps->put_short = VRB_COPY_MAX;
 	caps->target_bounds = true;
-	caps->passive_target = be->get_min == 1;
+	caps->passive_target = be->proof_mr != NULL && be->get_min == 1;
 	caps->rma_max = be->rma_max;
 	caps->local_provider = true;
 }
@@ -350,6 +354,7 @@ XPI_EXPORT_BACKEND(verbs) = {
 	.am_send_two = vrb_am_send_two,
 	.put = vrb_put,
 	.get = vrb_get,
+	.drain = vrb_drain,
 	.poll = vrb_poll,
 	.fds = vrb_fds,
 	.arm = vrb_arm,

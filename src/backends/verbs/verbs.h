@@ -39,6 +39,7 @@ enum {
 	VRB_CHAIN = 32,        /* puts that share a doorbell, at most */
 	VRB_CHAIN_SHORT = 64,  /* longer ones are copied to the ring if they wait for it */
 	VRB_COOKIE = 16,
+	VRB_PROOF = 8,         /* bytes that are read to prove puts */
 	VRB_KEY = 16 /* packed native key */
 };
 
@@ -82,6 +83,8 @@ struct xpi_be {
 	uint32_t get_min;      /* shorter gets are the core's */
 	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
+	struct ibv_mr *proof_mr; /* a page that peers read; or NULL: that proves nothing here, see verbs_rma.c */
+	void *proof;
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
@@ -130,6 +133,11 @@ struct vrb_queues {
 	struct ibv_sge rx_sge[VRB_RX];
 };
 
+struct vrb_rkey {
+	uint64_t base;
+	uint32_t rkey;
+};
+
 /* The back end's part of an endpoint. */
 struct vrb_ep {
 	/* the data path */
@@ -146,6 +154,7 @@ struct vrb_ep {
 	unsigned put_at;         /* be->polls at the last short put */
 	struct xpi_list chained; /* be->chained, while some wait */
 	uint32_t gets, gets_max;
+	struct vrb_rkey proof; /* of the peer's page */
 	struct vrb_queues *q;
 	struct ibv_recv_wr *repost, **repost_end; /* receives to be posted again */
 	unsigned nrepost;
@@ -179,11 +188,6 @@ struct vrb_mr {
 	struct ibv_mr *mr; /* NULL: too long for the device; the core carries it */
 	void *base;
 	bool sink; /* a READ may write there */
-};
-
-struct vrb_rkey {
-	uint64_t base;
-	uint32_t rkey;
 };
 
 /* verbs_status.c */
@@ -264,7 +268,11 @@ void vrb_mr_dereg(struct xpi_be *be, void *mr);
 int vrb_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
 int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
 
+int vrb_proof_new(struct xpi_be *be);
+void vrb_proof_free(struct xpi_be *be);
+
 /* verbs_rma.c */
+int vrb_drain(struct xpi_be *be, void *ep, struct xpi_req *req);
 int vrb_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
             struct xpi_req *req);
 int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,

@@ -8,7 +8,7 @@
  * notice what arrives while it accepts, until more does.
  *
  *   address: u8 version, u8 transport, u8 family (4, 6), u16 port in network order, 16 bytes IP, 16 bytes cookie,
- *            string device
+ *            string device, u64 address and u32 rkey of the page that proves puts, or zeros
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,13 +21,14 @@
 #include "base/bytes.h"
 #include "verbs.h"
 
-enum { ADDRESS_VERSION = 1, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RETRIES = 7 };
+enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RETRIES = 7 };
 
 struct address {
 	uint8_t kind;
 	union vrb_ip ip;
 	uint8_t cookie[VRB_COOKIE];
 	char device[64];
+	struct vrb_rkey proof;
 };
 
 /* ---- the table, by which completions find their endpoint ---- */
@@ -113,6 +114,8 @@ static size_t address_write(const struct vrb_ep *ep, void *buf, size_t room)
 	xpi_wr_bytes(&w, bytes, sizeof(bytes));
 	xpi_wr_bytes(&w, ep->cookie, VRB_COOKIE);
 	xpi_wr_str(&w, be->name);
+	xpi_wr_u64(&w, (uint64_t)(uintptr_t)be->proof);
+	xpi_wr_u32(&w, be->proof_mr != NULL ? be->proof_mr->rkey : 0);
 	return w.bad ? 0 : room - w.left;
 }
 
@@ -130,6 +133,8 @@ static bool address_read(const void *buf, size_t len, struct address *a)
 	ip = xpi_rd_bytes(&r, 16);
 	cookie = xpi_rd_bytes(&r, VRB_COOKIE);
 	xpi_rd_str(&r, a->device, sizeof(a->device));
+	a->proof.base = xpi_rd_u64(&r);
+	a->proof.rkey = xpi_rd_u32(&r);
 	if (r.bad || r.left != 0 || version != ADDRESS_VERSION || a->kind > VRB_OTHER || (family != 4 && family != 6))
 		return false;
 	memcpy(a->cookie, cookie, VRB_COOKIE);
@@ -379,6 +384,7 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
 		                "%s is %s, the peer's %s is %s: they cannot talk", be->name, vrb_kind_name(be->kind),
 		                a.device, vrb_kind_name(a.kind));
+	ep->proof = a.proof;
 	if (ep->broken)
 		return connect_fail(ep, &a);
 	if (ep->state == VRB_UP)

@@ -5,6 +5,8 @@
  *   key: u64 address, u32 rkey, u32 zero; none for a region that the device does not take in one piece
  */
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "verbs.h"
@@ -81,4 +83,29 @@ int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
 	return XPORT_OK;
+}
+
+/* ---- the page that peers read to prove their puts ---- */
+
+int vrb_proof_new(struct xpi_be *be)
+{
+	size_t len = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (be->kind != VRB_IB && be->kind != VRB_ROCE)
+		return XPORT_OK;
+	be->proof = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (be->proof == MAP_FAILED) {
+		be->proof = NULL;
+		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "no memory for an instance");
+	}
+	be->proof_mr = ibv_reg_mr(be->pd, be->proof, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	return be->proof_mr != NULL ? XPORT_OK : vrb_fail_locked(be, errno, len);
+}
+
+void vrb_proof_free(struct xpi_be *be)
+{
+	if (be->proof_mr != NULL)
+		ibv_dereg_mr(be->proof_mr);
+	if (be->proof != NULL)
+		munmap(be->proof, (size_t)sysconf(_SC_PAGESIZE));
 }

@@ -6,6 +6,10 @@
  * RoCE and iWARP all promise that, and it is all that is relied upon.  A WRITE's own completion is no proof: on iWARP
  * it says "handed to TCP" and comes with success even where the peer refuses the access.
  *
+ * On InfiniBand and RoCE a READ is executed after the WRITEs before it, and what the adapter reads from memory cannot
+ * overtake what it wrote there (no region is registered for relaxed ordering).  So a READ of a page of the peer's, whatever
+ * it holds, proves that earlier WRITEs are visible, and the peer's program has nothing to do with it.  On iWARP a frame must.
+ *
  * Short gets are not asked of siw: while the target is in the middle of posting a request of its own, siw's thread takes
  * a short answer from the target's address, but in whichever process ran there last (siw_try_1seg, in_syscall).  That
  * gave foreign bytes with success, or a connection that ended without a word.
@@ -93,28 +97,43 @@ int vrb_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr_
 	return rc == XPORT_OK ? XPI_PENDING : rc;
 }
 
-int vrb_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr_, void *rkey, uint64_t offset,
-            struct xpi_req *req)
+/* A READ, within what may be under way: more would wait in the send queue, and frames behind them. */
+static int read_post(struct vrb_ep *ep, struct ibv_sge *sge, const struct vrb_rkey *key, uint64_t offset,
+                     struct xpi_req *req)
 {
-	struct vrb_ep *ep = ep_;
-	const struct vrb_mr *mr = mr_;
-	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
 	struct ibv_send_wr wr;
 	int rc = rma_ready(ep);
 
-	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min))
-		return XPORT_ERR_NOT_SUPPORTED;
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
-	/* More would wait in the send queue, and frames behind them. */
 	if (vrb_unlikely(ep->gets >= ep->gets_max))
 		return XPORT_ERR_AGAIN;
-	request(&wr, &sge, IBV_WR_RDMA_READ, rkey, offset);
-	sge.lkey = mr->mr->lkey;
+	request(&wr, sge, IBV_WR_RDMA_READ, key, offset);
 	wr.send_flags = IBV_SEND_SIGNALED;
 	rc = vrb_post(ep, &wr, req);
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
 	ep->gets++;
 	return XPI_PENDING;
+}
+
+int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr_, void *rkey, uint64_t offset,
+            struct xpi_req *req)
+{
+	const struct vrb_mr *mr = mr_;
+	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
+
+	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min))
+		return XPORT_ERR_NOT_SUPPORTED;
+	sge.lkey = mr->mr->lkey;
+	return read_post(ep, &sge, rkey, offset, req);
+}
+
+/* What is read lands in the page that is for peers to read: nobody looks at it. */
+int vrb_drain(struct xpi_be *be, void *ep_, struct xpi_req *req)
+{
+	struct vrb_ep *ep = ep_;
+	struct ibv_sge sge = {.addr = (uintptr_t)be->proof, .length = VRB_PROOF, .lkey = be->proof_mr->lkey};
+
+	return read_post(ep, &sge, &ep->proof, 0, req);
 }
