@@ -49,10 +49,11 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 	    xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf, tracked ? XPI_FRAME_ACK_NOW : 0) < 0)
 		return XPORT_ERR_AGAIN;
 	ep->win_used += xpi_charge(0);
+	ep->change_seq = xpi_tx_seq(ep);
 	op->waits = 0;
 	if (tracked) {
 		op->waits = XPI_WAIT_ACK;
-		op->seq = xpi_tx_seq(ep);
+		op->seq = ep->change_seq;
 	}
 	if (told)
 		ep->ntold--;

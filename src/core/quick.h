@@ -123,6 +123,7 @@ static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xp
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
 	ep->touched++;
+	ep->change_seq = xpi_tx_seq(ep);
 	ep->n.quick_puts++;
 	return XPORT_OK;
 }

@@ -18,10 +18,11 @@ static inline bool tracked(const struct xpi_op *op)
 static inline int handed(struct xport_ep *ep, struct xpi_op *op)
 {
 	ep->rma_sent++;
+	ep->change_seq = xpi_tx_seq(ep);
 	op->waits = 0;
 	if (tracked(op)) {
 		op->waits = XPI_WAIT_ACK;
-		op->seq = xpi_tx_seq(ep);
+		op->seq = ep->change_seq;
 	} else if (op->pending == 0 && !xpi_list_linked(&op->link)) {
 		xpi_op_complete_new(ep->x, op);
 		return XPORT_OK;
@@ -59,6 +60,7 @@ static int put_step(struct xport_ep *ep, struct xpi_op *op)
 static inline int requested(struct xport_ep *ep, struct xpi_op *op)
 {
 	ep->rma_sent++;
+	ep->change_seq = xpi_tx_seq(ep);
 	ep->nrequests++;
 	op->waits = XPI_WAIT_REPLY;
 	xpi_op_settle(op);
@@ -187,11 +189,13 @@ static bool drained(struct xport_ep *ep, uint64_t posted)
 		return false;
 	if (r < 0) {
 		ep->drain_running = false;
+		if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
+			xpi_ep_broken(ep);
 		xpi_work(ep);
 		return false;
 	}
-	xpi_drained(ep, r);
-	return r == XPORT_OK || !x->caps.drain_places;
+	xpi_drained(ep, XPORT_OK);
+	return true;
 }
 
 bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
@@ -202,11 +206,12 @@ bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
 void xpi_drained(struct xport_ep *ep, int status)
 {
 	ep->drain_running = false;
-	/* Where it is the proof, what failed is never proven: the endpoint ends. */
-	if (status == XPORT_OK || !ep->x->caps.drain_places)
+	if (status == XPORT_OK) {
 		ep->native_drained = ep->drain_to;
-	if (status != XPORT_OK)
+	} else {
 		xpi_quiet_failed(ep, status);
+		xpi_ep_broken(ep);
+	}
 	xpi_work(ep);
 }
 
@@ -266,6 +271,10 @@ static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 	/* What follows may overtake messages: everything before must be known to be there. */
 	if (!xpi_list_empty(&ep->native) || !xpi_native_ready(ep, ep->native_handed))
 		return XPORT_ERR_AGAIN;
+	if (xpi_tx_changed(ep)) {
+		xpi_op_complete(op, XPORT_OK);
+		return XPORT_OK;
+	}
 	if (op->done == 0) {
 		if (send_flush(ep) != XPORT_OK)
 			return XPORT_ERR_AGAIN;
@@ -280,11 +289,14 @@ static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int flush_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	if (ep->x->caps.drain_places && xpi_tx_all_acked(ep)) {
+	/* What went by message is placed; copies are, and of the rest the network knows. */
+	if (xpi_tx_changed(ep) && (ep->x->caps.drain_places || ep->native_handed == 0)) {
+		ep->change_seq = ep->tx_acked;
 		op->after_native = ep->native_handed;
-		op->waits = XPI_WAIT_PROOF;
+		op->waits = ep->native_handed > 0 ? XPI_WAIT_PROOF : 0;
 		xpi_op_settle(op);
-		prove_by_drain(ep);
+		if (ep->native_handed > 0)
+			prove_by_drain(ep);
 		return XPORT_OK;
 	}
 	if (!xpi_native_ready(ep, ep->native_handed) || send_flush(ep) != XPORT_OK)

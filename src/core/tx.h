@@ -61,10 +61,10 @@ static inline uint32_t xpi_tx_seq(const struct xport_ep *ep)
 	return ep->open != NULL ? ep->tx_seq + 1 : ep->tx_seq;
 }
 
-/* Whether the peer has processed all that was handed over. */
-static inline bool xpi_tx_all_acked(const struct xport_ep *ep)
+/* Whether the peer has processed, and said so, what was handed over and changes its memory, or asks for some. */
+static inline bool xpi_tx_changed(const struct xport_ep *ep)
 {
-	return ep->open == NULL && ep->tx_acked == ep->tx_seq;
+	return xpi_seq_reached(ep->tx_acked, ep->change_seq);
 }
 
 /* Data bytes that fit beside a record header of `rlen` in one frame. */

@@ -471,12 +471,16 @@ static void pipelined(struct h *h)
 static void motionless_target(struct h *h)
 {
 	struct h_mem m;
+	uint64_t word;
 
 	h_mesh(h, NULL);
 	m = h_mem_target(h, WINDOW, 0, H_ALL);
 	h_share(h, 1, &m);
 	h_sync(h);
+	h_hear_u64(h, 1);
+	H_DONE(h_recv(h, NULL, &word, 8, 1, UINT64_MAX));
 	h->idle = true;
+	h_tell_u64(h, 1, 1);
 	h_hear_u64(h, 1);
 	h->idle = false;
 	H_FILLED(m.p, WINDOW, 2);
@@ -502,9 +506,15 @@ static void mover(struct h *h)
 	H_OK(xport_rkey_query(r.k, &key));
 	H_EQ(XPORT_NATIVE, key.put);
 	H_EQ(XPORT_NATIVE, key.get);
+	H_DONE(h_send(h, h->ep[0], &r, 8, 1)); /* no acknowledgement of it need come */
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
 	usleep(20000); /* the target has stopped */
 	h_fill(l.p, WINDOW, 2);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0, 0));
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0, XPORT_LOCAL));
+	H_DONE(h_flush(h, h->ep[0]));
+	H_OK(xport_fence(h->ep[0]));
 	memset(l.p, 0, WINDOW);
 	H_DONE(h_get(h, h->ep[0], H_AT(l, 0, WINDOW), &r, 0));
 	H_FILLED(l.p, WINDOW, 2);

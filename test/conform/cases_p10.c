@@ -172,7 +172,6 @@ static void idle(struct h *h)
 	h_sync(h);
 }
 
-/* Level-triggered: readable as long as something is there to be reaped, silent afterwards. */
 /* poll(2) on xport_fd(x) in a loop, and figures of the instance between two sleeps, wake nobody. */
 static void looks(struct h *h)
 {
@@ -201,6 +200,7 @@ static void looks(struct h *h)
 	h_sync(h);
 }
 
+/* Level-triggered: readable as long as something is there to be reaped, silent afterwards. */
 static void level(struct h *h)
 {
 	struct pollfd p = {.events = POLLIN};

@@ -83,7 +83,7 @@ static int carry_out(const struct loop_item *it)
 	int r = XPORT_ERR_STALE_KEY;
 
 	if (it->kind == LOOP_DRAIN)
-		return XPORT_OK;
+		return loop_manners.drained;
 	if (it->kind == LOOP_KEPT)
 		return loop_deliver(it->ep, it->buf, it->len, NULL, 0);
 	pthread_mutex_lock(&loop_lock);
@@ -146,6 +146,8 @@ int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
 {
 	struct loop_item drain = {.kind = LOOP_DRAIN, .ep = ep, .req = req};
 
+	if (loop_manners.drain != 0)
+		return loop_manners.drain;
 	return queue(be, &drain);
 }
 

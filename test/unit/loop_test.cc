@@ -288,6 +288,31 @@ TEST_P(Loop, DeregisteredKeysAreStale)
 	EXPECT_TRUE(b.done.empty());
 }
 
+/* A put that can be proven no more, at once or later, ends the endpoint and all that waits for it. */
+TEST_P(Loop, ADrainThatFails)
+{
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+		GTEST_SKIP() << "drains are absent";
+	for (int later = 0; later < 2; later++) {
+		Remote r;
+		uint64_t word = 1;
+		share(r, 4096);
+		ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+		EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+		(later ? loop_manners.drained : loop_manners.drain) = XPORT_ERR_SYSTEM;
+		ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_flush(a.ep, nullptr), XPORT_OK);
+		EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_ERR_PEER_LOST);
+		EXPECT_EQ(wait(a, XPORT_OP_FLUSH).status, XPORT_ERR_PEER_LOST);
+		EXPECT_EQ(wait(a, XPORT_EVENT_LOST).ep, a.ep);
+		loop_manners = {};
+		if (!later) {
+			TearDown();
+			SetUp();
+		}
+	}
+}
+
 TEST_P(Loop, ManyOperationsMixed)
 {
 	Remote r;

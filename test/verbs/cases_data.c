@@ -147,6 +147,36 @@ void t_put_and_get(void)
 	end();
 }
 
+/* A READ of the page that the peer named, behind the puts that wait; no more of them than READs may be under way. */
+void t_drain_reads_the_page(void)
+{
+	struct xpi_req req[VRB_READS + 1], put;
+	unsigned n, i;
+
+	be_up();
+	share();
+	IS(caps.drain_places && caps.passive_target && be->proof_mr != NULL);
+	IS(ep.proof.base == (uintptr_t)be->proof && ep.proof.rkey == be->proof_mr->rkey); /* it is its own peer here */
+	n = fake.nsent;
+	IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_OK);
+	IS(ops->put(be, &ep, memory, 8, NULL, &key, 8, NULL) == XPORT_OK && fake.nsent == n + 1);
+	IS(ops->drain(be, &ep, &req[0]) == XPI_PENDING && fake.nsent == n + 3);
+	IS(fake.sent[n + 1].opcode == IBV_WR_RDMA_WRITE && fake.sent[n + 2].opcode == IBV_WR_RDMA_READ);
+	IS(fake.sent[n + 2].wr.rdma.remote_addr == ep.proof.base && fake.sent[n + 2].wr.rdma.rkey == ep.proof.rkey);
+	IS(fake.sent[n + 2].send_flags & IBV_SEND_SIGNALED);
+	for (i = 1; ops->drain(be, &ep, &req[i]) == XPI_PENDING; i++)
+		IS(i < VRB_READS);
+	IS(i == ep.gets_max && ops->drain(be, &ep, &req[i]) == XPORT_ERR_AGAIN);
+	fake_sent(n + 2, IBV_WC_SUCCESS);
+	ops->poll(be);
+	IS(core.done == 1 && core.last_done == &req[0]);
+	fake.post_send_fails = -EINVAL;
+	IS(ops->drain(be, &ep, &put) == XPORT_ERR_PEER_LOST);
+	fake.post_send_fails = 0;
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
 /* Short puts of 8 bytes, each with its number as its first byte and its place. */
 static void put_numbered(unsigned from, unsigned to)
 {

@@ -144,9 +144,10 @@ static void chaos_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->rma_max = be->rma_max;
 	c->put_placed = c->put_placed && m->placed && !m->early;
 	c->target_bounds = c->target_bounds && m->bounds;
-	c->passive_target = c->passive_target && m->passive;
 	c->am_after_put = be->ordered;
 	c->drain_places = c->drain_places && !m->early;
+	/* It hides mappings. */
+	c->passive_target = c->passive_target && m->passive && (c->put_placed || c->drain_places);
 	c->put_short = be->put_short;
 	if (m->clock && c->poll_ms == 0)
 		c->poll_ms = 1;

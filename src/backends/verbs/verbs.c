@@ -7,7 +7,7 @@
  *   frames       SEND into receives that are always posted: the core's credits see to it.  So there is no RNR, and on
  *                iWARP, where a missing receive ends the connection, it does not end.
  *   put, get     RDMA WRITE and READ; the hardware checks bounds and rights, and the target need not call anything.
- *                A put is proven by a frame behind it (verbs_rma.c).
+ *                A put is proven by a READ behind it, on iWARP by a frame (verbs_rma.c).
  *   atomics      not used: iWARP has none, and a device's are not atomic to the CPU.
  *   connections  rdma_cm, the one way that all three transports have, with addresses from the core's control channel.
  *   not relied   immediate data, memory windows, solicited events, SRQ limits, several elements in a READ: siw has
@@ -287,7 +287,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->drain_places = be->proof_mr != NULL;
 	caps->put_short = VRB_COPY_MAX;
 	caps->target_bounds = true;
-	caps->passive_target = be->proof_mr != NULL && be->get_min == 1;
+	caps->passive_target = caps->drain_places && be->get_min == 1;
 	caps->rma_max = be->rma_max;
 	caps->local_provider = true;
 }

@@ -91,7 +91,7 @@ int vrb_proof_new(struct xpi_be *be)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 
-	if (be->kind != VRB_IB && be->kind != VRB_ROCE)
+	if ((be->kind != VRB_IB && be->kind != VRB_ROCE) || be->reads_max == 0)
 		return XPORT_OK;
 	be->proof = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (be->proof == MAP_FAILED) {
