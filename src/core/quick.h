@@ -119,11 +119,11 @@ static inline __attribute__((always_inline)) int xpi_quick_put_message(struct xp
 	rec->region = htole64(region);
 	rec->offset = htole64(offset);
 	rec->op = rec->zero = 0;
+	ep->change_seq = ep->tx_seq + 1; /* this frame, or the packed one that takes its place */
 	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len, XPORT_OP_PUT, context);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
 	ep->touched++;
-	ep->change_seq = xpi_tx_seq(ep);
 	ep->n.quick_puts++;
 	return XPORT_OK;
 }
