@@ -8,10 +8,10 @@
  *   connections   native: connected endpoints (FI_EP_MSG), which tell of their end, give back what they hold when they
  *                 are closed, and do not stop one another.  The addresses go through the core's control channel.
  *   put, get      by copying, where peers share this host's memory (shm) and it is of xport_mr_alloc: ofi_mr.c.  Those of
- *                 libfabric are not used.  The tcp, net and sockets providers carry them as messages, as the core does.  One that the
- *                 target refuses ends the connection after its success was reported (tcp, net), a restarted peer takes
- *                 the keys of its predecessor, and a munmap at the target kills it.  The core's protocol checks first,
- *                 answers, and packs what is small.
+ *                 libfabric are not used.  The tcp, net and sockets providers carry them as messages, as the core does.
+ *                 One that the target refuses ends the connection after its success was reported (tcp, net), a restarted
+ *                 peer takes the keys of its predecessor, and a munmap at the target kills it.  The core's protocol checks
+ *                 first, answers, and packs what is small.
  *   atomics, tags not used: as with ucx.
  *   failures      a hint for the core, whose heartbeat decides: for one killed peer libfabric has eight answers.
  */
