@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
 
 #include "tools/tax/twin.h"
 
 /* What the other process is told. */
 struct told {
-	struct sockaddr_in address; /* of the target, which listens */
+	char name[128]; /* of its endpoint; with connected ones, of the target, which listens */
+	size_t len;
 	uint64_t at, key;
 };
 
@@ -41,8 +40,7 @@ void direct_put_long(struct pair *p, const void *buf, size_t len, uint64_t offse
 	void *c = context(d);
 	ssize_t r;
 
-	while ((r = fi_write(d->ep, buf, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset, d->key, c)) ==
-	       -FI_EAGAIN)
+	while ((r = fi_write(d->ep, buf, len, fi_mr_desc(d->mr), d->to, d->at + offset, d->key, c)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 	p->pending++;
@@ -54,8 +52,7 @@ void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset)
 	void *c = context(d);
 	ssize_t r;
 
-	while ((r = fi_read(d->ep, buf, len, fi_mr_desc(d->mr), FI_ADDR_UNSPEC, d->at + offset, d->key, c)) ==
-	       -FI_EAGAIN)
+	while ((r = fi_read(d->ep, buf, len, fi_mr_desc(d->mr), d->to, d->at + offset, d->key, c)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 	p->pending++;
@@ -67,28 +64,80 @@ void direct_flush(struct pair *p)
 	direct_wait(p);
 }
 
-/* As src/backends/ofi/ does it. */
-static void open_domain(struct pair *p)
+/*
+ * As src/backends/ofi/ does it: a thread of sockets' own would share the core with who polls.  And for shm what its puts by
+ * direct calls need to be fast: for ordered writes it does not call the kernel.
+ */
+static int find(struct direct *d, const char *name, enum fi_ep_type type)
 {
-	struct direct *d = p->direct;
+	bool shm = strcmp(name, "shm") == 0;
 	struct fi_info *hints = fi_allocinfo();
-	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD, .size = 4 * DIRECT_RECEIVES};
-	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
+	int rc;
 
 	CHECK(hints != NULL);
 	hints->caps = FI_MSG | FI_RMA;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	hints->ep_attr->type = FI_EP_MSG;
-	hints->addr_format = FI_SOCKADDR_IN;
+	hints->ep_attr->type = type;
+	hints->addr_format = shm ? FI_FORMAT_UNSPEC : FI_SOCKADDR_IN;
+	hints->tx_attr->msg_order = shm ? FI_ORDER_SAW | FI_ORDER_RAW : FI_ORDER_NONE;
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->fabric_attr->prov_name = strdup(strchr(p->provider, ':') + 1);
-	CHECK(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &d->info) == 0);
+	if (strcmp(name, "sockets") == 0)
+		hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	hints->fabric_attr->prov_name = strdup(name);
+	rc = fi_getinfo(FI_VERSION(1, 17), shm ? NULL : "127.0.0.1", NULL, shm ? 0 : FI_SOURCE, hints, &d->info);
 	fi_freeinfo(hints);
+	return rc;
+}
+
+static void open_domain(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD, .size = 4 * DIRECT_RECEIVES};
+	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
+	const char *name = strchr(p->provider, ':') + 1;
+	bool connected = find(d, name, FI_EP_MSG) == 0;
+
+	CHECK(connected || find(d, name, FI_EP_RDM) == 0);
 	CHECK(fi_fabric(d->info->fabric_attr, &d->fabric, NULL) == 0);
 	CHECK(fi_domain(d->fabric, d->info, &d->domain, NULL) == 0);
+	if (!connected)
+		cq.wait_obj = FI_WAIT_NONE;
 	CHECK(fi_cq_open(d->domain, &cq, &d->cq, NULL) == 0);
-	CHECK(fi_eq_open(d->fabric, &eq, &d->eq, NULL) == 0);
+	if (connected)
+		CHECK(fi_eq_open(d->fabric, &eq, &d->eq, NULL) == 0);
+}
+
+static void endpoint(struct pair *p, struct fi_info *info)
+{
+	struct direct *d = p->direct;
+
+	CHECK(fi_endpoint(d->domain, info, &d->ep, NULL) == 0);
+	CHECK(d->eq == NULL || fi_ep_bind(d->ep, &d->eq->fid, 0) == 0);
+	CHECK(d->av == NULL || fi_ep_bind(d->ep, &d->av->fid, 0) == 0);
+	CHECK(fi_ep_bind(d->ep, &d->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
+	CHECK(fi_enable(d->ep) == 0);
+	for (int i = 0; i < DIRECT_RECEIVES; i++)
+		post(p, &d->receive[i]);
+}
+
+/* What the other connects to. */
+static void listen_at(struct pair *p, struct told *told)
+{
+	struct fi_av_attr av = {.type = FI_AV_TABLE, .count = 1};
+	struct direct *d = p->direct;
+
+	told->len = sizeof(told->name);
+	if (d->eq == NULL) {
+		CHECK(fi_av_open(d->domain, &av, &d->av, NULL) == 0);
+		endpoint(p, d->info);
+		CHECK(fi_getname(&d->ep->fid, told->name, &told->len) == 0);
+	} else if (p->id == 1) {
+		CHECK(fi_passive_ep(d->fabric, d->info, &d->pep, NULL) == 0);
+		CHECK(fi_pep_bind(d->pep, &d->eq->fid, 0) == 0);
+		CHECK(fi_listen(d->pep) == 0);
+		CHECK(fi_getname(&d->pep->fid, told->name, &told->len) == 0);
+	}
 }
 
 static void publish(struct pair *p)
@@ -96,7 +145,6 @@ static void publish(struct pair *p)
 	struct direct *d = p->direct;
 	struct told *told = (struct told *)p->sh->direct[p->id];
 	bool virtual = (d->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-	size_t len = sizeof(told->address);
 
 	p->direct_mem = aligned_alloc(4096, MEM);
 	CHECK(p->direct_mem != NULL);
@@ -105,13 +153,7 @@ static void publish(struct pair *p)
 	                &d->mr, NULL) == 0);
 	told->at = virtual ? (uint64_t)(uintptr_t)p->direct_mem : 0;
 	told->key = fi_mr_key(d->mr);
-	if (p->id == 0)
-		return;
-	CHECK(fi_passive_ep(d->fabric, d->info, &d->pep, NULL) == 0);
-	CHECK(fi_pep_bind(d->pep, &d->eq->fid, 0) == 0);
-	CHECK(fi_listen(d->pep) == 0);
-	CHECK(fi_getname(&d->pep->fid, &told->address, &len) == 0);
-	CHECK(told->address.sin_family == AF_INET);
+	listen_at(p, told);
 }
 
 void direct_open(struct pair *p)
@@ -124,18 +166,6 @@ void direct_open(struct pair *p)
 	publish(p);
 }
 
-static void endpoint(struct pair *p, struct fi_info *info)
-{
-	struct direct *d = p->direct;
-
-	CHECK(fi_endpoint(d->domain, info, &d->ep, NULL) == 0);
-	CHECK(fi_ep_bind(d->ep, &d->eq->fid, 0) == 0);
-	CHECK(fi_ep_bind(d->ep, &d->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
-	CHECK(fi_enable(d->ep) == 0);
-	for (int i = 0; i < DIRECT_RECEIVES; i++)
-		post(p, &d->receive[i]);
-}
-
 static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
 {
 	uint32_t event = 0;
@@ -146,17 +176,14 @@ static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
 	CHECK(n == sizeof(*entry) && event == want);
 }
 
-void direct_connect(struct pair *p)
+static void connect_to(struct pair *p, const struct told *told)
 {
 	struct direct *d = p->direct;
-	struct told *told = (struct told *)p->sh->direct[!p->id];
 	struct fi_eq_cm_entry entry;
 
-	d->at = told->at;
-	d->key = told->key;
 	if (p->id == 0) {
 		endpoint(p, d->info);
-		CHECK(fi_connect(d->ep, &told->address, NULL, 0) == 0);
+		CHECK(fi_connect(d->ep, told->name, NULL, 0) == 0);
 	} else {
 		await(p, FI_CONNREQ, &entry);
 		endpoint(p, entry.info);
@@ -164,6 +191,20 @@ void direct_connect(struct pair *p)
 		fi_freeinfo(entry.info);
 	}
 	await(p, FI_CONNECTED, &entry);
+}
+
+void direct_connect(struct pair *p)
+{
+	struct direct *d = p->direct;
+	struct told *told = (struct told *)p->sh->direct[!p->id];
+
+	d->at = told->at;
+	d->key = told->key;
+	d->to = FI_ADDR_UNSPEC;
+	if (d->av == NULL)
+		connect_to(p, told);
+	else
+		CHECK(fi_av_insert(d->av, told->name, 1, &d->to, 0, NULL) == 1);
 }
 
 void direct_close(struct pair *p)
@@ -177,7 +218,10 @@ void direct_close(struct pair *p)
 		fi_close(&d->pep->fid);
 	fi_close(&d->mr->fid);
 	fi_close(&d->cq->fid);
-	fi_close(&d->eq->fid);
+	if (d->av != NULL)
+		fi_close(&d->av->fid);
+	if (d->eq != NULL)
+		fi_close(&d->eq->fid);
 	fi_close(&d->domain->fid);
 	fi_close(&d->fabric->fid);
 	fi_freeinfo(d->info);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* direct_ofi.h - the direct calls of libfabric, see twin.h: connected endpoints, what is small injected. */
+/*
+ * direct_ofi.h - the direct calls of libfabric, see twin.h: connected endpoints where a provider has them, what is small
+ * injected.
+ */
 #ifndef XPORT_TOOLS_TAX_DIRECT_OFI_H
 #define XPORT_TOOLS_TAX_DIRECT_OFI_H
 
@@ -25,8 +28,10 @@ struct direct {
 	struct fid_domain *domain;
 	struct fid_eq *eq;
 	struct fid_cq *cq;
-	struct fid_pep *pep;
+	struct fid_pep *pep; /* of the target, with connected endpoints */
+	struct fid_av *av;   /* with unconnected ones */
 	struct fid_ep *ep;
+	fi_addr_t to;        /* FI_ADDR_UNSPEC: connected */
 	struct fid_mr *mr;
 	uint64_t at, key; /* the other's memory */
 	struct direct_receive receive[DIRECT_RECEIVES];
@@ -55,7 +60,7 @@ static inline void direct_send(struct pair *p, const void *buf, size_t len)
 {
 	ssize_t r;
 
-	while ((r = fi_inject(p->direct->ep, buf, len, FI_ADDR_UNSPEC)) == -FI_EAGAIN)
+	while ((r = fi_inject(p->direct->ep, buf, len, p->direct->to)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 }
@@ -72,7 +77,7 @@ static inline void direct_put(struct pair *p, const void *buf, size_t len, uint6
 		direct_put_long(p, buf, len, offset);
 		return;
 	}
-	while ((r = fi_inject_write(d->ep, buf, len, FI_ADDR_UNSPEC, d->at + offset, d->key)) == -FI_EAGAIN)
+	while ((r = fi_inject_write(d->ep, buf, len, d->to, d->at + offset, d->key)) == -FI_EAGAIN)
 		direct_progress(p);
 	CHECK(r == 0);
 }
@@ -80,7 +85,7 @@ static inline void direct_put(struct pair *p, const void *buf, size_t len, uint6
 /* Into p->direct_mem. */
 void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset);
 
-/* Writes complete in the socket: a read behind them comes back when they are placed. */
+/* Writes complete before they are placed: a read behind them comes back when they are. */
 void direct_flush(struct pair *p);
 
 #endif
