@@ -26,7 +26,8 @@ struct xpi_match {
 	struct table exact;      /* receives, by tag and source */
 	struct xpi_list arrival; /* unexpected messages, */
 	struct table tagged;     /* the same by tag, */
-	struct table sent;       /* and by tag and sender */
+	struct table sent;       /* and by tag and sender, once a receive has named its source */
+	bool by_sender;
 };
 
 static inline uint64_t hash_of(uint64_t tag, const struct xport_ep *ep)
@@ -198,18 +199,32 @@ void xpi_match_remove(struct xpi_match *m, struct xpi_op *op)
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u)
 {
 	add(&m->tagged, &u->tagged, hash_of(u->tag, NULL));
-	add(&m->sent, &u->sent, hash_of(u->tag, u->ep));
+	if (m->by_sender)
+		add(&m->sent, &u->sent, hash_of(u->tag, u->ep));
 	xpi_list_push(&m->arrival, &u->arrival);
 }
 
 static struct xpi_unexpected *take(struct xpi_match *m, struct xpi_unexpected *u)
 {
 	xpi_list_del(&u->tagged);
-	xpi_list_del(&u->sent);
 	xpi_list_del(&u->arrival);
 	m->tagged.n--;
-	m->sent.n--;
+	if (m->by_sender) {
+		xpi_list_del(&u->sent);
+		m->sent.n--;
+	}
 	return u;
+}
+
+/* Most never name a source, and each table that many messages stand in costs each of them misses of the cache. */
+static __attribute__((cold, noinline)) void sort_by_sender(struct xpi_match *m)
+{
+	m->by_sender = true;
+	xpi_list_for(l, &m->arrival) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+
+		add(&m->sent, &u->sent, hash_of(u->tag, u->ep));
+	}
 }
 
 struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask)
@@ -229,6 +244,8 @@ struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *e
 				return take(m, u);
 		}
 	} else {
+		if (!m->by_sender)
+			sort_by_sender(m);
 		xpi_list_for(l, list_of(&m->sent, hash_of(tag, ep))) {
 			struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, sent);
 

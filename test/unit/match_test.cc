@@ -145,6 +145,17 @@ TEST_P(Match, AsTheModel)
 	EXPECT_EQ(model.messages.size(), match_shim_waiting(s.get(), SHIM_ANY));
 }
 
+/* Messages are sorted by their senders only once a receive names one: those that wait by then, and those that come later. */
+TEST_P(Match, MessagesBeforeTheFirstReceive)
+{
+	for (int i = 0; i < 3000; i++)
+		message();
+	for (int i = 0; i < 6000 && !HasFatalFailure(); i++)
+		upto(4) == 0 ? message() : receive();
+	forget();
+	EXPECT_EQ(model.messages.size(), match_shim_waiting(s.get(), SHIM_ANY));
+}
+
 INSTANTIATE_TEST_SUITE_P(Mixes, Match,
                          testing::Values(Mix{4, 2, 80, 50}, Mix{2000, 1, 100, 0}, Mix{2000, 8, 100, 100},
                                          Mix{100, 8, 95, 50}, Mix{1, 8, 100, 50}));
