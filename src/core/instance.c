@@ -261,6 +261,7 @@ static int open_parts(struct xport *x)
 		.options = x->settings.chaos,
 	};
 	struct xpi_choice choice;
+	const char *contradiction;
 	int r = xpi_select(&x->settings, &args, &choice);
 
 	if (r != XPORT_OK)
@@ -270,10 +271,11 @@ static int open_parts(struct xport *x)
 	x->am_send = choice.ops->am_send;
 	x->be = choice.be;
 	x->caps = choice.caps;
-	if (x->caps.am_max < 4096 || x->caps.am_credits < 4)
-		return xpi_fail(err, XPORT_ERR_NOT_SUPPORTED, 0, NULL, NULL,
-		                "%s:%s takes frames of %zu bytes, %u at a time", x->ops->name, x->caps.provider,
-		                x->caps.am_max, x->caps.am_credits);
+	contradiction = xpi_registry_contradiction(x->ops, &x->caps);
+	if (contradiction != NULL)
+		return xpi_fail(err, XPORT_ERR_INCOMPATIBLE, 0, NULL,
+		                "this is a mistake of the back end, see backend.h", "%s:%s cannot be used: %s",
+		                x->ops->name, x->caps.provider, contradiction);
 	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
 	xpi_pool_init(&x->lone_pool, sizeof(struct xpi_tx) + XPI_LONE_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);

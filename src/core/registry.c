@@ -191,6 +191,33 @@ static int check(const char *name, const struct xpi_backend *be, struct xport_er
 	return XPORT_OK;
 }
 
+const char *xpi_registry_contradiction(const struct xpi_backend *ops, const struct xpi_be_caps *caps)
+{
+	bool keys = caps->rkey_native_max > 0, puts = ops->put != no_put;
+	const struct {
+		bool is;
+		const char *text;
+	} all[] = {
+		{caps->am_max < 4096, "its frames are shorter than 4096 bytes"},
+		{caps->am_credits < 4, "fewer than 4 frames may be under way"},
+		{keys && ops->rkey_pack == no_rkey_pack, "it says rkey_native_max, and has no rkey_pack"},
+		{caps->rkey_native_max > 1024, "its native keys are longer than 1024 bytes"},
+		{caps->rma_reg && ops->mr_reg == no_mr_reg, "it says rma_reg, and has no mr_reg"},
+		{caps->drain_places && ops->drain == no_drain, "it says drain_places, and has no drain"},
+		{puts && !caps->am_after_put && ops->drain == no_drain,
+	         "it has put, does not say am_after_put, and has no drain"},
+		{caps->put_short > 0 && (!puts || !caps->am_after_put),
+	         "it says put_short without put or am_after_put"},
+		{caps->passive_target && !keys, "it says passive_target, and has no native keys"},
+		{caps->rma_max > 0 && caps->rma_max < 64, "it says an rma_max below 64 bytes"},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].is)
+			return all[i].text;
+	return NULL;
+}
+
 /* ---- Loading ------------------------------------------------------------------------------------------------ */
 
 /* One NAME=value of load_env, which is not longer than this. */

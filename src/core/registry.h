@@ -34,4 +34,7 @@ const struct xpi_registry_entry *xpi_registry(void);
 int xpi_registry_load(const struct xpi_registry_entry *entry, const struct xpi_log *log, struct xport_error *err,
                       const struct xpi_backend **be);
 
+/* What an opened back end says of itself that contradicts backend.h or its own slots; NULL: nothing. */
+const char *xpi_registry_contradiction(const struct xpi_backend *ops, const struct xpi_be_caps *caps);
+
 #endif

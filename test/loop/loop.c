@@ -100,9 +100,9 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 		.stack = "loop 1",
 		.protocol = "loop 1",
 		.am_max = AM_MAX,
-		.am_credits = CREDITS,
 		.ep_size = sizeof(struct loop_ep),
 	};
+	c->am_credits = loop_manners.wrong_caps ? 3 : CREDITS;
 	snprintf(c->provider, sizeof(c->provider), "%s", be->ordered ? "rdma" : be->native ? "native" : "message");
 	if (!be->native)
 		return;

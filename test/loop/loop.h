@@ -50,8 +50,9 @@ struct xpi_be {
 	struct xpi_list inbox, own, regions;
 };
 
-/* For tests: how am_send behaves the next so many times. */
+/* For tests: how it behaves; am_send the next so many times. */
 extern struct loop_manners {
+	bool wrong_caps; /* says what contradicts the contract */
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */

@@ -313,6 +313,24 @@ TEST_P(Loop, ADrainThatFails)
 	}
 }
 
+TEST_P(Loop, ABackEndThatContradictsTheContractIsNotOpened)
+{
+	xport_attr attr{};
+	xport_error err{};
+	xport *x = nullptr;
+
+	attr.size = sizeof(attr);
+	attr.backend = "loop";
+	err.size = sizeof(err);
+	loop_manners.wrong_caps = true;
+	EXPECT_EQ(xport_open(&attr, &x), XPORT_ERR_INCOMPATIBLE);
+	loop_manners = {};
+	ASSERT_EQ(xport_last_error(nullptr, &err), XPORT_OK);
+	EXPECT_NE(strstr(err.text, "cannot be used: fewer than 4 frames may be under way"), nullptr) << err.text;
+	EXPECT_EQ(xport_open(&attr, &x), XPORT_OK);
+	xport_close(x);
+}
+
 TEST_P(Loop, ManyOperationsMixed)
 {
 	Remote r;

@@ -268,6 +268,54 @@ TEST_F(Registry, SlotsThatGoTogetherMustBothBeThere)
 	EXPECT_NE(std::string::npos, text.find("lacks rkey_unpack")) << text;
 }
 
+/* Of an opened one: what it says must fit its slots, and the contract. */
+TEST_F(Registry, SaysWhatContradicts)
+{
+	struct xpi_be_caps good = {};
+	good.am_max = 4096;
+	good.am_credits = 4;
+	static const struct xpi_backend b = minimal("bare");
+	static struct xpi_backend p = minimal("putting");
+	static const struct xpi_registry_entry of_bare = {"bare", nullptr, nullptr, &b};
+	static const struct xpi_registry_entry of_putting = {"putting", nullptr, nullptr, &p};
+	const struct xpi_backend *bare, *putting;
+
+	p.put = [](struct xpi_be *, void *, const void *, size_t, void *, void *, uint64_t, struct xpi_req *) {
+		return 0;
+	};
+	p.get = [](struct xpi_be *, void *, void *, size_t, void *, void *, uint64_t, struct xpi_req *) { return 0; };
+	p.rkey_pack = [](struct xpi_be *, const void *, void *, size_t *) { return 0; };
+	p.rkey_unpack = [](struct xpi_be *, void *, void *, const void *, size_t, void **) { return 0; };
+	ASSERT_EQ(XPORT_OK, load(&of_bare, &bare)) << err.text;
+	ASSERT_EQ(XPORT_OK, load(&of_putting, &putting)) << err.text;
+	EXPECT_EQ(nullptr, xpi_registry_contradiction(bare, &good));
+#define CONTRADICTS(ops, member, value, part) \
+	{ \
+		struct xpi_be_caps c = good; \
+		c.member = value; \
+		const char *text = xpi_registry_contradiction(ops, &c); \
+		ASSERT_NE(nullptr, text) << #member; \
+		EXPECT_NE(nullptr, strstr(text, part)) << text; \
+	}
+	CONTRADICTS(bare, am_max, 4095, "4096")
+	CONTRADICTS(bare, am_credits, 3, "4 frames")
+	CONTRADICTS(bare, rkey_native_max, 8, "rkey_pack")
+	CONTRADICTS(bare, rma_reg, true, "mr_reg")
+	CONTRADICTS(bare, drain_places, true, "drain")
+	CONTRADICTS(bare, put_short, 8, "put_short")
+	CONTRADICTS(bare, passive_target, true, "native keys")
+	CONTRADICTS(bare, rma_max, 63, "64")
+	CONTRADICTS(putting, am_max, 4096, "am_after_put")
+	good.am_after_put = true;
+	EXPECT_EQ(nullptr, xpi_registry_contradiction(putting, &good));
+	CONTRADICTS(putting, rkey_native_max, 1025, "1024")
+	good.rkey_native_max = 1024;
+	good.passive_target = true;
+	good.put_short = 8;
+	good.rma_max = 64;
+	EXPECT_EQ(nullptr, xpi_registry_contradiction(putting, &good));
+}
+
 TEST_F(Registry, RefusesAnotherContractOrName)
 {
 	EXPECT_NE(std::string::npos, refusal([](struct xpi_backend *b) {
