@@ -35,7 +35,8 @@ static int figures, missing;
 
 static bool has_twin(const char *provider)
 {
-	static const char *const known[] = {"ucx:tcp", "ucx:shm", "ofi:tcp", "ofi:sockets", "ofi:net", "ofi:shm"};
+	static const char *const known[] = {"ucx:tcp", "ucx:shm", "ofi:tcp",        "ofi:sockets",
+	                                    "ofi:net", "ofi:shm", "ofi:tcp;ofi_rxm"};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(provider, known[i]) == 0)
@@ -197,7 +198,7 @@ int perf_tax(const struct perf_options *o)
 	if (o->backend == NULL || !has_twin(o->backend)) {
 		fprintf(stderr,
 		        "xport_perf: --tax needs a provider that there are direct calls for: -B with ucx:tcp, ucx:shm, "
-		        "ofi:tcp, ofi:sockets, ofi:net, ofi:shm or verbs:DEVICE\n");
+		        "ofi:tcp, ofi:sockets, ofi:net, ofi:shm, ofi:tcp;ofi_rxm or verbs:DEVICE\n");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
