@@ -349,15 +349,27 @@ static void close_instance(struct h *h)
 	h_tell_u64(h, 0, 1);
 }
 
+/* The next completion.  After AGAIN was answered one wait may come back without any, to say that there is room. */
+static void reap_one(struct h *h, int *again)
+{
+	struct xport_completion c;
+	int n = xport_wait(h->x, &c, 1, h_ms(10000));
+
+	if (n == 0 && *again > 0) {
+		*again = 0;
+		n = xport_wait(h->x, &c, 1, h_ms(10000));
+	}
+	H_EQ(1, n);
+}
+
 /* Unreaped completions count: the queue is full until they are taken, then room is there again. */
 static void unreaped_count(struct h *h)
 {
 	struct xport_attr a = h_attr(h);
 	struct h_mem l;
 	struct h_rkey r;
-	struct xport_completion c;
 	struct xport_opt o = {.size = sizeof(o)};
-	int posted = 0, taken = 0, s;
+	int posted = 0, again = 0, s;
 
 	a.queue_depth = 64;
 	h_mesh(h, &a);
@@ -368,17 +380,16 @@ static void unreaped_count(struct h *h)
 	for (int round = 0; round < 1000; round++) {
 		s = xport_put(h->ep[0], l.p, 8, r.k, r.offset, &o);
 		posted += s == XPORT_OK;
+		again += s != XPORT_OK;
 		if (s != XPORT_OK)
 			H_STATUS(XPORT_ERR_AGAIN, s);
 		H_EQ(0, xport_poll(h->x, NULL, 0));
 	}
 	H_CHECK(posted >= 1 && posted <= 64, "%d accepted with a queue of 64 and none reaped", posted);
-	while (taken < posted) {
-		H_EQ(1, xport_wait(h->x, &c, 1, h_ms(10000)));
-		taken++;
-	}
+	for (int taken = 0; taken < posted; taken++)
+		reap_one(h, &again);
 	H_OK(xport_put(h->ep[0], l.p, 8, r.k, r.offset, &o));
-	H_EQ(1, xport_wait(h->x, &c, 1, h_ms(10000)));
+	reap_one(h, &again);
 	h_sync(h);
 }
 
