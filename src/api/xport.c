@@ -449,14 +449,18 @@ void xport_rkey_destroy(xport_rkey *rkey)
 int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 {
 	struct xport_rkey_info all = {.size = info != NULL ? info->size : 0};
+	int r;
 
 	if (rkey == NULL || !xpi_grow_size(all.size, XPI_FIRST_RKEY_INFO))
 		return XPORT_ERR_INVALID;
+	r = xpi_enter_to_look(rkey->ep->x); /* the owner's word on the key may come in another thread's poll */
+	if (r != XPORT_OK)
+		return r;
 	all.length = rkey->length;
 	all.rights = rkey->rights;
 	all.put = path(rkey->put != XPI_BY_MESSAGE);
 	all.get = path(rkey->get != XPI_BY_MESSAGE);
 	all.direct = rkey->direct != NULL;
 	xpi_grow_out(info, all.size, &all, sizeof(all));
-	return XPORT_OK;
+	return leave(rkey->ep->x, XPORT_OK);
 }
