@@ -311,6 +311,7 @@ static int child_calls(struct h *h, struct h_rkey *r)
 {
 	struct xport_completion c;
 	struct xport_opt o = {.size = sizeof(o)};
+	struct xport_rkey_info info = {.size = sizeof(info)};
 	xport_mr *mr;
 	uint64_t word = 1;
 
@@ -328,6 +329,8 @@ static int child_calls(struct h *h, struct h_rkey *r)
 		return 6;
 	if (xport_flush(h->ep[0], &o) != XPORT_ERR_FORK)
 		return 7;
+	if (xport_rkey_query(r->k, &info) != XPORT_ERR_FORK)
+		return 8;
 	return 0;
 }
 
