@@ -101,6 +101,7 @@ struct perf_options {
 	bool both, verify, wait, registered;
 	int cores[2 * PERF_THREADS], ncores;
 	enum perf_tax tax;
+	const char *beside; /* --tax: what the direct calls travel over, if not the back end */
 	enum perf_plant plant; /* for tests: a byte that is wrong */
 };
 

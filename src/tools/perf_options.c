@@ -10,6 +10,7 @@
 enum {
 	OPT_SELF = 256,
 	OPT_TAX,
+	OPT_BESIDE,
 	OPT_JSON,
 	OPT_CSV,
 	OPT_PLOT,
@@ -32,6 +33,7 @@ static const struct argp_option options[] = {
          "What libxport costs over direct calls of the stack below, in two "
          "processes on this machine; HOW is batches (the default) or steps",
          1},
+	{"beside", OPT_BESIDE, "NAME", 0, "--tax: the direct calls go over this, instead of what -B says", 1},
 	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 1},
 	{"cores", 'c', "LIST", 0,
          "Bind the n-th thread to the n-th of these cores; with --self those of the server "
@@ -315,7 +317,7 @@ static void judge_tax(struct argp_state *state, struct perf_options *o, bool lis
 		argp_error(state, "--tax is done in two processes of its own, without an address or --self");
 	if (o->csv || o->plot != NULL || o->both || o->nsizes > 0 || o->threads > 1 || o->endpoints > 1 ||
 	    o->registered)
-		argp_error(state, "--tax goes with -B, -t, -m, -n, -D and --json alone");
+		argp_error(state, "--tax goes with -B, --beside, -t, -m, -n, -D and --json alone");
 	if (o->json && o->tax != PERF_TAX_BATCHES)
 		argp_error(state, "--tax=steps has no JSON");
 	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
@@ -324,6 +326,8 @@ static void judge_tax(struct argp_state *state, struct perf_options *o, bool lis
 
 static void judge(struct argp_state *state, struct perf_options *o)
 {
+	if (o->beside != NULL)
+		argp_error(state, "--beside goes with --tax");
 	if (o->json && o->csv)
 		argp_error(state, "either --json or --csv");
 	if (o->count > 0 && o->duration_ns > 0)
@@ -427,6 +431,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_TAX:
 		o->tax = read_tax(state, arg);
+		return 0;
+	case OPT_BESIDE:
+		o->beside = arg;
 		return 0;
 	case 'B':
 		o->backend = arg;

@@ -303,7 +303,7 @@ static int measure(const char *provider)
 {
 	static double first;
 
-	if (pair_run(provider, NULL, work) != 0)
+	if (pair_run(provider, NULL, NULL, work) != 0)
 		return 1;
 	first = count == line->counts[0] ? found.ns : first;
 	printf("| %s: %s | %u | %.1f ns | %.2f |", provider, line->what, count, found.ns, found.ns / first);

@@ -371,7 +371,7 @@ int main(int argc, char **argv)
 	printf("%-9s %-30s %-9s  %14s  %14s  %14s\n", "", "", "", "allocations", "locks", "system calls");
 	planted = argc > 1 && strcmp(argv[1], "--planted") == 0;
 	for (int i = planted ? 2 : 1; i < argc; i++)
-		if (pair_run(argv[i], NULL, judged) != 0)
+		if (pair_run(argv[i], NULL, NULL, judged) != 0)
 			return 1;
 	printf("ok: nothing of ours\n");
 	return argc > 1 ? 0 : 2;

@@ -58,6 +58,30 @@ void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset)
 	p->pending++;
 }
 
+void direct_put_placed(struct pair *p, const void *buf, size_t len, uint64_t offset)
+{
+	const struct direct *d = p->direct;
+	void *desc = fi_mr_desc(d->mr);
+	struct iovec from = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+	struct fi_rma_iov to = {.addr = d->at + offset, .len = len, .key = d->key};
+	struct fi_msg_rma msg = {.msg_iov = &from,
+	                         .desc = &desc,
+	                         .iov_count = 1,
+	                         .addr = d->to,
+	                         .rma_iov = &to,
+	                         .rma_iov_count = 1,
+	                         .context = context(p->direct)};
+	ssize_t r;
+
+	while ((r = fi_writemsg(d->ep, &msg, FI_COMPLETION | d->placed)) == -FI_EAGAIN)
+		direct_progress(p);
+	CHECK(r == 0);
+	p->pending++;
+	direct_wait(p);
+	if (d->placed == 0)
+		direct_flush(p);
+}
+
 void direct_flush(struct pair *p)
 {
 	direct_get(p, p->direct_mem + 2048, 8, 2048);
@@ -95,10 +119,11 @@ static void open_domain(struct pair *p)
 	struct direct *d = p->direct;
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD, .size = 4 * DIRECT_RECEIVES};
 	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
-	const char *name = strchr(p->provider, ':') + 1;
+	const char *name = strchr(p->beside, ':') + 1;
 	bool connected = find(d, name, FI_EP_MSG) == 0;
 
 	CHECK(connected || find(d, name, FI_EP_RDM) == 0);
+	d->placed = strcmp(name, "shm") == 0 ? 0 : FI_DELIVERY_COMPLETE;
 	CHECK(fi_fabric(d->info->fabric_attr, &d->fabric, NULL) == 0);
 	CHECK(fi_domain(d->fabric, d->info, &d->domain, NULL) == 0);
 	if (!connected)

@@ -34,6 +34,7 @@ struct direct {
 	fi_addr_t to;        /* FI_ADDR_UNSPEC: connected */
 	struct fid_mr *mr;
 	uint64_t at, key; /* the other's memory */
+	uint64_t placed;  /* asks for completions that mean so; 0: shm stands still for ever after a refused one */
 	struct direct_receive receive[DIRECT_RECEIVES];
 	struct fi_context2 waited[DIRECT_WAITED]; /* of what is waited for, in turn */
 	unsigned turn;
@@ -84,6 +85,9 @@ static inline void direct_put(struct pair *p, const void *buf, size_t len, uint6
 
 /* Into p->direct_mem. */
 void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset);
+
+/* Out of p->direct_mem.  What fi_write makes of the flag differs; fi_writemsg keeps it. */
+void direct_put_placed(struct pair *p, const void *buf, size_t len, uint64_t offset);
 
 /* Writes complete before they are placed: a read behind them comes back when they are. */
 void direct_flush(struct pair *p);

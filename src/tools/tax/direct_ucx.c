@@ -48,7 +48,7 @@ static ucs_status_t direct_arrived(void *arg, const void *header, size_t header_
 /* As src/backends/ucx/ucx.c does it. */
 static void open_worker(struct pair *p)
 {
-	bool shm = strcmp(p->provider, "ucx:shm") == 0;
+	bool shm = strcmp(p->beside, "ucx:shm") == 0;
 	const char *settings[][2] = {
 		{"TLS", shm ? "posix" : "tcp"},
 		{"RNDV_THRESH", "inf"},

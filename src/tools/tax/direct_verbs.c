@@ -50,7 +50,7 @@ void direct_came(struct pair *p, const struct ibv_wc *wc, int n)
 /* The address that belongs to the device is the one that rdma_cm binds to it. */
 static struct rdma_cm_id *bound(struct pair *p)
 {
-	const char *device = strchr(p->provider, ':');
+	const char *device = strchr(p->beside, ':');
 	struct ifaddrs *all, *a;
 	struct rdma_cm_id *id = NULL;
 

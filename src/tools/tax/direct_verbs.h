@@ -110,4 +110,10 @@ static inline void direct_flush(struct pair *p)
 	direct_wait(p);
 }
 
+static inline void direct_put_placed(struct pair *p, const void *buf, size_t len, uint64_t offset)
+{
+	direct_put(p, buf, len, offset);
+	direct_flush(p);
+}
+
 #endif

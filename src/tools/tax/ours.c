@@ -118,6 +118,19 @@ void tax_putpong(struct pair *p, long n)
 	}
 }
 
+void tax_putone(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		CHECK(xport_put(p->ep, p->mem[0] + 1024, 8, p->rkey[0], 512, &opt) == XPORT_OK);
+		sends_open++;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
 static void put_windows(struct pair *p, long n, bool silent)
 {
 	static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};

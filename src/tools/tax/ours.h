@@ -14,6 +14,7 @@ void tax_rate(struct pair *p, long n);
 void tax_putpong(struct pair *p, long n);
 void tax_putrate(struct pair *p, long n);
 void tax_quietrate(struct pair *p, long n);
+void tax_putone(struct pair *p, long n);
 void tax_getone(struct pair *p, long n);
 void tax_bandwidth(struct pair *p, long n);
 void tax_placed(struct pair *p, long n);

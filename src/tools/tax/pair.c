@@ -161,7 +161,7 @@ static void side(struct pair *p, const struct pair_twin *(*find)(const char *pro
 	p->barrier = pair_barrier;
 	p->poll = poll_ours;
 	xport_side_open(p);
-	p->twin = find != NULL ? find(p->provider) : NULL;
+	p->twin = find != NULL ? find(p->beside) : NULL;
 	if (p->twin != NULL)
 		p->twin->open(p);
 	pair_barrier(p);
@@ -191,10 +191,11 @@ static void child_ended(int number)
 	_exit(1);
 }
 
-int pair_run(const char *provider, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p))
+int pair_run(const char *provider, const char *beside, const struct pair_twin *(*find)(const char *provider),
+             void (*work)(struct pair *p))
 {
 	struct sigaction act = {.sa_handler = child_ended, .sa_flags = SA_NOCLDSTOP | SA_RESTART};
-	struct pair p = {.provider = provider};
+	struct pair p = {.provider = provider, .beside = beside};
 	int status;
 	pid_t child;
 

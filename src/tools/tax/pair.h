@@ -64,7 +64,7 @@ struct pair_twin {
 	void (*connect)(struct pair *p);
 	void (*close)(struct pair *p);
 	void (*progress)(struct pair *p);
-	pair_work pingpong, rate, putpong, putrate, getone, bandwidth, placed;
+	pair_work pingpong, rate, putpong, putone, putrate, getone, bandwidth, placed;
 };
 
 /* When each step began, where single steps are looked at. */
@@ -77,6 +77,7 @@ struct pair {
 	struct pair_shared *sh;
 	int id; /* 0: the initiator, in the parent; 1: the target */
 	const char *provider;
+	const char *beside; /* what the direct calls travel over, mostly the same */
 	/* through libxport */
 	xport *x;
 	xport_ep *ep;
@@ -117,10 +118,11 @@ static inline void pair_tick(struct pair *p)
 }
 
 /*
- * Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse.  `find` gives the twin,
- * in both processes, once libxport is open; NULL: there is none.
+ * Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse.  `find` gives the twin
+ * for `beside`, in both processes, once libxport is open; NULL: there is none.
  */
-int pair_run(const char *provider, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p));
+int pair_run(const char *provider, const char *beside, const struct pair_twin *(*find)(const char *provider),
+             void (*work)(struct pair *p));
 
 /* Waits for the other, making progress on both connections. */
 void pair_barrier(struct pair *p);

@@ -16,6 +16,7 @@
 static const struct tax_kind kinds[] = {
 	{"send", PERF_LATENCY, 8, DIRECT(pingpong), tax_pingpong, 2, false},
 	{"put_local", PERF_LATENCY, 8, DIRECT(putpong), tax_putpong, 2, false},
+	{"put", PERF_LATENCY, 8, DIRECT(putone), tax_putone, 1, true},
 	{"get", PERF_LATENCY, 8, DIRECT(getone), tax_getone, 1, true},
 	{"send", PERF_RATE, 8, DIRECT(rate), tax_rate, WINDOW, false},
 	{"put_local", PERF_RATE, 8, DIRECT(putrate), tax_putrate, WINDOW, true},
@@ -99,6 +100,8 @@ static void head(void)
 	printf("# the portability tax over %s: direct calls, and through libxport, in the same two processes\n"
 	       "# a ratio above 1 means, of a latency: slower than direct; of a rate or a bandwidth: faster\n",
 	       options->backend);
+	if (options->beside != NULL)
+		printf("# the direct calls go over %s\n", options->beside);
 	if (options->tax == PERF_TAX_STEPS)
 		printf("# single steps: the least and the median of all\n");
 	else
@@ -191,26 +194,28 @@ static bool write_json(void)
 
 int perf_tax(const struct perf_options *o)
 {
+	const char *beside = o->beside != NULL ? o->beside : o->backend;
 	bool count = o->tax == PERF_TAX_COUNT;
 	int rc;
 
 	options = o;
-	if (o->backend == NULL || !has_twin(o->backend)) {
+	if (o->backend == NULL || !has_twin(beside)) {
 		fprintf(stderr,
-		        "xport_perf: --tax needs a provider that there are direct calls for: -B with ucx:tcp, ucx:shm, "
-		        "ofi:tcp, ofi:sockets, ofi:net, ofi:shm, ofi:tcp;ofi_rxm or verbs:DEVICE\n");
+		        "xport_perf: --tax needs a provider that there are direct calls for: %s with ucx:tcp, ucx:shm, "
+		        "ofi:tcp, ofi:sockets, ofi:net, ofi:shm, ofi:tcp;ofi_rxm or verbs:DEVICE\n",
+		        o->beside != NULL ? "--beside" : "-B");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	tax_calls = o->count > 0 ? (long)o->count : CALLS;
 	rows = json_array();
-	rc = pair_run(o->backend, count ? NULL : find, count ? tax_count : work);
+	rc = pair_run(o->backend, beside, count ? NULL : find, count ? tax_count : work);
 	if (rc != 0 || count)
 		return rc;
 	if (figures + missing == 0)
 		fprintf(stderr,
-		        "xport_perf: --tax has nothing of what -t and -m ask for: there are send, put_local, put_quiet "
-		        "and get\n");
+		        "xport_perf: --tax has nothing of what -t and -m ask for: there are send, put, put_local, "
+		        "put_quiet and get\n");
 	if (missing > 0 || figures == 0)
 		return 1;
 	return o->json && !write_json() ? 1 : 0;

@@ -60,6 +60,15 @@ static void putpong(struct pair *p, long n)
 	}
 }
 
+/* Puts of 8 bytes, one at a time, each until it is placed. */
+static void putone(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		pair_tick(p);
+		direct_put_placed(p, p->direct_mem + 1024, 8, 512);
+	}
+}
+
 /* Windows of puts, each followed by a flush. */
 static void putrate(struct pair *p, long n)
 {
@@ -120,6 +129,7 @@ __attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
 	.pingpong = pingpong,
 	.rate = rate,
 	.putpong = putpong,
+	.putone = putone,
 	.putrate = putrate,
 	.getone = getone,
 	.bandwidth = bandwidth,

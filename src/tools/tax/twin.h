@@ -6,6 +6,7 @@
  *   direct_progress(p)
  *   direct_send(p, buf, len)         counted in the other's p->arrived
  *   direct_put(p, buf, len, offset)  into the other's p->direct_mem
+ *   direct_put_placed(p, ...)        out of p->direct_mem, and waits until it is
  *   direct_get(p, buf, len, offset)  out of it
  *   direct_wait(p)                   for what the stack still holds
  *   direct_flush(p)                  until all is placed
