@@ -220,6 +220,53 @@ static void test_naps(const char *provider)
 	CHECK(best <= 3, "%d ms", (int)best);
 }
 
+/* read(2) and write(2) of this process so far. */
+static unsigned long reads_and_writes(void)
+{
+	unsigned long r = 0, w = 0;
+	FILE *f = fopen("/proc/self/io", "re");
+
+	CHECK(f != NULL && fscanf(f, "rchar: %*u wchar: %*u syscr: %lu syscw: %lu", &r, &w) == 2);
+	fclose(f);
+	return r + w;
+}
+
+/* A message costs tcp no byte to itself, but who sleeps wakes when it comes, and not before. */
+static void test_wakes(const char *provider)
+{
+	enum { FRAMES = 300 };
+	struct pollfd p[3] = {{.events = POLLIN}, {.events = POLLIN}, {.events = POLLIN}};
+	unsigned long before;
+	unsigned minor = 0;
+	uint64_t seq = 0;
+	int n;
+
+	if (strcmp(provider, "tcp") != 0)
+		return;
+	open_pair(provider);
+	before = reads_and_writes();
+	for (; seq < FRAMES; seq++) {
+		must_send(&a, &b, seq, 64, 24);
+		await(&a, &b, seq + 1);
+	}
+	before = reads_and_writes() - before;
+	CHECK(sscanf(A.caps.stack, "libfabric 1.%u", &minor) == 1 && (minor >= 18 || before < FRAMES / 2), "%lu",
+	      before);
+	n = ops->fds(B.be, (int[3]){0}, 3);
+	for (; seq < FRAMES + 20; seq++) {
+		int fds[3];
+
+		run_both(&A, &B, 5);
+		CHECK(ops->fds(B.be, fds, 3) == n && n > 0);
+		for (int i = 0; i < n; i++)
+			p[i].fd = fds[i];
+		CHECK(ops->arm(B.be) == XPORT_OK && poll(p, (nfds_t)n, 20) == 0);
+		must_send(&a, &b, seq, 64, 24);
+		CHECK(poll(p, (nfds_t)n, 1000) == 1);
+		await(&a, &b, seq + 1);
+	}
+}
+
 static char chosen[64];
 
 static void take_chosen(void *arg, const struct xport_candidate *cand)
@@ -269,7 +316,7 @@ static const struct {
 	{"choice", test_choice},       {"rubbish", test_rubbish},
 	{"deaf", test_deaf},           {"naps", test_naps},
 	{"window", test_window},       {"no_descriptor", test_no_descriptor},
-	{"no_file", test_no_file},
+	{"no_file", test_no_file},     {"wakes", test_wakes},
 };
 
 static bool run(const char *module, const char *provider, int i)

@@ -47,6 +47,7 @@ struct ofi_quirk {
 	const char *name;
 	bool manual;      /* its own progress thread is not wanted */
 	bool no_fd;       /* it has no descriptor that can be relied on */
+	bool wakes_itself; /* by a byte for each completion, see ofi_comp.c */
 	unsigned threads; /* that it starts for each instance */
 	unsigned sends;   /* that it should hold of an endpoint at most; 0: any */
 	unsigned credits; /* and frames that may be under way at all; 0: OFI_CREDITS */

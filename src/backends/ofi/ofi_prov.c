@@ -22,6 +22,8 @@ static const char *const known[] = {
 static const char stray_bytes[] = "some bytes of a stranger at its port end the process";
 
 static const struct ofi_quirk quirks[] = {
+	/* 1.17 (tcpx_report_success, tcpx_progress), and those before it; 1.18 is another program. */
+	{.name = "tcp", .wakes_itself = true},
 	/* 1.17: its descriptor stays readable for ever. */
 	{.name = "net", .no_fd = true},
 	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor.
