@@ -118,6 +118,7 @@ struct xpi_be {
 	bool one_read;           /* of one queue is what a poll takes now, */
 	bool may_one_read;       /* and usually does */
 	unsigned calm_looks;     /* since something was connecting, or the like */
+	unsigned guarded_polls;
 	struct fi_cq_msg_entry batch[OFI_BATCH]; /* what it gave; only a poll looks at it */
 };
 
@@ -149,6 +150,7 @@ struct ofi_ep {
 	/* where a peer shares memory with us, see ofi_guard.c; else NULL, and the instance's queue is used */
 	struct fid_cq *cq;
 	struct ofi_page *ours, *theirs;
+	uint32_t taken; /* of what was sent through ours */
 	struct xpi_shm page; /* ours */
 	size_t theirs_len;
 	uint8_t cookie[OFI_COOKIE];
@@ -233,7 +235,10 @@ void ofi_rdm_close(struct ofi_ep *ep);
 struct ofi_page;
 /* False: the other one is in it; never waits. */
 bool ofi_guard_enter(struct ofi_page *page);
-void ofi_guard_leave(struct ofi_page *page);
+/* sent: something was put into the queue behind it. */
+void ofi_guard_leave(struct ofi_page *page, bool sent);
+/* How often, in 31 bits. */
+uint32_t ofi_guard_sent(const struct ofi_page *page);
 int ofi_guard_open(struct ofi_ep *ep);
 int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key);
 void ofi_guard_close(struct ofi_ep *ep);

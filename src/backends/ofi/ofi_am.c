@@ -172,7 +172,7 @@ static __attribute__((noinline)) int send_guarded(struct ofi_ep *ep, const void 
 	if (!ofi_guard_enter(ep->theirs))
 		return XPORT_ERR_AGAIN;
 	rc = fi_inject(ep->fid, buf, len, ep->to);
-	ofi_guard_leave(ep->theirs);
+	ofi_guard_leave(ep->theirs, rc == 0);
 	return rc == 0 ? XPORT_OK : refused(ep, rc);
 }
 

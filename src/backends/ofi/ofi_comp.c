@@ -197,7 +197,7 @@ static __attribute__((noinline, cold)) void feed_hungry(struct xpi_be *be)
 			continue;
 		rc = ofi_am_feed(ep);
 		if (ep->ours != NULL)
-			ofi_guard_leave(ep->ours);
+			ofi_guard_leave(ep->ours, false);
 		if (rc != 0) {
 			xpi_list_del(link);
 			ofi_ep_lost(ep, rc);
@@ -222,6 +222,8 @@ static int read_queue(struct xpi_be *be, struct fid_cq *cq)
 		for (ssize_t i = 0; i < n; i++)
 			ended(be, e[i].op_context, e[i].len, 0);
 		did += (int)n;
+		if (n < OFI_BATCH)
+			break;
 	}
 	if (ofi_unlikely(n == -FI_EAVAIL))
 		return did > 0 ? did : errors(be, cq); /* what came before the end is told in a poll of its own */
@@ -232,18 +234,25 @@ static int read_queue(struct xpi_be *be, struct fid_cq *cq)
 	return did;
 }
 
+/* Now and then also if nothing was sent: libfabric may have something to do. */
 static int read_guarded(struct xpi_be *be)
 {
+	bool all = be->look || be->guarded_polls++ % LOOK_AFTER == 0;
 	int did = 0;
 
 	xpi_list_for_safe(link, &be->eps) {
 		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+		uint32_t sent;
 		int n;
 
-		if (ep->to == FI_ADDR_UNSPEC || !ofi_guard_enter(ep->ours))
+		if (ep->to == FI_ADDR_UNSPEC)
+			continue;
+		sent = ofi_guard_sent(ep->ours);
+		if ((sent == ep->taken && ep->greeted && !all) || !ofi_guard_enter(ep->ours))
 			continue;
 		n = read_queue(be, ep->cq);
-		ofi_guard_leave(ep->ours);
+		ofi_guard_leave(ep->ours, false);
+		ep->taken = n > 0 ? (ep->taken + (uint32_t)n) & INT32_MAX : sent;
 		if (n < 0)
 			ofi_ep_lost(ep, -FI_EIO);
 		else

@@ -6,6 +6,9 @@
  * leaves it taken, and whoever reads the queue then spins in libfabric for ever.  So each endpoint has a page of ours
  * with a lock around libfabric's: who would have to wait does not enter.  What a dead peer left locked is not read any
  * more (closing an endpoint does not take libfabric's lock), until the core finds the peer dead and closes it.
+ *
+ * The same word counts what was sent, so that a poll that finds nothing new only reads it: to enter each time would take
+ * the word's cache line from the peer, and make it wait at the door.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,20 +17,27 @@
 #include "ofi.h"
 
 struct ofi_page {
-	_Atomic uint32_t entered;
+	_Atomic uint32_t word; /* odd: somebody is inside; above that bit what was sent */
 };
 
 bool ofi_guard_enter(struct ofi_page *page)
 {
-	uint32_t out = 0;
+	uint32_t out = atomic_load_explicit(&page->word, memory_order_relaxed);
 
-	return atomic_compare_exchange_strong_explicit(&page->entered, &out, 1, memory_order_acquire,
-	                                               memory_order_relaxed);
+	return (out & 1) == 0 && atomic_compare_exchange_strong_explicit(&page->word, &out, out + 1,
+	                                                                 memory_order_acquire, memory_order_relaxed);
 }
 
-void ofi_guard_leave(struct ofi_page *page)
+void ofi_guard_leave(struct ofi_page *page, bool sent)
 {
-	atomic_store_explicit(&page->entered, 0, memory_order_release);
+	uint32_t in = atomic_load_explicit(&page->word, memory_order_relaxed);
+
+	atomic_store_explicit(&page->word, sent ? in + 1 : in - 1, memory_order_release);
+}
+
+uint32_t ofi_guard_sent(const struct ofi_page *page)
+{
+	return atomic_load_explicit(&page->word, memory_order_acquire) >> 1;
 }
 
 int ofi_guard_open(struct ofi_ep *ep)

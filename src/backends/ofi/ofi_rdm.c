@@ -201,7 +201,7 @@ static void greet(struct ofi_ep *ep)
 		return;
 	rc = fi_inject(ep->fid, bytes, sizeof(bytes), ep->to);
 	if (ep->theirs != NULL)
-		ofi_guard_leave(ep->theirs);
+		ofi_guard_leave(ep->theirs, rc == 0);
 	if (rc == 0)
 		ep->greeting = true;
 	else if (rc != -FI_EAGAIN)
