@@ -279,6 +279,7 @@ static int open_parts(struct xport *x)
 	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
 	xpi_pool_init(&x->lone_pool, sizeof(struct xpi_tx) + XPI_LONE_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
+	xpi_pool_init(&x->tiny_pool, sizeof(struct xpi_unexpected) + XPI_TINY_MESSAGE, 64);
 	xpi_pool_init(&x->small_pool, sizeof(struct xpi_unexpected) + XPI_SMALL_MESSAGE, 16);
 	xpi_pool_init(&x->medium_pool, sizeof(struct xpi_unexpected) + XPI_MEDIUM_MESSAGE, 16);
 	x->match = xpi_match_new();
@@ -306,6 +307,7 @@ static void close_parts(struct xport *x)
 	xpi_pool_fini(&x->op_pool);
 	xpi_pool_fini(&x->lone_pool);
 	xpi_pool_fini(&x->frame_pool);
+	xpi_pool_fini(&x->tiny_pool);
 	xpi_pool_fini(&x->small_pool);
 	xpi_pool_fini(&x->medium_pool);
 	free(x->ep_table);

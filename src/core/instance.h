@@ -59,7 +59,7 @@ struct xport {
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 	const struct xpi_backend *ops;
 	struct xpi_list work; /* endpoints with something to send or acknowledge */
-	struct xpi_pool op_pool, lone_pool, frame_pool, small_pool, medium_pool;
+	struct xpi_pool op_pool, lone_pool, frame_pool, tiny_pool, small_pool, medium_pool;
 	struct xpi_match *match;
 	struct xport_ep **ep_table; /* by the low 16 bits of the id */
 	uint32_t ep_table_size, ep_serial;

@@ -13,11 +13,13 @@
 
 /* A message that nobody waited for. */
 struct xpi_unexpected {
-	struct xpi_list tagged, sent, arrival;
+	struct xpi_list tagged, arrival;
 	struct xport_ep *ep;
 	uint64_t tag, length;
 	uint32_t rts;    /* the sender's operation of a rendezvous, 0: the data is here */
 	uint32_t charge;
+	/* a cache line up to here */
+	struct xpi_list sent;
 	struct xpi_pool *pool;
 	uint8_t data[];
 };

@@ -378,7 +378,8 @@ static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64
 {
 	struct xport *x = ep->x;
 	uint32_t here = rts != 0 ? 0 : (uint32_t)length;
-	struct xpi_pool *pool = here <= XPI_SMALL_MESSAGE    ? &x->small_pool
+	struct xpi_pool *pool = here <= XPI_TINY_MESSAGE     ? &x->tiny_pool
+	                        : here <= XPI_SMALL_MESSAGE  ? &x->small_pool
 	                        : here <= XPI_MEDIUM_MESSAGE ? &x->medium_pool
 	                                                     : &x->frame_pool;
 	struct xpi_unexpected *u = xpi_pool_get(pool);

@@ -21,8 +21,12 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
 /* Drops an unexpected message. */
 void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u);
 
-/* Unexpected messages up to XPI_SMALL_MESSAGE take a small buffer, up to this a medium one, others one of a frame's size. */
-enum { XPI_MEDIUM_MESSAGE = 4000 };
+/*
+ * Unexpected messages up to XPI_TINY_MESSAGE take two cache lines with all that belongs to them, since thousands of them
+ * may wait, up to XPI_SMALL_MESSAGE a small buffer, up to XPI_MEDIUM_MESSAGE a medium one, others one of a
+ * frame's size.
+ */
+enum { XPI_TINY_MESSAGE = 24, XPI_MEDIUM_MESSAGE = 4000 };
 
 /* Longest data that travels with its notification, or as an eager send. */
 size_t xpi_msg_notify_max(const struct xport_ep *ep);
