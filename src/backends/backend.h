@@ -190,8 +190,8 @@ struct xpi_backend {
 	int (*poll)(struct xpi_be *be);
 	/* Writes the descriptors that become readable when poll is worth calling (after arm); returns how many. */
 	int (*fds)(struct xpi_be *be, int *fds, int max);
-	/* Called before sleeping on the fds.  XPORT_OK: the next event makes one readable.  XPORT_ERR_AGAIN: do not sleep,
-	 * poll. */
+	/* Called before sleeping on the fds.  XPORT_OK: the next event makes one readable, until anything
+	 * but `fds` is called; a thread that sleeps then is woken by the core.  XPORT_ERR_AGAIN: do not sleep, poll. */
 	int (*arm)(struct xpi_be *be);
 };
 

@@ -374,8 +374,7 @@ const struct scenario scenarios[] = {
 	{.name = "connect", .run = connect_accept},
 	{.name = "memory", .run = memory},
 	{.name = "messages", .run = messages},
-	/* Within one process libfabric's shm (1.17) reaches the peer's queues by a pointer, also when the peer has closed. */
-	{.name = "close", .run = close_loaded, .not_over = "ofi:shm"},
+	{.name = "close", .run = close_loaded},
 	{.name = "threads", .run = threads, .threads = true},
 	{.name = "key", .before = make_key, .run = with_key},
 	{.name = "settings", .before = change_settings, .run = with_settings},

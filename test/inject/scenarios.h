@@ -45,7 +45,6 @@ struct scenario {
 	void (*before)(struct scene *s); /* while nothing fails yet, or NULL */
 	void (*run)(struct scene *s);
 	bool threads, once;   /* once: does not depend on the back end */
-	const char *not_over; /* a back end over which it cannot be run, see there */
 };
 
 /* Ended by a NULL name. */

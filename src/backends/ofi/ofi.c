@@ -229,8 +229,11 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->provider, sizeof(caps->provider), "%s", be->info->fabric_attr->prov_name);
 	snprintf(caps->device, sizeof(caps->device), "%s", be->device);
 	snprintf(caps->stack, sizeof(caps->stack), "libfabric %u.%u", FI_MAJOR(version), FI_MINOR(version));
-	snprintf(caps->protocol, sizeof(caps->protocol), "ofi-%s 1 / %u.%u", be->rdm ? "rdm" : "msg", FI_MAJOR(version),
-	         FI_MINOR(version));
+	snprintf(caps->protocol, sizeof(caps->protocol), "ofi-%s / %u.%u",
+	         be->quirk->shm_prefix != NULL ? "shm 2"
+	         : be->rdm                     ? "rdm 1"
+	                                       : "msg 1",
+	         FI_MAJOR(version), FI_MINOR(version));
 	caps->am_max = be->frame_max;
 	caps->am_credits = be->credits;
 	caps->ep_size = sizeof(struct ofi_ep);

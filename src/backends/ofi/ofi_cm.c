@@ -178,10 +178,13 @@ static void requested(struct xpi_be *be, struct fi_info *info, const void *data,
 		return;
 	}
 	rc = ofi_ep_open(ep, info);
-	if (rc != 0)
+	if (rc != 0) {
+		ofi_ep_shut(
+			ep); /* first: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here */
 		(void)fi_reject(be->pep, handle, NULL, 0);
-	else
+	} else {
 		rc = fi_accept(ep->fid, NULL, 0);
+	}
 	if (rc != 0)
 		ofi_ep_lost(ep, rc);
 }

@@ -234,6 +234,13 @@ static int read_queue(struct xpi_be *be, struct fid_cq *cq)
 	return did;
 }
 
+/* The next poll begins there. */
+static void first_next(struct xpi_be *be, const struct xpi_list *link)
+{
+	while (link != &be->eps && be->eps.next != link)
+		xpi_list_push(&be->eps, xpi_list_pop(&be->eps));
+}
+
 /* Now and then also if nothing was sent: libfabric may have something to do. */
 static int read_guarded(struct xpi_be *be)
 {
@@ -257,6 +264,10 @@ static int read_guarded(struct xpi_be *be)
 			ofi_ep_lost(ep, -FI_EIO);
 		else
 			did += n;
+		if (did >= ROUNDS * OFI_BATCH) {
+			first_next(be, link->next);
+			break;
+		}
 	}
 	return did;
 }
@@ -333,9 +344,11 @@ static int nap(struct xpi_be *be)
 	int64_t now = ofi_now_ms();
 	int i = 0;
 
-	if (!be->idle)
+	if (!be->idle) {
+		be->idle = true;
 		be->idle_ms = now;
-	be->idle = true;
+		return XPORT_ERR_AGAIN; /* what was taken made room for what waits behind it */
+	}
 	while (now - be->idle_ms < steps[i].after_ms)
 		i++;
 	in.it_value.tv_nsec = steps[i].ns;

@@ -12,7 +12,10 @@
 #include "base/status.h"
 #include "ofi.h"
 
-enum { GIVE_UP_MS = 1500 }; /* an address that does not answer, where there are others */
+enum {
+	GIVE_UP_MS = 1500, /* an address that does not answer, where there are others */
+	BAR_MS = 50        /* a peer that is inside the page; a living one takes microseconds */
+};
 
 int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
@@ -96,8 +99,15 @@ void ofi_ep_connected(struct ofi_ep *ep)
 	be->nconnecting--;
 }
 
+static void not_gone(struct ofi_ep *ep)
+{
+	ep->be->ngone -= ep->gone;
+	ep->gone = false;
+}
+
 void ofi_ep_lost(struct ofi_ep *ep, int why)
 {
+	not_gone(ep);
 	ofi_am_room(ep, 0);
 	if (ep->why == 0)
 		ep->why = why;
@@ -109,7 +119,7 @@ void ofi_ep_lost(struct ofi_ep *ep, int why)
 
 void ofi_ep_gone(struct ofi_ep *ep, int why)
 {
-	if (ep->state != OFI_EP_UP) {
+	if (ep->state != OFI_EP_UP || ep->told) {
 		ofi_ep_lost(ep, why);
 		return;
 	}
@@ -123,13 +133,12 @@ void ofi_ep_gone(struct ofi_ep *ep, int why)
 
 void ofi_ep_tell_gone(struct xpi_be *be)
 {
-	be->ngone = be->gone_polls = 0;
+	be->gone_polls = 0;
 	xpi_list_for(link, &be->eps) {
 		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
 
 		if (ep->gone)
 			ofi_ep_lost(ep, ep->why);
-		ep->gone = false;
 	}
 }
 
@@ -225,6 +234,19 @@ static bool lingers(struct ofi_ep *ep)
 	return ep->state == OFI_EP_UP && ep->why == 0 && ep->lingered++ < limit;
 }
 
+/*
+ * A peer in this process sends to the shm provider (1.17) by a pointer to our queue, also when that is gone: so it finds
+ * the door shut from now on.  False: it is inside; not for long, unless it died there.
+ */
+static bool bar(struct ofi_ep *ep)
+{
+	if (ep->ours == NULL || ofi_guard_enter(ep->ours))
+		return true;
+	if (ep->bar_until_ms == 0)
+		ep->bar_until_ms = ofi_now_ms() + BAR_MS;
+	return ofi_now_ms() >= ep->bar_until_ms;
+}
+
 int ofi_ep_quiesce(struct xpi_be *be, void *ep_)
 {
 	struct ofi_ep *ep = ep_;
@@ -233,9 +255,12 @@ int ofi_ep_quiesce(struct xpi_be *be, void *ep_)
 		return XPORT_OK;
 	if (be->quirk->manual && lingers(ep))
 		return XPORT_ERR_AGAIN;
+	if (!bar(ep))
+		return XPORT_ERR_AGAIN;
 	if (ep->state != OFI_EP_UP)
 		be->nconnecting--;
 	ep->state = OFI_EP_CLOSED;
+	not_gone(ep);
 	ofi_ep_shut(ep);
 	xpi_list_del(&ep->link);
 	return XPORT_OK;

@@ -7,7 +7,8 @@
  * address vector of one.  It is there from `address` on, which tells its name.
  *
  * Connected is who was greeted: each side sends, as the first frame, the cookie that stood in the other's address, and
- * whatever comes before that is dropped.  So both directions are known to work, and a stranger is not heard.
+ * whatever comes before that is dropped.  So both directions are known to work, and a stranger is not heard until then;
+ * later the core's session number keeps him out.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -54,6 +55,24 @@ static void forget_name(const struct ofi_ep *ep)
 		(void)shm_unlink(name + strlen(prefix));
 }
 
+/*
+ * Whether nobody has it open or mapped: a process of another container may have an identity that is nobody's here.  Asked for
+ * by a lease, which is refused while somebody has; true where there are none.
+ */
+static bool deserted(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	bool alone = false;
+
+	if (fd < 0)
+		return false;
+	/* Who opens it meanwhile makes the kernel tell us, by a signal that does nothing. */
+	if (fcntl(fd, F_SETSIG, SIGURG) == 0)
+		alone = fcntl(fd, F_SETLEASE, F_WRLCK) == 0 || errno == EINVAL;
+	close(fd);
+	return alone;
+}
+
 /* Takes away what processes of this user left that were killed before they were connected. */
 static void sweep(const struct xpi_be *be)
 {
@@ -68,7 +87,7 @@ static void sweep(const struct xpi_be *be)
 		if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || st.st_uid != geteuid() ||
 		    time(NULL) - st.st_mtime < SWEEP_AFTER_S)
 			continue;
-		if (unlinkat(dirfd(dir), e->d_name, 0) == 0)
+		if (deserted(dirfd(dir), e->d_name) && unlinkat(dirfd(dir), e->d_name, 0) == 0)
 			xpi_log(be->log, XPORT_LOG_INFO, "3013", "ofi: removed /dev/shm/%s of a killed process",
 			        e->d_name);
 	}
