@@ -2,7 +2,7 @@
 /*
  * hostile.c - a client that says to xport_cp --serve what no xport_cp says.  cp_hostile ADDRESS [silence | plant]: each case has a
  * connection of its own, and a line: what it tried, and whether the server answered as it must.  Exits with 1 if one did
- * not; with `plant`, a case is expected to be answered wrongly, so that this is seen to fail.
+ * not; with `lie` it is a server at ADDRESS instead, for one client that fetches data.txt; with `plant`, a case is expected to be answered wrongly, so that this is seen to fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,13 +365,45 @@ static void flood(void)
 	part();
 }
 
-int main(int argc, char **argv)
+/* ---- a server that sends what nobody asked for ---- */
+
+static void lie(void)
 {
-	if (argc < 2)
-		return 2;
-	side.address = argv[1];
-	if (!cp_hub_open(&side.hub, NULL))
-		return 1;
+	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
+	struct cp_msg ready = {.kind = CP_READY}, link = about(CP_LINK, "data.txt"), dir = about(CP_DIR, "data.txt"),
+		      other = about(CP_FILE, ".bashrc"), below = about(CP_FILE, "data.txt/x"),
+		      file = about(CP_FILE, "data.txt"), bye = {.kind = CP_BYE};
+	xport_listener *listener;
+	char name[128];
+	xport_ep *ep;
+
+	link.text = (struct cp_bytes){"x", 1};
+	if (xport_listen(side.hub.x, side.address, &attr, &listener) != XPORT_OK ||
+	    xport_listener_name(listener, name, sizeof(name)) != XPORT_OK)
+		exit(1);
+	printf("listening on %s\n", name);
+	fflush(stdout);
+	if (xport_accept(listener, PATIENCE_MS, &ep) != XPORT_OK ||
+	    (side.link = cp_link_new(&side.hub, ep, &calls, NULL)) == NULL || answer() != 0 ||
+	    !cp_link_key(side.link, &side.last.key)) {
+		puts("nobody came");
+		exit(1);
+	}
+	cp_link_send(side.link, &ready);
+	expect("another file than was asked for", REFUSED, ask(&other));
+	expect("a directory", REFUSED, ask(&dir));
+	expect("a symbolic link", REFUSED, ask(&link));
+	expect("a file below it", REFUSED, ask(&below));
+	expect("what was asked for", 0, ask(&file));
+	file.kind = CP_FINISH;
+	expect("its end", 0, ask(&file));
+	expect("the end", 0, ask(&bye));
+	part();
+	xport_listener_close(listener);
+}
+
+static void all(void)
+{
 	paths();
 	links();
 	starts();
@@ -379,9 +411,25 @@ int main(int argc, char **argv)
 	order();
 	content();
 	flood();
-	if (argc > 2 && strcmp(argv[2], "silence") == 0)
+}
+
+int main(int argc, char **argv)
+{
+	const char *what;
+
+	if (argc < 2)
+		return 2;
+	side.address = argv[1];
+	if (!cp_hub_open(&side.hub, NULL))
+		return 1;
+	what = argc > 2 ? argv[2] : "";
+	if (strcmp(what, "lie") == 0)
+		lie();
+	else
+		all();
+	if (strcmp(what, "silence") == 0)
 		silence();
-	else if (argc > 2) {
+	if (strcmp(what, "plant") == 0) {
 		meet_sink();
 		expect("planted", 0, link_to("l", "/etc"));
 		part();

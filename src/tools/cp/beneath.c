@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -128,6 +129,49 @@ int cp_beneath(int root, const char *path, int flags)
 			return (int)fd;
 	}
 	return walk(root, path, flags);
+}
+
+/* Where an open directory or file stands. */
+static bool place(int fd, char path[PATH_MAX])
+{
+	char name[64];
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	n = readlink(name, path, PATH_MAX);
+	if (n < 0 || n >= PATH_MAX) {
+		errno = n < 0 ? errno : ENAMETOOLONG;
+		return false;
+	}
+	path[n] = '\0';
+	return true;
+}
+
+bool cp_beneath_follow(int root, char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+	char above[PATH_MAX], whole[PATH_MAX];
+	bool good;
+	size_t n;
+	int fd;
+
+	if (walk_only) {
+		errno = ENOSYS;
+		return false;
+	}
+	fd = (int)syscall(SYS_openat2, root, *path != '\0' ? path : ".", &how, sizeof(how));
+	if (fd < 0)
+		return false;
+	good = place(root, above) && place(fd, whole);
+	close(fd);
+	if (!good)
+		return false;
+	n = strcmp(above, "/") == 0 ? 0 : strlen(above);
+	errno = EXDEV;
+	if (strncmp(whole, above, n) != 0 || (whole[n] != '/' && whole[n] != '\0') || strlen(whole + n) > CP_PATH)
+		return false;
+	strcpy(path, whole[n] == '/' ? whole + n + 1 : "");
+	return true;
 }
 
 int cp_beneath_parent(int root, const char *path, const char **base)

@@ -22,6 +22,12 @@ int cp_beneath(int root, const char *path, int flags);
 /* Opens the directory that holds `path`; *base is its last part. */
 int cp_beneath_parent(int root, const char *path, const char **base);
 
+/*
+ * If `path` is a symbolic link or goes through some that stay beneath the directory, it becomes the path without them.
+ * False: EXDEV: they lead out; ENOSYS, EPERM: the kernel cannot tell; else what opening it says.
+ */
+bool cp_beneath_follow(int root, char *path);
+
 /* For tests: as on a kernel without openat2. */
 void cp_beneath_walk_only(bool on);
 

@@ -347,6 +347,11 @@ static bool take(struct client *c)
 	return good;
 }
 
+static bool is_nothing(const struct cp_tally *t)
+{
+	return t->files + t->same + t->failed == 0;
+}
+
 static bool fetch_one(struct client *c, const char *source, int root, const char *as)
 {
 	char address[256], path[CP_PATH];
@@ -369,12 +374,16 @@ static bool fetch_one(struct client *c, const char *source, int root, const char
 	m.key = (struct cp_bytes){key, len};
 	good = good && cp_worker_start(&c->worker, c->link, root, (c->options->flags & CP_SYNC) != 0, &c->progress.see);
 	if (good) {
+		cp_sink_expect(&c->worker.sink, *as != '\0' ? as : last, (c->options->flags & CP_RECURSIVE) != 0);
 		good = ask(c, &m);
 		if (good && c->text[0] != '\0')
 			not_copied(c, source, c->text);
 		else if (good)
 			good = take(c);
 		(void)cp_worker_stop(&c->worker);
+		if (good && c->text[0] == '\0' && (c->options->flags & CP_RECURSIVE) == 0 &&
+		    is_nothing(&c->worker.sink.tally))
+			not_copied(c, source, "the server sent nothing that was asked for");
 		add_tally(&c->tally, &c->worker.sink.tally);
 	}
 	return leave(c, good);

@@ -95,13 +95,29 @@ static int open_once(struct cp_part *p, struct stat *st)
 		fd = openat(p->dir, p->temp, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0 && fstat(fd, st) == 0 && (made || is_plain(st)))
 		return fd;
-	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT)
+	/* EACCES: it was ready, and killed before it had its name. */
+	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT && errno != EACCES)
 		return -1;
 	if (fd >= 0)
 		close(fd);
 	if (unlinkat(p->dir, p->temp, 0) == 0 || errno == ENOENT)
 		errno = EEXIST;
 	return -1;
+}
+
+/* Where the file system has no locks two copies to one name spoil each other, and the checksum of the whole tells. */
+static bool lock(struct cp_part *p)
+{
+	int r;
+
+	do
+		r = flock(p->fd, LOCK_EX | LOCK_NB);
+	while (r != 0 && errno == EINTR);
+	if (r == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)
+		return true;
+	if (errno == EWOULDBLOCK)
+		return fault(p, CP_BUSY, "another copy to this name is under way");
+	return fault(p, errno, "locking the file");
 }
 
 /* Opens and locks it.  Until it is locked, another copy may finish it or take it away. */
@@ -116,8 +132,8 @@ static bool open_temp(struct cp_part *p)
 			continue;
 		if (p->fd < 0)
 			return fault(p, errno, "creating the file");
-		if (flock(p->fd, LOCK_EX | LOCK_NB) != 0)
-			return fault(p, CP_BUSY, "another copy to this name is under way");
+		if (!lock(p))
+			return false;
 		if (fstatat(p->dir, p->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == st.st_ino &&
 		    named.st_dev == st.st_dev)
 			return true;
@@ -138,7 +154,9 @@ static bool reserve(struct cp_part *p, bool sparse)
 	if (sparse || p->size == 0 || fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)p->size) == 0 ||
 	    errno == EOPNOTSUPP || errno == ENOSYS)
 		return true;
-	return fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
+	(void)fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
+	(void)!ftruncate(p->fd, (off_t)p->have); /* what was reserved before there was no more room */
+	return false;
 }
 
 bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, bool sparse)

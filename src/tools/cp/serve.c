@@ -88,13 +88,41 @@ static void pass_note(void *arg, const char *text)
 	size_t n = strlen(text);
 	struct cp_msg m = {.kind = CP_NOTE, .text = {text, n < CP_PATH - 1 ? n : CP_PATH - 1}};
 
-	cp_link_send(s->link, &m);
+	if (cp_link_send(s->link, &m))
+		s->source.notes++;
 }
 
-static void become_source(struct session *s, const char *path, const char *as, const struct cp_msg *start)
+/* A link that is named is followed, but not out of what is served; false: it was refused. */
+static bool follow(struct session *s, char path[CP_PATH])
+{
+	char text[CP_TEXT];
+	struct stat st;
+	int error, fd;
+	bool link;
+
+	if (cp_beneath_follow(server.root, path))
+		return true;
+	error = errno;
+	fd = cp_beneath(server.root, path, O_PATH);
+	link = fd >= 0 && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
+	if (fd >= 0)
+		close(fd);
+	if (!link)
+		return true; /* the walk says what is wrong */
+	if (error == EXDEV)
+		snprintf(text, sizeof(text), "it is a symbolic link that leads out of what is served");
+	else
+		snprintf(text, sizeof(text), "following the symbolic link: %s", strerror(error));
+	refuse(s, error, text);
+	return false;
+}
+
+static void become_source(struct session *s, char path[CP_PATH], const char *as, const struct cp_msg *start)
 {
 	struct cp_msg m = {.kind = CP_READY};
 
+	if (!follow(s, path))
+		return;
 	s->see = (struct cp_observer){.note = pass_note, .arg = s};
 	if (!cp_link_key(s->link, &start->key) ||
 	    !cp_source_init(&s->source, s->link, start->flags & (CP_RECURSIVE | CP_UPDATE), &s->see))

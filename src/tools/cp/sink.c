@@ -73,6 +73,23 @@ static void moved(struct cp_sink *s, uint64_t bytes)
 		s->see->moved(s->see->arg, bytes);
 }
 
+void cp_sink_expect(struct cp_sink *s, const char *only, bool tree)
+{
+	s->only = only;
+	s->tree = tree;
+}
+
+static bool expected(const struct cp_sink *s, const struct cp_msg *m, const char *path)
+{
+	size_t n = s->only != NULL ? strlen(s->only) : 0;
+
+	if (s->only == NULL)
+		return true;
+	if (!s->tree)
+		return m->kind == CP_FILE && strcmp(path, s->only) == 0;
+	return n == 0 || (strncmp(path, s->only, n) == 0 && (path[n] == '\0' || path[n] == '/'));
+}
+
 /* The path of a message; false: it was refused. */
 static bool path_of(struct cp_sink *s, const struct cp_msg *m, uint32_t answer_by, char path[CP_PATH])
 {
@@ -81,6 +98,8 @@ static bool path_of(struct cp_sink *s, const struct cp_msg *m, uint32_t answer_b
 
 	if (cp_msg_string(&m->path, path, CP_PATH))
 		fault = cp_path_fault(path);
+	if (fault == NULL && !expected(s, m, path))
+		fault = "it is not what was asked for";
 	if (fault == NULL)
 		return true;
 	snprintf(text, sizeof(text), "the path is refused: %s", fault);
@@ -202,6 +221,18 @@ static void take_finish(struct cp_sink *s, const struct cp_msg *m)
 
 /* ---- directories and links ---- */
 
+/* One of ours, which an earlier copy may have given its permissions already; DIREND gives them again. */
+static void let_us_in(int fd)
+{
+	char name[64];
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 0700) == 0700)
+		return;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd); /* fchmod refuses what was opened by O_PATH */
+	(void)chmod(name, (st.st_mode & 07777) | 0700);
+}
+
 static bool make_dir(struct cp_sink *s, const char *path)
 {
 	const char *base;
@@ -217,8 +248,10 @@ static bool make_dir(struct cp_sink *s, const char *path)
 	if (!made && errno == EEXIST) {
 		fd = cp_beneath(s->root, path, O_PATH | O_DIRECTORY);
 		made = fd >= 0;
-		if (fd >= 0)
+		if (fd >= 0) {
+			let_us_in(fd);
 			close(fd);
+		}
 	}
 	fd = errno;
 	close(parent);
@@ -307,6 +340,7 @@ static void take_note(struct cp_sink *s, const struct cp_msg *m)
 	s->tally.failed++;
 	if (s->see != NULL && s->see->note != NULL && cp_msg_string(&m->text, text, sizeof(text)))
 		s->see->note(s->see->arg, cp_show(text, shown, sizeof(shown)));
+	reply(s, &(struct cp_msg){.kind = CP_NOTE});
 }
 
 void cp_sink_message(struct cp_sink *s, const struct cp_msg *m)

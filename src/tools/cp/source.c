@@ -400,6 +400,8 @@ void cp_source_message(struct cp_source *s, const struct cp_msg *m)
 		acknowledged(s, m);
 	else if (m->kind == CP_DONE && (s->state == CP_SOURCE_TOLD || s->state == CP_SOURCE_LEAVING))
 		told(s, m);
+	else if (m->kind == CP_NOTE && s->notes > 0)
+		s->notes--;
 	else
 		cp_link_fail(s->link, "the peer sends a message of kind %u, which is not expected now", m->kind);
 }
@@ -456,7 +458,7 @@ bool cp_source_step(struct cp_source *s)
 		send_item(s, CP_FILE, CP_SOURCE_ASKED);
 		return true;
 	}
-	if (s->state != CP_SOURCE_IDLE || !s->walking)
+	if (s->state != CP_SOURCE_IDLE || !s->walking || s->notes >= CP_SLOTS)
 		return false;
 	next_item(s);
 	return true;

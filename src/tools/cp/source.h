@@ -43,7 +43,8 @@ struct cp_source {
 		struct cp_head head;
 	} slots[CP_SLOTS];
 	bool pause;
-	unsigned open; /* slots that are not free */
+	unsigned open;  /* slots that are not free */
+	unsigned notes; /* sent by who has `see`, and not acknowledged */
 	uint64_t again_at, give_up_at; /* milliseconds */
 	struct cp_tally tally;
 };
