@@ -179,7 +179,7 @@ static int make_room(struct xport_cache *c, size_t length)
 
 	while (!fits(c, length)) {
 		e = c->idle.prev;
-		if (e == &c->idle || (c->max_bytes != 0 && length > c->max_bytes))
+		if (e == &c->idle)
 			return svc_fail(XPORT_ERR_AGAIN, "xport_cache_get",
 			                "put registrations that are not needed any more, or raise "
 			                "xport_cache_attr.max_entries and max_bytes",
@@ -201,6 +201,9 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	/* Page by page up to the last one: an end beyond the address space was refused before. */
 	base &= ~(c->page - 1);
 	end = (end + c->page - 1) & ~(c->page - 1);
+	if (c->max_bytes != 0 && end - base > c->max_bytes)
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", "raise xport_cache_attr.max_bytes",
+		                "%zu bytes never fit: the bound is %zu", (size_t)(end - base), c->max_bytes);
 	forget_inside(c, base, end);
 	(void)sweep(c);
 	r = make_room(c, end - base);

@@ -364,6 +364,8 @@ void xport_directory_forget(xport_directory *d, xport_ep *ep)
 		return;
 	pthread_mutex_lock(&d->lock);
 	svc_mail_end(&d->mail, ep, XPORT_ERR_CLOSED);
+	if (d->serve && !d->destroying)
+		svc_dir_serve_tell(d); /* now: no completion comes of what was closed here */
 	pthread_mutex_unlock(&d->lock);
 }
 

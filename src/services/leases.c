@@ -543,6 +543,14 @@ static void say_bye(void *arg, struct svc_mail_peer *p)
 	(void)svc_mail_reply(p, bytes, len);
 }
 
+/* Of an endpoint that lives on; its leases are freed. */
+static void peer_forget(void *arg, struct svc_mail_peer *p)
+{
+	(void)arg;
+	free(p->user);
+	p->user = NULL;
+}
+
 static void begin_destroy(struct xport_leases *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -579,6 +587,7 @@ int xport_leases_destroy(xport_leases *l, xport_completion_fn other, void *arg, 
 		drop_events(l->all);
 		lease_free(l->all);
 	}
+	svc_mail_each(&l->mail, peer_forget);
 	svc_mail_close(&l->mail);
 	pthread_mutex_destroy(&l->lock);
 	free(l);

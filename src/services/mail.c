@@ -54,18 +54,19 @@ static bool letters_take(struct svc_letters *l, const void *letter)
 	return false;
 }
 
-static void letters_drop_all(struct svc_mail *m, struct svc_letters *l)
+static void letters_drop_all(struct svc_mail_peer *p, struct svc_letters *l)
 {
 	while (l->first != NULL) {
+		p->replies -= l->first->reply;
+		p->mail->waiting--;
 		free(letters_shift(l));
-		m->waiting--;
 	}
 }
 
 void svc_mail_drop(struct svc_mail_peer *p)
 {
-	letters_drop_all(p->mail, &p->requests);
-	letters_drop_all(p->mail, &p->answers);
+	letters_drop_all(p, &p->requests);
+	letters_drop_all(p, &p->answers);
 }
 
 static void early_drop(struct svc_mail_peer *p)

@@ -8,6 +8,7 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "services/fault.h"
@@ -38,6 +39,7 @@ struct xport_versioned_peer {
 	bool posted; /* an operation is under way; else it has to be posted yet */
 	int tries;
 	uint64_t version, seen, retries, old_lock;
+	uint64_t mine; /* what the lock is while it is held here; nobody else's */
 	void *to;
 };
 
@@ -64,10 +66,16 @@ static int put(struct xport_versioned_peer *p, const uint8_t *from, size_t lengt
 	return xport_put(p->ep, from, length, p->rkey, p->offset + at, &o);
 }
 
-static int lock(struct xport_versioned_peer *p, int op, uint64_t value, void *result)
+/* From one value to another; what it was goes to old_lock. */
+static int lock(struct xport_versioned_peer *p, uint64_t from, uint64_t to)
 {
 	struct xport_opt o = {.size = sizeof(o), .context = p};
-	struct xport_atomic_args a = {.size = sizeof(a), .op = op, .width = 8, .operand = value, .result = result};
+	struct xport_atomic_args a = {.size = sizeof(a),
+	                              .op = XPORT_ATOMIC_CAS,
+	                              .width = 8,
+	                              .operand = to,
+	                              .compare = from,
+	                              .result = &p->old_lock};
 
 	return xport_atomic(p->ep, &a, p->rkey, p->offset + SVC_LOCK, &o);
 }
@@ -109,7 +117,7 @@ static int post(struct xport_versioned_peer *p)
 	case READ_BODY:
 		return post_read_body(p);
 	case LOCK:
-		return lock(p, XPORT_ATOMIC_CAS, 1, &p->old_lock);
+		return lock(p, 0, p->mine);
 	case WRITE_ODD:
 		return post_write_mark(p, p->version - 1);
 	case WRITE_BODY:
@@ -117,7 +125,7 @@ static int post(struct xport_versioned_peer *p)
 	case WRITE_EVEN:
 		return post_write_mark(p, p->version);
 	case UNLOCK:
-		return lock(p, XPORT_ATOMIC_SWAP, 0, NULL);
+		return lock(p, p->mine, 0);
 	default:
 		return XPORT_ERR_INVALID;
 	}
@@ -216,7 +224,11 @@ static int write_on(struct xport_versioned_peer *p)
 	case WRITE_EVEN:
 		return go(p, UNLOCK);
 	default:
-		return end(p, XPORT_OK);
+		end(p, XPORT_OK);
+		if (p->old_lock == p->mine)
+			return XPORT_OK;
+		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "write again",
+		                "the lock was taken away while it was held: others may have written at the same time");
 	}
 }
 
@@ -354,6 +366,9 @@ int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64
 	p->offset = offset;
 	p->a = a;
 	p->local = info.base;
+	if (getrandom(&p->mine, sizeof(p->mine), 0) != sizeof(p->mine))
+		p->mine = (uintptr_t)p;
+	p->mine = p->mine >> 1 | 1;
 	*peer = p;
 	return XPORT_OK;
 }

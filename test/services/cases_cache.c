@@ -136,7 +136,8 @@ static void bounds(struct h *h)
 	touch(h, c, m + 20 * PAGE, PAGE);
 	H_EQ(1, ask(h, c).evictions);
 	H_EQ(6 * PAGE, ask(h, c).bytes);
-	H_STATUS(XPORT_ERR_AGAIN, xport_cache_get(c, m, 11 * PAGE, &a));
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_get(c, m, 11 * PAGE, &a));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_get", "never fit");
 	H_OK(xport_cache_destroy(c));
 }
 

@@ -322,6 +322,45 @@ static void owner_dies_user(struct h *h)
 	h_sync_with(h, 0);
 }
 
+/* The server forgets one that lives: the others hear of it at once, without anything that happens besides. */
+static void forgets_server(struct h *h)
+{
+	struct xport_directory_attr a = {.size = sizeof(a), .serve = 1};
+	struct u u;
+
+	u_begin(&u, h, 0, &a);
+	while (!h_heard(h, 2))
+		u_turn(&u);
+	h_hear_u64(h, 2);
+	xport_directory_forget(u.d, h->ep[1]);
+	while (!h_heard(h, 2))
+		H_TRUE(xport_poll(h->x, NULL, 0) >= 0);
+	h_hear_u64(h, 2);
+	u_end(&u);
+	h_sync_with(h, 2);
+}
+
+static void forgets_user(struct h *h)
+{
+	struct xport_directory_event e;
+	struct u u;
+
+	u_begin(&u, h, 0, NULL);
+	H_OK(xport_directory_watch(u.d, NULL));
+	H_OK(U_DONE(&u).status);
+	(void)U_NEXT(&u, XPORT_DIRECTORY_CHANGED);
+	u_meet(&u, 1);
+	h_tell_u64(h, 0, 1);
+	e = U_NEXT(&u, XPORT_DIRECTORY_GONE);
+	H_TRUE(u_is(&e, "mortal"));
+	h_tell_u64(h, 0, 1);
+	h_kill(h, 1, SIGKILL);
+	e = U_NEXT(&u, XPORT_DIRECTORY_LOST);
+	H_STATUS(XPORT_ERR_PEER_CLOSED, e.status);
+	u_end(&u);
+	h_sync_with(h, 0);
+}
+
 static void server_dies(struct h *h)
 {
 	struct xport_directory_attr a = {.size = sizeof(a), .serve = 1};
@@ -434,6 +473,7 @@ const struct h_scenario svc_cases_directory[] = {
 	{"directory_use", {serve, use_owner, use_user}, drivers, H_ONCE, 0},
 	{"directory_watch", {watch_server, watch_owner, watch_watcher, watch_bystander}, NULL, H_ONCE, 0},
 	{"directory_owner_dies", {owner_dies_server, victim_owner, owner_dies_user}, NULL, H_KILLS | H_ONCE, 0},
+	{"directory_forgets", {forgets_server, victim_owner, forgets_user}, NULL, H_KILLS | H_ONCE, 0},
 	{"directory_server_dies", {server_dies, server_dies_user, server_dies_owner}, NULL, H_KILLS | H_ONCE, 0},
 	{0},
 };

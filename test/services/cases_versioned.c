@@ -460,6 +460,70 @@ static void death_reader(struct h *h)
 	xport_rkey_destroy(k.k);
 }
 
+/* ---- a lock that is taken away from one that lives ---- */
+
+static void robbed_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	xport_versioned *object;
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = svc_object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	h_share(h, 1, &m);
+	h_sync(h); /* it holds the lock */
+	H_EQ(1, xport_versioned_recover(object));
+	h_sync(h);
+	h_sync(h); /* it has written, and again */
+	H_EQ(0, xport_versioned_recover(object));
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* The next completion of its own. */
+static struct xport_completion next_of(struct h *h, const xport_versioned_peer *p)
+{
+	struct xport_completion c = {.context = NULL};
+
+	while (c.context != p)
+		H_TRUE(xport_wait(h->x, &c, 1, h_ms(1000)) >= 0);
+	return c;
+}
+
+static int write_rest(struct h *h, xport_versioned_peer *p, struct xport_completion c)
+{
+	int r;
+
+	while ((r = xport_versioned_peer_step(p, &c)) == 1)
+		c = next_of(h, p);
+	return r;
+}
+
+static void robbed_writer(struct h *h)
+{
+	struct xport_completion c;
+	xport_versioned_peer *p;
+	uint64_t data[WORDS];
+	struct h_rkey k;
+
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	fill(data, 5);
+	H_OK(xport_versioned_peer_write(p, data));
+	while ((c = next_of(h, p)).type != XPORT_OP_PUT)
+		H_EQ(1, xport_versioned_peer_step(p, &c));
+	h_sync(h); /* the odd mark, or the bytes, are put */
+	h_sync(h);
+	H_EQ(XPORT_ERR_AGAIN, write_rest(h, p, c));
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "taken away while it was held");
+	H_OK(xport_versioned_peer_write(p, data));
+	H_OK(write_rest(h, p, next_of(h, p)));
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
 /* ---- alone ---- */
 
 static void wrong(struct h *h)
@@ -553,6 +617,7 @@ const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_torn", {torn_owner, torn_reader}, forms, 0, 60},
 	{"versioned_long", {torn_owner, torn_reader}, long_forms, H_SLOW, 100000},
 	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
+	{"versioned_robbed", {robbed_owner, robbed_writer}, written, 0, 60},
 	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
 	{0},
 };
