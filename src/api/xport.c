@@ -47,6 +47,8 @@ int xport_last_error(const xport *x, struct xport_error *error)
 		return XPORT_ERR_INVALID;
 	if (x == NULL) {
 		all = thread_error;
+	} else if (x->slow & XPI_SLOW_FORK) {
+		return XPORT_ERR_FORK; /* another thread may have held the lock when this process began */
 	} else {
 		if (x->slow & XPI_SLOW_LOCK)
 			pthread_mutex_lock(&((struct xport *)(uintptr_t)x)->lock);

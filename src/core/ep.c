@@ -265,7 +265,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 		return true;
 	if (ep->conn != NULL)
 		xpi_conn_drop(ep);
-	if (ep->prepared && x->ops->ep_quiesce(x->be, xpi_ep_be(ep)) != XPORT_OK)
+	if (ep->prepared && x->ops->ep_quiesce(x->be, xpi_ep_be(ep)) != XPORT_OK && !x->broken)
 		return false;
 	xpi_rkey_orphan(ep);
 	if (ep->prepared)
@@ -438,6 +438,8 @@ void xpi_ep_release(struct xport_ep *ep)
 		return;
 	}
 	xpi_stats_add(&ep->x->past, ep);
+	if (xpi_list_linked(&ep->work))
+		xpi_list_del(&ep->work);
 	xpi_list_del(&ep->link);
 	ep_free(ep);
 }

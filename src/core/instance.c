@@ -166,17 +166,23 @@ void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, stru
 	xpi_cq_push(&x->cq, op);
 }
 
-void xpi_event_forget(struct xport *x, int type, const void *context)
+void xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep)
 {
+	struct xpi_op *oldest = NULL;
+	unsigned n = 0;
+
 	xpi_list_for(l, &x->cq.later) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if (op->kind == (uint32_t)type && op->ep == NULL && op->context == context) {
-			xpi_list_del(l);
-			xpi_op_put(x, op);
-			return;
-		}
+		if (op->kind != (uint32_t)type || op->ep != NULL || op->context != context)
+			continue;
+		oldest = oldest != NULL ? oldest : op;
+		n++;
 	}
+	if (n <= keep)
+		return;
+	xpi_list_del(&oldest->link);
+	xpi_op_put(x, oldest);
 }
 
 static void fail_steps(struct xport *x)
@@ -225,10 +231,26 @@ static void pump(struct xport *x)
 		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
 }
 
+/* Nothing comes from below any more: every endpoint ends, and with it what was posted on it. */
+static __attribute__((cold)) int broke(struct xport *x, int n)
+{
+	x->broken = true;
+	xpi_list_for_safe(l, &x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (ep->state >= XPI_EP_FAILING)
+			continue;
+		snprintf(ep->why, sizeof(ep->why), "the back end broke");
+		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
+	}
+	fail_steps(x);
+	return xpi_refuse(x, n, "xport_poll", "the back end broke");
+}
+
 int xpi_progress_rest(struct xport *x, int n)
 {
 	if (n < 0)
-		return xpi_refuse(x, n, "xport_poll", "the back end broke");
+		return broke(x, n);
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0) &&

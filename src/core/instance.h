@@ -86,6 +86,7 @@ struct xport {
 	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
 	bool fd_asked;         /* by xport_fd: stays in use after xport_wait */
 	bool reaped;           /* the last poll gave something: the application will come again */
+	bool broken;           /* the back end: nothing comes from there any more */
 	bool space_freed;      /* what was answered AGAIN is worth trying again */
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
@@ -176,8 +177,8 @@ struct xpi_op *xpi_event_room(struct xport *x);
 void xpi_event_unroom(struct xport *x, struct xpi_op **room);
 /* Queues an event about an endpoint or listener, in *room, which is NULL then. */
 void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, struct xport_ep *ep, void *context);
-/* Takes one such event without an endpoint back, if it was not reaped yet. */
-void xpi_event_forget(struct xport *x, int type, const void *context);
+/* Takes the oldest such event without an endpoint back, if more than `keep` of them are not reaped yet. */
+void xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep);
 
 /* An error of a posting function: said in xport_last_error, without a peer.  Returns `status`. */
 int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)

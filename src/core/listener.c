@@ -93,13 +93,17 @@ void xpi_listener_forget(struct xport_ep *ep)
 		take(ep->ready->listener, ep->ready);
 }
 
-/* Those that were lost before anybody accepted them.  Not those that the peer closed: what it sent is to be received. */
+/*
+ * Those that were lost before anybody accepted them.  Not those that the peer closed: what it sent is to be received; nor those
+ * that a completion names, whose handler may destroy it.
+ */
 static void drop_ended(struct xport_listener *l)
 {
 	xpi_list_for_safe(pos, &l->ready) {
 		struct xpi_ready *ready = xpi_container(pos, struct xpi_ready, link);
 
-		if (ready->ep->state != XPI_EP_OPEN && ready->ep->reason != XPORT_ERR_PEER_CLOSED)
+		if (ready->ep->state != XPI_EP_OPEN && ready->ep->reason != XPORT_ERR_PEER_CLOSED &&
+		    ready->ep->refs == 0 && !xpi_cq_names(&l->x->cq, ready->ep))
 			xpi_ep_destroy(take(l, ready));
 	}
 }
@@ -478,7 +482,7 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 	if (taken != NULL)
 		*ep = taken;
 	if (rc >= 0)
-		xpi_event_forget(x, XPORT_EVENT_INCOMING, l); /* this call is its answer */
+		xpi_event_forget(x, XPORT_EVENT_INCOMING, l, (unsigned)l->nready); /* this call is its answer */
 	if (!l->closed)
 		return rc < 0 ? rc : XPORT_OK;
 	if (l->waiters == 0)

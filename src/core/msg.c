@@ -55,8 +55,11 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 		op->waits = XPI_WAIT_ACK;
 		op->seq = ep->change_seq;
 	}
-	if (told)
+	if (told) {
 		ep->ntold--;
+		if (ep->x->want_space)
+			xpi_signal(ep->x);
+	}
 	xpi_op_settle(op);
 	return XPORT_OK;
 }
@@ -320,8 +323,10 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	xpi_msg_consumed(u->ep, u->charge);
 	if (u->rts == 0)
 		deliver(op, u->ep, u->tag, u->data, u->length);
-	else if (!accept_body(op, u->ep, u->tag, u->length, u->rts))
+	else if (!accept_body(op, u->ep, u->tag, u->length, u->rts)) {
+		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
 		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	}
 	xpi_msg_drop(x, u);
 	return XPORT_OK;
 }
@@ -363,8 +368,8 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
 {
 	ep->seen.freed += charge;
-	if (ep->seen.freed - ep->told.freed >= ep->window / 4)
-		xpi_work(ep);
+	if (ep->state < XPI_EP_FAILING && ep->seen.freed - ep->told.freed >= ep->window / 4)
+		xpi_work(ep); /* one that failed is in another list, and may be freed out of this one */
 }
 
 /* Counts what the peer charged itself; false if it ignores the window. */

@@ -157,6 +157,7 @@ static void user_fd_settle(struct xport *x)
 void xpi_fd_settle(struct xport *x)
 {
 	if (x->thread_running) {
+		x->space_freed = false; /* who polls tries again, whatever it was told */
 		user_fd_settle(x);
 		return;
 	}
@@ -289,8 +290,10 @@ int xpi_wait(struct xport *x, int timeout_ms)
 		int64_t left;
 
 		r = xpi_progress(x);
-		if (r < 0)
+		if (r < 0) {
+			r = xpi_cq_empty(&x->cq) ? r : 0; /* what ended by it comes first */
 			break;
+		}
 		vain = r > 0 ? 0 : vain + 1;
 		if ((timeout_ms != 0 && spins(&x->spin, &last, vain)) || !xpi_cq_empty(&x->cq))
 			continue;

@@ -257,9 +257,11 @@ static struct loop_item *next_frame(struct xpi_be *be)
 
 static int loop_poll(struct xpi_be *be)
 {
-	int n = loop_rma_poll(be);
+	int n = loop_manners.broken ? XPORT_ERR_SYSTEM : loop_rma_poll(be);
 	struct loop_item *it;
 
+	if (n < 0)
+		return xpi_fail(be->err, n, 0, NULL, NULL, "broken, as it was asked to be");
 	while (n < POLL_MAX && (it = next_frame(be)) != NULL) {
 		be->up->am_recv(be->core, it->data, it->len, NULL, 0);
 		free(it);

@@ -53,6 +53,7 @@ struct xpi_be {
 /* For tests: how it behaves; am_send the next so many times. */
 extern struct loop_manners {
 	bool wrong_caps; /* says what contradicts the contract */
+	bool broken;     /* poll says so */
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */

@@ -389,8 +389,14 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		return rc;
 	}
 	read_resources(be);
-	if (be->shm)
+	if (be->provider->shm) { /* where open_worker did not ask to be woken for what leaves */
 		be->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		if (be->timer < 0) {
+			rc = xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no timer descriptor");
+			ucx_close(be);
+			return rc;
+		}
+	}
 	ucx_sink_probe(&be->sink, false);
 	*out = be;
 	return XPORT_OK;

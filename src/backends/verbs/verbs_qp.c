@@ -24,10 +24,14 @@ static struct vrb_cq *cq_new(struct xpi_be *be)
 	if (c == NULL)
 		return NULL;
 	xpi_list_for(l, &be->cqs)
-		entries *= 2;
+		if (entries < (unsigned)be->attr.max_cqe)
+			entries *= 2;
 	if (entries > (unsigned)be->attr.max_cqe)
 		entries = (unsigned)be->attr.max_cqe;
 	c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, 0);
+	for (; c->cq == NULL && entries / 2 >= VRB_CQ_SHARE;
+	     c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, 0))
+		entries /= 2; /* of memory that may be pinned less than of entries */
 	if (c->cq == NULL) {
 		free(c);
 		return NULL;

@@ -123,7 +123,9 @@ int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr_, void 
 	const struct vrb_mr *mr = mr_;
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
 
-	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min))
+	/* gets_max is 0 where a device grants none. */
+	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min ||
+	                 ((const struct vrb_ep *)ep)->gets_max == 0))
 		return XPORT_ERR_NOT_SUPPORTED;
 	sge.lkey = mr->mr->lkey;
 	return read_post(ep, &sge, rkey, offset, req);
