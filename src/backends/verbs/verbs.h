@@ -63,6 +63,7 @@ struct xpi_be {
 	bool look;          /* ... and the other descriptors */
 	unsigned attentive; /* endpoints that wait for events of rdma_cm */
 	unsigned quiet;     /* polls without anything */
+	unsigned busy;      /* polls that found something, since events were looked at */
 	int nstash;         /* completions that arm took: the next poll's */
 	struct ibv_wc stash[VRB_WC];
 	/* life */

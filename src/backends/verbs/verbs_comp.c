@@ -12,7 +12,7 @@
 
 #include "verbs.h"
 
-enum { LOOK_EVERY = 64 };
+enum { LOOK_EVERY = 64, BUSY_EVERY = 256 };
 
 /* ---- completions ---- */
 
@@ -190,8 +190,14 @@ static int unstash(struct xpi_be *be)
 	return n;
 }
 
+/*
+ * What rdma_cm and the device tell is looked at behind the completions, so that the end of a connection comes after what it
+ * brought: when the queues were empty, or emptied just now while somebody connects; and now and then in any case, or a
+ * server that is never idle would accept nobody.
+ */
 int vrb_poll(struct xpi_be *be)
 {
+	bool emptied = true;
 	int n = 0;
 
 	be->polls++;
@@ -206,12 +212,14 @@ int vrb_poll(struct xpi_be *be)
 
 		if (vrb_unlikely(more < 0))
 			return more;
+		emptied = emptied && more < VRB_EVENTS;
 		n += more;
 	}
-	if (n > 0)
+	if (n > 0 && (be->attentive == 0 || !emptied) && ++be->busy < BUSY_EVERY)
 		return n;
-	if (vrb_unlikely(be->look || be->attentive > 0 || ++be->quiet >= LOOK_EVERY))
-		n = events(be);
+	be->busy = 0;
+	if (vrb_unlikely(n > 0 || be->look || be->attentive > 0 || ++be->quiet >= LOOK_EVERY))
+		n += events(be);
 	return n;
 }
 

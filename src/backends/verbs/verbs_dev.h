@@ -9,7 +9,7 @@
 
 #include "xport.h"
 
-enum { VRB_DEVS_MAX = 16 };
+enum { VRB_DEVS_MAX = 128 /* virtual functions count, too */ };
 
 enum vrb_kind { VRB_ROCE, VRB_IWARP, VRB_IB, VRB_OTHER };
 
