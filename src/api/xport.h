@@ -118,7 +118,7 @@ struct xport_error {
 /*
  * Copies the last failure of the instance, or, with x NULL, of the calling thread's last failed call that had no
  * instance (xport_open, xport_list, xport_variables).  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
- * wrong size.
+ * wrong size; XPORT_ERR_FORK in a forked child, of an instance of its parent's.
  */
 int xport_last_error(const xport *x, struct xport_error *error);
 

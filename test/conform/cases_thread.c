@@ -312,6 +312,7 @@ static int child_calls(struct h *h, struct h_rkey *r)
 	struct xport_completion c;
 	struct xport_opt o = {.size = sizeof(o)};
 	struct xport_rkey_info info = {.size = sizeof(info)};
+	struct xport_error e = {.size = sizeof(e)};
 	xport_mr *mr;
 	uint64_t word = 1;
 
@@ -331,6 +332,8 @@ static int child_calls(struct h *h, struct h_rkey *r)
 		return 7;
 	if (xport_rkey_query(r->k, &info) != XPORT_ERR_FORK)
 		return 8;
+	if (xport_last_error(h->x, &e) != XPORT_ERR_FORK)
+		return 9;
 	return 0;
 }
 
