@@ -196,7 +196,8 @@ int xport_cache_destroy(xport_cache *cache);
  * Finds or makes a registration that covers `length` bytes (1 or more) at `address`, and counts the caller as a user of
  * it, until xport_cache_put, which comes after the completion of the operations that use it.  With rights 0 whole pages
  * are registered, else these bytes alone.  Registrations without users make room, those least recently used first.
- * Errors: INVALID, also for more than max_bytes; those of xport_mr_reg; AGAIN: the bounds are reached by registrations that are in use; put some.
+ * Errors: INVALID, also for more than max_bytes; those of xport_mr_reg; AGAIN: the bounds are reached by registrations
+ * that are in use; put some.
  */
 int xport_cache_get(xport_cache *cache, void *address, size_t length, struct xport_cached *cached) XPORT_CHECK;
 
@@ -336,8 +337,8 @@ int xport_versioned_peer_write(xport_versioned_peer *peer, const void *data) XPO
 
 /*
  * Goes on.  Returns 1: it is under way.  XPORT_OK: it has ended well.  An error: it has ended so; AGAIN: the bytes
- * changed during each try, or others held the lock, or took it away from this write, which is to be repeated.  After AGAIN of a queue it is under way still, and a call with
- * `completion` NULL tries again.  After an error of a write the lock may be held: xport_versioned_recover.
+ * changed during each try, or others held the lock, or took it away from this write, which is to be repeated.  After
+ * AGAIN of a queue it is under way still, and a call with `completion` NULL tries again.  After an error of a write the lock may be held: xport_versioned_recover.
  */
 int xport_versioned_peer_step(xport_versioned_peer *peer, const struct xport_completion *completion) XPORT_CHECK;
 

@@ -179,8 +179,8 @@ static void requested(struct xpi_be *be, struct fi_info *info, const void *data,
 	}
 	rc = ofi_ep_open(ep, info);
 	if (rc != 0) {
-		ofi_ep_shut(
-			ep); /* first: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here */
+		/* First: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here. */
+		ofi_ep_shut(ep);
 		(void)fi_reject(be->pep, handle, NULL, 0);
 	} else {
 		rc = fi_accept(ep->fid, NULL, 0);

@@ -71,7 +71,8 @@ int ofi_comp_open(struct xpi_be *be)
  * For each completion the tcp provider writes a byte to itself, so that who sleeps in another thread wakes, and whoever
  * polls next reads it: two system calls a message, about a fifth of its time.  Nobody needs them: one instance is never
  * polled by two, and ofi_arm asks before anybody sleeps.  The byte is read when epoll shows it, and none is written while
- * one is there: so it need only not be shown.  Its descriptor is the one that a new queue has in its set; the kernel lists them.
+ * one is there: so it need only not be shown.  Its descriptor is the one that a new queue has in its set, which the
+ * kernel lists.
  */
 static void mute(int epoll)
 {
