@@ -338,7 +338,8 @@ int xport_versioned_peer_write(xport_versioned_peer *peer, const void *data) XPO
 /*
  * Goes on.  Returns 1: it is under way.  XPORT_OK: it has ended well.  An error: it has ended so; AGAIN: the bytes
  * changed during each try, or others held the lock, or took it away from this write, which is to be repeated.  After
- * AGAIN of a queue it is under way still, and a call with `completion` NULL tries again.  After an error of a write the lock may be held: xport_versioned_recover.
+ * AGAIN of a queue it is under way still, and a call with `completion` NULL tries again.  After an error of a write the
+ * lock may be held: xport_versioned_recover.
  */
 int xport_versioned_peer_step(xport_versioned_peer *peer, const struct xport_completion *completion) XPORT_CHECK;
 
