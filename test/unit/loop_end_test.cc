@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * loop_end_test.cc - as loop_test.cc: how connections begin at a listener and end, and what is reaped after that.
+ */
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "loop_fixture.h"
+
+namespace
+{
+
+class LoopEnd : public Loop
+{
+};
+
+/* What was posted ends with LOST, and closing ends. */
+TEST_P(LoopEnd, ABackEndThatBreaks)
+{
+	uint8_t in[8];
+	xport_opt opt{};
+	xport_mr *mr = nullptr;
+	int n = 0;
+
+	opt.size = sizeof(opt);
+	opt.source = a.ep;
+	ASSERT_EQ(xport_mr_alloc(a.x, 4096, XPORT_REMOTE_WRITE, &mr), XPORT_OK);
+	ASSERT_EQ(xport_recv(a.x, in, sizeof(in), 5, UINT64_MAX, &opt), XPORT_OK);
+	both(5);
+	loop_manners.broken = true;
+	xport_completion c[16];
+	for (int i = 0; i < 100 && n < 2; i++) {
+		int r = xport_poll(a.x, c + n, 16 - n);
+		n += r > 0 ? r : 0;
+	}
+	ASSERT_EQ(n, 2);
+	EXPECT_EQ(c[0].status, XPORT_ERR_PEER_LOST);
+	EXPECT_EQ(c[0].type, (uint32_t)XPORT_OP_RECV);
+	EXPECT_EQ(c[1].type, (uint32_t)XPORT_EVENT_LOST);
+	EXPECT_EQ(xport_poll(a.x, c, 16), XPORT_ERR_SYSTEM);
+	EXPECT_EQ(xport_wait(a.x, c, 16, 1000), XPORT_ERR_SYSTEM);
+	EXPECT_EQ(xport_mr_dereg(mr), XPORT_OK);
+	EXPECT_EQ(xport_ep_close(a.ep, 1000), XPORT_ERR_PEER_LOST);
+	xport_close(a.x);
+	a.x = nullptr;
+	xport_close(b.x); /* it did not look yet */
+	b.x = nullptr;
+	loop_manners = {};
+	SetUp();
+}
+
+/* What is reaped after the end gives room to nobody, and leaves nothing behind of an endpoint that is destroyed then. */
+TEST_P(LoopEnd, NotificationsReapedAfterTheEnd)
+{
+	Remote r;
+	share(r, 64);
+	uint64_t word = 1;
+	int posted = 0, told = 0;
+	bool closed = false;
+
+	while (posted < 2000) {
+		int s = xport_put_notify(a.ep, &word, 8, r.key, 0, nullptr);
+		posted += s == XPORT_OK;
+		ASSERT_TRUE(s == XPORT_OK || s == XPORT_ERR_AGAIN);
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+	}
+	for (int i = 0; i < 200; i++) { /* destroying does not wait */
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+	}
+	xport_rkey_destroy(r.key);
+	xport_ep_destroy(a.ep);
+	a.ep = nullptr;
+	for (int i = 0; i < 1000; i++) {
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+		std::this_thread::sleep_for(std::chrono::microseconds(100));
+	}
+	for (int i = 0; !closed && i < 100000; i++) {
+		xport_completion c[15]; /* so that the last of them come with CLOSED */
+		int n = xport_poll(b.x, c, 15);
+		for (int k = 0; k < n; k++) {
+			told += c[k].type == XPORT_EVENT_NOTIFY;
+			closed = closed || c[k].type == XPORT_EVENT_CLOSED;
+			if (c[k].type == XPORT_EVENT_CLOSED)
+				xport_ep_destroy(c[k].ep);
+		}
+	}
+	EXPECT_EQ(told, posted);
+	both(10);
+	ASSERT_EQ(xport_mr_dereg(r.mr), XPORT_OK);
+}
+
+/* An event stands for one connection: to accept one leaves the other's event. */
+TEST_P(LoopEnd, AcceptLeavesTheEventsOfOthers)
+{
+	xport_ep *more[2], *taken[2] = {nullptr, nullptr};
+	xport_completion c;
+	char name[64];
+
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	for (auto &ep : more)
+		ASSERT_EQ(xport_connect(a.x, name, nullptr, 0, &ep), XPORT_OK);
+	for (int connected = 0; connected < 2;) {
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+		for (auto &d : a.done)
+			connected += d.type == XPORT_EVENT_CONNECTED;
+		a.done.clear();
+		std::this_thread::sleep_for(std::chrono::microseconds(100));
+	}
+	for (int i = 0; i < 2; i++) {
+		int n = 0;
+		for (int k = 0; k < 1000 && n == 0; k++) {
+			a.poll();
+			n = xport_poll(b.x, &c, 1);
+			std::this_thread::sleep_for(std::chrono::microseconds(100));
+		}
+		ASSERT_EQ(n, 1) << "connection " << i;
+		EXPECT_EQ(c.type, (uint32_t)XPORT_EVENT_INCOMING);
+		ASSERT_EQ(xport_accept(listener, 0, &taken[i]), XPORT_OK);
+	}
+}
+
+/* An endpoint that is destroyed lives on for the completions that name it. */
+TEST_P(LoopEnd, DestroyedWithCompletionsNotReaped)
+{
+	uint64_t word = 1;
+	ASSERT_EQ(xport_send(a.ep, &word, 8, 1, nullptr), XPORT_OK);
+	both(4);
+	a.done.clear();
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(xport_send(a.ep, &word, 8, 1, nullptr), XPORT_OK);
+		xport_poll(a.x, nullptr, 0);
+	}
+	xport_ep_destroy(a.ep);
+	for (int i = 0; i < 10; i++)
+		xport_poll(a.x, nullptr, 0);
+	a.poll();
+	EXPECT_EQ(a.done.size(), 3u);
+	for (auto &c : a.done)
+		EXPECT_EQ(c.status, XPORT_OK);
+	both(10);
+}
+
+TEST_P(LoopEnd, PeerThatClosesIsSeenAfterItsMessages)
+{
+	for (int i = 0; i < 40; i++)
+		ASSERT_EQ(xport_send(b.ep, &i, sizeof(i), 5, nullptr), XPORT_OK);
+	xport_ep_destroy(b.ep);
+	b.ep = nullptr;
+	auto c = wait(a, XPORT_EVENT_CLOSED);
+	EXPECT_EQ(c.status, XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(c.ep, a.ep);
+	int v;
+	EXPECT_EQ(xport_send(a.ep, &v, sizeof(v), 5, nullptr), XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_ERR_CLOSED);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LoopEnd, testing::Values("native_none", "native_all", "rdma_none", "message_none"),
+                         [](const auto &i) { return std::string(i.param); });
+
+} // namespace
