@@ -326,7 +326,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		break;
 	case XPI_OP_REVOKED:
 		if (!xpi_rkey_revoke(ep, op->region)) /* native operations use it: later, xpi_rkey_idle sees to it */
-			return XPORT_ERR_AGAIN;
+			return XPORT_ERR_BUSY;
 		rec = &key.r;
 		len = sizeof(key);
 		break;
@@ -365,22 +365,36 @@ static int reply_step(struct xport_ep *ep, struct xpi_op *op)
 	return short_reply_step(ep, op);
 }
 
-/* Each has its turn for a few pieces, so that a long one does not hold up the others. */
+static void to_the_end(struct xpi_list *queue, struct xpi_op *op)
+{
+	xpi_list_del(&op->link);
+	xpi_list_push(queue, &op->link);
+}
+
+/*
+ * Each has its turn for a few pieces, so that a long one does not hold up the others.  One that waits for operations of
+ * ours, BUSY, lets the others by: what those operations wait for may be the peer's to send once it has its answers.
+ */
 static void reply_pump(struct xport_ep *ep)
 {
-	while (!xpi_list_empty(&ep->q_reply)) {
-		struct xpi_op *op = xpi_container(ep->q_reply.next, struct xpi_op, link);
+	struct xpi_list wait;
+	int r = XPORT_OK;
 
-		for (int i = 0; ep->q_reply.next == &op->link; i++) {
-			if (i == REPLY_BURST) {
-				xpi_list_del(&op->link);
-				xpi_list_push(&ep->q_reply, &op->link);
-				break;
-			}
-			if (reply_step(ep, op) != XPORT_OK)
-				return;
-		}
+	xpi_list_init(&wait);
+	while (!xpi_list_empty(&ep->q_reply) && r != XPORT_ERR_AGAIN) {
+		struct xpi_op *op = xpi_container(ep->q_reply.next, struct xpi_op, link);
+		int i = 0;
+
+		do
+			r = reply_step(ep, op);
+		while (r == XPORT_OK && ep->q_reply.next == &op->link && ++i < REPLY_BURST);
+		if (r == XPORT_ERR_BUSY)
+			to_the_end(&wait, op);
+		else if (r == XPORT_OK && ep->q_reply.next == &op->link)
+			to_the_end(&ep->q_reply, op);
 	}
+	while (!xpi_list_empty(&wait))
+		to_the_end(&ep->q_reply, xpi_container(wait.next, struct xpi_op, link));
 }
 
 void xpi_ep_pump(struct xport_ep *ep)

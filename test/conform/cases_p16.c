@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-enum { LEN = 65536 };
+enum { LEN = 65536, CROSSED = 1 << 20 };
 
 /* An operation on a key: refused at once with the status, or, if the news had not come here yet, by the target. */
 static void try_one(struct h *h, int type, xport_rkey *k, uint64_t offset, size_t len)
@@ -459,6 +459,49 @@ static void unpack_after_death(struct h *h)
 
 static const struct h_param ends[] = {{"dead", 0}, {"stopped", 1}, {NULL, 0}};
 
+/* Waits for the other role without making progress. */
+static void meet(struct h *h, int i)
+{
+	for (atomic_fetch_add(h_word(h, i), 1); atomic_load(h_word(h, i)) < 2;)
+		usleep(100);
+}
+
+/*
+ * Both deregister at once, each while puts of its own wait behind a fence for long gets by message.  Either side's word that
+ * it has stopped using the other's key waits for its puts, and must not hold up the answers that the other's gets wait for.
+ */
+static void crossed(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	int other = 1 - h->role;
+	struct h_mem read, written, l;
+	struct h_rkey from, to;
+
+	if (!h->config->emulate)
+		a.emulate = "get";
+	h_mesh(h, &a);
+	read = h_mem_target(h, CROSSED, 0, H_ALL);
+	written = h_mem_target(h, LEN, 0, H_ALL);
+	l = h_mem_local(h, CROSSED, 0);
+	h_share(h, other, &read);
+	h_share(h, other, &written);
+	from = h_import(h, other);
+	to = h_import(h, other);
+	for (int i = 0; i < 2; i++) { /* the key is native from now on, if it can be */
+		H_DONE(h_put(h, h->ep[other], H_AT(l, 0, 64), &to, 0, 0));
+		h_sync(h);
+	}
+	meet(h, 0); /* neither hears of the other's before its own are posted */
+	for (int i = 0; i < 4; i++)
+		h_get(h, h->ep[other], H_AT(l, 0, CROSSED), &from, 0);
+	H_OK(xport_fence(h->ep[other]));
+	h_put(h, h->ep[other], H_AT(l, 0, 4096), &to, 0, 0);
+	meet(h, 1);
+	h_mem_free(h, &written);
+	h_settle(h);
+	h_sync(h);
+}
+
 const struct h_scenario cases_p16[] = {
 	{.name = "P16_stale_after_dereg", .role = {deregister, deregistered}, .flags = H_TARGET},
 	{.name = "P16_told_by_the_flush", .role = {told_target, told_by_flush}, .flags = H_TARGET},
@@ -475,5 +518,6 @@ const struct h_scenario cases_p16[] = {
          .role = {dereg_despite, holder},
          .params = ends,
          .flags = H_TARGET | H_KILLS},
+	{.name = "P16_crossed_deregistrations", .role = {crossed, crossed}, .flags = H_TARGET},
 	{.name = NULL},
 };
