@@ -110,6 +110,7 @@ static void describe(const xport *x, struct xport_info *info)
 	info->window = XPI_WINDOW;
 	info->rkey_max = XPI_RKEY_FIXED + c->rkey_native_max;
 	info->private_max = XPI_PRIVATE_MAX;
+	info->nic_atomic = path(xpi_choice_nic_atomic(&x->settings, c));
 }
 
 int xport_query(xport *x, struct xport_info *info)
@@ -463,6 +464,7 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 	all.put = path(rkey->put != XPI_BY_MESSAGE);
 	all.get = path(rkey->get != XPI_BY_MESSAGE);
 	all.direct = rkey->direct != NULL;
+	all.atomic = path(rkey->by_adapter);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(rkey->ep->x, XPORT_OK);
 }

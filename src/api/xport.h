@@ -198,6 +198,7 @@ struct xport_info {
 	uint64_t window;           /* bytes of unmatched messages and unreaped notifications an endpoint may have sent */
 	uint64_t rkey_max;         /* longest packed key */
 	uint64_t private_max;      /* longest private data of a connection */
+	int nic_atomic;            /* enum xport_path of atomics, for regions registered with XPORT_ATOMIC_NIC */
 };
 
 int xport_query(xport *x, struct xport_info *info) XPORT_CHECK;
@@ -355,7 +356,8 @@ int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters) X
 typedef enum xport_rights {
 	XPORT_REMOTE_READ = 1,   /* get */
 	XPORT_REMOTE_WRITE = 2,  /* put */
-	XPORT_REMOTE_ATOMIC = 4  /* atomic */
+	XPORT_REMOTE_ATOMIC = 4, /* atomic */
+	XPORT_ATOMIC_NIC = 8     /* with XPORT_REMOTE_ATOMIC: the adapter may carry it, see xport_atomic */
 } xport_rights;
 
 /*
@@ -409,6 +411,7 @@ struct xport_rkey_info {
 	uint32_t rights;
 	int put, get; /* enum xport_path of this region on this endpoint: native once its owner has confirmed the key */
 	int direct;   /* 1: the memory is mapped here, put and get are copies */
+	int atomic;   /* enum xport_path: native where the owner's adapter carries atomics on it */
 };
 
 int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT_CHECK;
@@ -475,6 +478,11 @@ struct xport_atomic_args {
  * Changes one naturally aligned word of the remote region, atomically against all other atomics on it and against
  * C11 atomics of the target's CPU.  After a lost peer it may or may not have been applied.
  * Errors as xport_put; INVALID if misaligned.
+ *
+ * A region with XPORT_ATOMIC_NIC promises less, the same on every network, so that an adapter can carry its atomics
+ * without the target's calls (xport_rkey_info.atomic tells whether one does): XPORT_ATOMIC_ADD and XPORT_ATOMIC_CAS of 8
+ * bytes, others are NOT_SUPPORTED at once; atomic against each other, not against the target's CPU, which may read the
+ * words, nor against puts to them.  Register no such word twice.
  */
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
                  const struct xport_opt *opt) XPORT_CHECK;

@@ -10,7 +10,7 @@
  * concurrently with anything else.
  *
  * Calling back.  am_recv, done and ep_failed may be called from within `poll`, and done and ep_failed from within any
- * data or endpoint call except am_send, am_send_two, put, get and drain, whose return value says it all.  From within
+ * data or endpoint call except am_send, am_send_two, put, get, atomic and drain, whose return value says it all.  From within
  * am_recv the core sends; it never calls poll, ep_quiesce or ep_destroy from within a callback.
  *
  * Arguments are checked by the core; a back end may take them as good.  Bytes that come from a peer (address, packed
@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 2
+#define XPI_BACKEND_ABI 3
 
 enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 
@@ -97,6 +97,7 @@ struct xpi_be_caps {
 	bool passive_target; /* put, flush and get end without calls at the target: by mapping, put_placed or drain_places */
 	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
 	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
+	bool nic_atomic;     /* the slot atomic can be used */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
 	bool by_clock;       /* a descriptor is readable now and then, and not because of what happened */
@@ -125,7 +126,8 @@ struct xpi_backend {
 
 	/* ---- memory ---- */
 
-	/* All optional; without mr_reg the core needs none.  `mr` has mr_size bytes.  NO_MEMORY names the limit. */
+	/* All optional; without mr_reg the core needs none.  `mr` has mr_size bytes.  NO_MEMORY names the limit.
+	 * XPORT_ATOMIC_NIC is among the rights only with caps.nic_atomic: then the slot atomic is used, and no other way. */
 	int (*mr_reg)(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 	/* Allocates zeroed page-aligned memory that peers reach best, and registers it.  *base is set. */
 	int (*mr_alloc)(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
@@ -175,6 +177,15 @@ struct xpi_backend {
 	           struct xpi_req *req);
 	int (*get)(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
 	           struct xpi_req *req);
+
+	/*
+	 * Optional.  An atomic of the adapter's on 8 bytes of a region registered with XPORT_ATOMIC_NIC: XPORT_ATOMIC_ADD or
+	 * XPORT_ATOMIC_CAS, in the target's byte order.  `args` is valid during the call.  Returns as am_send does; done means
+	 * applied, and the old value stands in args->result, unless that is NULL.  What put promises of order to what follows,
+	 * and drain, holds for it as well.
+	 */
+	int (*atomic)(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+	              struct xpi_req *req);
 
 	/* ---- order ---- */
 

@@ -13,6 +13,7 @@
 #include "core/probe.h"
 #include "core/rkey.h"
 #include "core/rma.h"
+#include "core/select.h"
 #include "core/serve.h"
 
 enum { INDEX_BITS = 20 };
@@ -106,19 +107,43 @@ static int memory_valid(struct xport *x, const void *base, uint64_t length, uint
 
 static int region_valid(struct xport *x, uint64_t length, uint32_t rights, const char *operation)
 {
-	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC))
+	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC))
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown rights %#x", rights);
+	if ((rights & XPORT_ATOMIC_NIC) != 0 && (rights & XPORT_REMOTE_ATOMIC) == 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "XPORT_ATOMIC_NIC goes with XPORT_REMOTE_ATOMIC");
 	if (length == 0)
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the length is 0");
 	return XPORT_OK;
 }
 
-/* Whether peers may reach memory here without us. */
-static bool by_network(const struct xport *x)
+/* Whether the adapter shall carry atomics on a region with these rights. */
+static bool by_adapter(const struct xport *x, uint32_t rights)
+{
+	return (rights & XPORT_ATOMIC_NIC) != 0 && xpi_choice_nic_atomic(&x->settings, &x->caps);
+}
+
+/* Whether peers may reach memory with these rights without us. */
+static bool by_network(const struct xport *x, uint32_t rights)
 {
 	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
 
-	return x->caps.rkey_native_max > 0 && (x->settings.emulate & both) != both;
+	return x->caps.rkey_native_max > 0 && ((x->settings.emulate & both) != both || by_adapter(x, rights));
+}
+
+static int reg(struct xport *x, struct xport_mr *mr)
+{
+	uint32_t rights = by_adapter(x, mr->rights) ? mr->rights : mr->rights & ~(uint32_t)XPORT_ATOMIC_NIC;
+
+	return x->ops->mr_reg(x->be, xpi_mr_be(mr), mr->base, mr->length, rights);
+}
+
+/* One way for all: who has no native key to the region sends messages, and the two must not be mixed. */
+static bool has_native_key(struct xport *x, const struct xport_mr *mr)
+{
+	uint8_t native[1024];
+	size_t len = sizeof(native);
+
+	return mr->native && x->ops->rkey_pack(x->be, xpi_mr_be(mr), native, &len) == XPORT_OK && len > 0;
 }
 
 /* Memory for xport_mr_alloc, of the back end's if it has better than ours. */
@@ -127,8 +152,8 @@ static int allocate(struct xport *x, struct xport_mr *mr)
 	void *base = NULL;
 	int r = XPORT_ERR_NOT_SUPPORTED;
 
-	if (by_network(x))
-		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, mr->rights, &base);
+	if (by_network(x, mr->rights) && !by_adapter(x, mr->rights))
+		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, mr->rights & ~(uint32_t)XPORT_ATOMIC_NIC, &base);
 	if (r == XPORT_OK) {
 		mr->native = true;
 	} else if (r == XPORT_ERR_NOT_SUPPORTED) {
@@ -140,8 +165,8 @@ static int allocate(struct xport *x, struct xport_mr *mr)
 		return r;
 	}
 	mr->base = base;
-	if (!mr->native && by_network(x) && x->caps.rma_reg) {
-		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, mr->length, mr->rights);
+	if (!mr->native && by_network(x, mr->rights) && x->caps.rma_reg) {
+		r = reg(x, mr);
 		if (r != XPORT_OK)
 			munmap(base, mr->length);
 		mr->native = mr->mapped = r == XPORT_OK;
@@ -181,14 +206,15 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	mr->id = (random & ~INDEX_MASK) | slot;
 	if (alloc) {
 		r = allocate(x, mr);
-	} else if (by_network(x) && x->caps.rma_reg) {
-		r = x->ops->mr_reg(x->be, xpi_mr_be(mr), base, length, rights);
+	} else if (by_network(x, rights) && x->caps.rma_reg) {
+		r = reg(x, mr);
 		mr->native = r == XPORT_OK;
 	}
 	if (r != XPORT_OK) {
 		free(mr);
 		return r;
 	}
+	mr->by_adapter = by_adapter(x, rights) && has_native_key(x, mr);
 	x->mr_table[slot] = mr;
 	x->nmr++;
 	XPI_PROBE_REGISTER(x, mr->base, length, rights);
@@ -329,7 +355,7 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 		.region = mr->id,
 		.base = (uintptr_t)mr->base & 4095, /* alignment is all a peer may know of addresses here */
 		.length = mr->length,
-		.rights = mr->rights,
+		.rights = mr->rights | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0),
 		.native = native,
 	};
 	uint8_t packed[XPI_RKEY_MAX];

@@ -19,6 +19,7 @@ struct xport_mr {
 	bool allocated;         /* by xport_mr_alloc */
 	bool mapped;            /* of that, by ourselves */
 	bool native;            /* the back end knows it; its state follows */
+	bool by_adapter;        /* its atomics are the adapter's alone */
 	bool packed;            /* somebody may have its key */
 	uint32_t busy;          /* the application's operations that use it */
 	uint32_t serving;       /* replies to peers that read it */

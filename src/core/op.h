@@ -23,6 +23,7 @@ enum {
 	XPI_OP_GRANT,      /* you may */
 	XPI_OP_ADOPT,      /* not sent: the peer granted it, so unpack it */
 	XPI_OP_REVOKE,     /* this key of mine ends */
+	XPI_OP_GONE,       /* the key you claim has ended: sent as REVOKE */
 	XPI_OP_REVOKED,    /* I have stopped using it */
 	XPI_OP_BYE         /* nothing comes after this */
 };

@@ -305,6 +305,12 @@ static bool atomic_valid(const struct xport_atomic_args *a)
 	return a != NULL && a->op >= XPORT_ATOMIC_ADD && a->op <= XPORT_ATOMIC_CAS && (a->width == 4 || a->width == 8);
 }
 
+/* Of a region whose atomics an adapter may carry: what every adapter can. */
+static bool nic_valid(const struct xport_atomic_args *a)
+{
+	return a->width == 8 && (a->op == XPORT_ATOMIC_ADD || a->op == XPORT_ATOMIC_CAS);
+}
+
 int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
                const struct xport_opt *opt)
 {
@@ -328,6 +334,10 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "the word at offset %llu is not aligned to %d bytes",
 		                                     (unsigned long long)offset, a->width));
+	if (unlikely((k->rights & XPORT_ATOMIC_NIC) != 0 && !nic_valid(a)))
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_NOT_SUPPORTED, "xport_atomic",
+		                                     "the region has XPORT_ATOMIC_NIC: XPORT_ATOMIC_ADD and "
+		                                     "XPORT_ATOMIC_CAS of 8 bytes are all there is"));
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "an atomic with a result cannot be quiet"));
@@ -342,7 +352,7 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	op->width = (uint8_t)a->width;
 	op->tag = a->operand;
 	op->mask = a->compare;
-	return launch(ep, op, k, XPI_BY_MESSAGE);
+	return launch(ep, op, k, k->by_adapter ? XPI_BY_NETWORK : XPI_BY_MESSAGE);
 }
 
 int xpi_fence(struct xport_ep *ep)

@@ -116,6 +116,13 @@ static int no_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, 
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 
+static int no_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+                     struct xpi_req *req)
+{
+	(void)be, (void)ep, (void)args, (void)rkey, (void)offset, (void)req;
+	return XPORT_ERR_NOT_SUPPORTED;
+}
+
 static int no_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
 {
 	(void)be, (void)ep, (void)req;
@@ -139,7 +146,8 @@ static int no_arm(struct xpi_be *be)
 	X(open) X(close) X(query) X(address) X(ep_connect) X(ep_quiesce) X(ep_destroy) X(am_send) X(am_send_two) X(poll)
 #define OPTIONAL(X) \
 	X(mr_reg) \
-	X(mr_alloc) X(mr_dereg) X(rkey_pack) X(rkey_unpack) X(rkey_destroy) X(put) X(get) X(drain) X(fds) X(arm)
+	X(mr_alloc) \
+	X(mr_dereg) X(rkey_pack) X(rkey_unpack) X(rkey_destroy) X(put) X(get) X(atomic) X(drain) X(fds) X(arm)
 
 /* A slot that is there although one that goes with it is missing: its name, and *lacks that of the missing one. */
 static const char *unpaired(const struct xpi_backend *be, const char **lacks)
@@ -209,6 +217,10 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 		{caps->put_short > 0 && (!puts || !caps->am_after_put),
 	         "it says put_short without put or am_after_put"},
 		{caps->passive_target && !keys, "it says passive_target, and has no native keys"},
+		{caps->nic_atomic && (ops->atomic == no_atomic || !caps->rma_reg),
+	         "it says nic_atomic without the slot atomic or rma_reg"},
+		{caps->nic_atomic && !caps->am_after_put && ops->drain == no_drain,
+	         "it says nic_atomic, does not say am_after_put, and has no drain"},
 		{caps->rma_max > 0 && caps->rma_max < 64, "it says an rma_max below 64 bytes"},
 	};
 

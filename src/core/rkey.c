@@ -62,15 +62,18 @@ bool xpi_key_decode(const void *buf, size_t len, struct xpi_key *k)
 
 /*
  * A native key may be of a region that ended meanwhile, or of whatever took its place; only its owner knows.  So the
- * owner is asked first (CLAIM, GRANT, and a REVOKE that it waits for), and until then the region is reached by message.
+ * owner is asked first (CLAIM, GRANT, and a REVOKE that it waits for), and until then the region is reached by message;
+ * atomics that the adapter carries wait.
  */
 static int claim(struct xport_rkey *k, const struct xpi_key *key)
 {
 	struct xport *x = k->ep->x;
 	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
 
-	if (key->native_len == 0 || (x->settings.emulate & both) == both)
+	if (key->native_len == 0 || ((x->settings.emulate & both) == both && !k->by_adapter)) {
+		k->settled = true;
 		return XPORT_OK;
+	}
 	k->native_key = malloc(key->native_len);
 	if (k->native_key == NULL)
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_rkey_unpack", "no memory for the key");
@@ -110,6 +113,7 @@ static void adopt(struct xport_rkey *k)
 
 	free(k->native_key);
 	k->native_key = NULL;
+	k->settled = true;
 	k->native = r == XPORT_OK;
 	if (k->native && !leave_messages(k->ep)) {
 		native_end(k);
@@ -134,6 +138,8 @@ void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
 		if (k->region == region && k->native_key != NULL && !k->stale)
 			adopt(k);
 	}
+	if (ep->q_busy) /* an atomic may have waited for it */
+		xpi_work(ep);
 }
 
 int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **out)
@@ -160,7 +166,8 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	k->length = key.length;
 	k->region = key.region;
 	k->base_low = key.base;
-	k->rights = key.rights;
+	k->rights = key.rights & ~XPI_KEY_BY_ADAPTER;
+	k->by_adapter = (key.rights & XPI_KEY_BY_ADAPTER) != 0;
 	r = claim(k, &key);
 	if (r != XPORT_OK) {
 		free(k);

@@ -20,6 +20,8 @@ struct xport_rkey {
 	size_t native_len;
 	bool stale;          /* revoked by its owner, or its endpoint ended */
 	bool native;         /* the back end knows it; be state follows */
+	bool settled;        /* nothing is to come any more of its owner about a native key */
+	bool by_adapter;     /* its atomics are the owner's adapter's alone */
 	bool destroyed;
 	uint32_t busy;       /* native operations that use it */
 	struct xpi_list link; /* in ep->rkeys */
@@ -47,6 +49,9 @@ void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region);
 bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region);
 /* The endpoint is quiesced: nothing is reached through its keys any more. */
 void xpi_rkey_orphan(struct xport_ep *ep);
+
+/* In the rights of a packed key, beside enum xport_rights. */
+#define XPI_KEY_BY_ADAPTER (UINT32_C(1) << 31)
 
 /* The decoded form of a packed key. */
 struct xpi_key {

@@ -154,6 +154,52 @@ static int native_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
+/* Ended without having been tried. */
+static int untried(struct xpi_op *op, int status)
+{
+	op->waits = 0;
+	op->ep->rma_sent++;
+	op->status = status;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
+/* Never by message: the two are not mixed on one region. */
+static int adapter_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xport_atomic_args a = {
+		.size = sizeof(a),
+		.op = op->aop,
+		.width = op->width,
+		.operand = op->tag,
+		.compare = op->mask,
+		.result = op->buf,
+	};
+	struct xport_rkey *k = op->rkey;
+	struct xport *x = ep->x;
+	int r;
+
+	if (k->stale)
+		return untried(op, XPORT_ERR_STALE_KEY);
+	if (!k->native)
+		return k->settled ? untried(op, XPORT_ERR_NOT_SUPPORTED) : XPORT_ERR_AGAIN;
+	r = x->ops->atomic(x->be, xpi_ep_be(ep), &a, xpi_rkey_be(k), op->offset, &op->wait.req);
+	if (r == XPORT_ERR_NOT_SUPPORTED)
+		return untried(op, r);
+	if (r < 0) {
+		if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
+			xpi_ep_broken(ep);
+		xpi_work(ep);
+		return XPORT_ERR_AGAIN;
+	}
+	op->pending += r == XPI_PENDING;
+	op->after_native = ++ep->native_handed;
+	op->waits = 0;
+	ep->rma_sent++;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
 /* A put or get by copy that had to wait behind a fence. */
 static int copy_step(struct xpi_op *op)
 {
@@ -312,6 +358,8 @@ int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
 	int r;
 
 	if (op->rkey != NULL) {
+		if (op->kind == XPORT_OP_ATOMIC)
+			return adapter_step(ep, op);
 		if (op->rkey->direct != NULL)
 			return copy_step(op);
 		r = native_step(ep, op);

@@ -51,6 +51,11 @@ bool xpi_choice_passive_target(const struct xpi_settings *settings, const struct
 	return caps->passive_target && (settings->emulate & both) == 0 && caps->rkey_native_max > 0;
 }
 
+bool xpi_choice_nic_atomic(const struct xpi_settings *settings, const struct xpi_be_caps *caps)
+{
+	return caps->nic_atomic && (settings->emulate & XPI_EMULATE_ATOMIC) == 0;
+}
+
 /* The required capability that is absent, or NULL. */
 static const char *lacks(const struct xpi_settings *settings, const struct xpi_be_caps *caps)
 {

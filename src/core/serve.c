@@ -136,6 +136,8 @@ bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 
 	if (r == XPORT_OK && ((uintptr_t)at & (a->width - 1)) != 0)
 		r = XPORT_ERR_INVALID;
+	if (r == XPORT_OK && mr->by_adapter)
+		r = XPORT_ERR_NOT_SUPPORTED; /* what the adapter does is not atomic to what we do */
 	if (r != XPORT_OK) {
 		refuse(ep, a->op, r);
 		return true;
@@ -198,13 +200,28 @@ void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region)
 	xpi_list_push(&ep->q_reply, &op->link);
 }
 
+/* What is not granted goes on by message, which is checked each time; but not what the adapter carries, which waits. */
+static void on_claim(struct xport_ep *ep, uint64_t region)
+{
+	struct xport_mr *mr;
+	uint8_t *at;
+
+	if (xpi_mr_claim(ep, region)) {
+		xpi_tell_key(ep, XPI_OP_GRANT, region);
+		return;
+	}
+	xpi_mr_check(ep->x, region, 0, 0, UINT32_MAX, &mr, &at);
+	if (mr == NULL)
+		xpi_tell_key(ep, XPI_OP_GONE, region);
+	else if (mr->by_adapter)
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+}
+
 void xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
 {
 	switch (record) {
 	case XPI_REC_CLAIM:
-		/* Not granted: it goes on by message, which is checked each time. */
-		if (xpi_mr_claim(ep, region))
-			xpi_tell_key(ep, XPI_OP_GRANT, region);
+		on_claim(ep, region);
 		break;
 	case XPI_REC_GRANT: /* the back end is not to be called from here */
 		xpi_tell_key(ep, XPI_OP_ADOPT, region);
@@ -333,6 +350,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	case XPI_OP_CLAIM:
 	case XPI_OP_GRANT:
 	case XPI_OP_REVOKE:
+	case XPI_OP_GONE:
 		key.r.type = op->kind == XPI_OP_CLAIM   ? XPI_REC_CLAIM
 		             : op->kind == XPI_OP_GRANT ? XPI_REC_GRANT
 		                                        : XPI_REC_REVOKE;
@@ -381,7 +399,7 @@ static void reply_pump(struct xport_ep *ep)
 	int r = XPORT_OK;
 
 	xpi_list_init(&wait);
-	while (!xpi_list_empty(&ep->q_reply) && r != XPORT_ERR_AGAIN) {
+	while (!xpi_list_empty(&ep->q_reply) && (r == XPORT_OK || r == XPORT_ERR_BUSY)) {
 		struct xpi_op *op = xpi_container(ep->q_reply.next, struct xpi_op, link);
 		int i = 0;
 

@@ -11,7 +11,7 @@
 #include "xport.h"
 
 /* What XPORT_EMULATE may name. */
-enum { XPI_EMULATE_PUT = 1, XPI_EMULATE_GET = 2, XPI_EMULATE_ALL = 0xff };
+enum { XPI_EMULATE_PUT = 1, XPI_EMULATE_GET = 2, XPI_EMULATE_ATOMIC = 4, XPI_EMULATE_ALL = 0xff };
 /* What XPORT_REQUIRE may name. */
 enum { XPI_REQUIRE_TARGET_BOUNDS = 1, XPI_REQUIRE_PASSIVE_TARGET = 2 };
 

@@ -50,9 +50,10 @@ static json_t *candidate(const struct xport_candidate *c)
 
 static json_t *operations(const struct xport_info *i)
 {
-	return json_pack("{so so so so so so so so}", "put", path(i->put), "put_registered", path(i->put_reg), "get",
+	return json_pack("{so so so so so so so so so}", "put", path(i->put), "put_registered", path(i->put_reg), "get",
 	                 path(i->get), "get_registered", path(i->get_reg), "notify", path(i->notify), "atomic",
-	                 path(i->atomic), "send", path(i->send), "flush", path(i->flush));
+	                 path(i->atomic), "nic_atomic", path(i->nic_atomic), "send", path(i->send), "flush",
+	                 path(i->flush));
 }
 
 static json_t *limits(const struct xport_info *i)

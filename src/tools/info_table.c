@@ -36,7 +36,11 @@ static void show_operations(const struct xport_info *i)
 	const struct {
 		const char *name;
 		int path;
-	} others[] = {{"notify", i->notify}, {"atomic", i->atomic}, {"send", i->send}, {"flush", i->flush}};
+	} others[] = {{"notify", i->notify},
+	              {"atomic", i->atomic},
+	              {"atomic (NIC)", i->nic_atomic},
+	              {"send", i->send},
+	              {"flush", i->flush}};
 
 	printf("  %-15s %s; memory of xport_mr_reg: %s\n", "put", path_name(i->put), path_name(i->put_reg));
 	printf("  %-15s %s; memory of xport_mr_reg: %s\n", "get", path_name(i->get), path_name(i->get_reg));

@@ -5,8 +5,8 @@
  *   loop:message  the required slots alone; the core carries everything
  *   loop:native   puts and gets too, with the manners of a real network: they are done at a later poll, and a frame
  *                 sent after a put may overtake it, so that the core has to drain
- *   loop:rdma     the same with the manners of verbs: short puts are done when posted, nothing overtakes a put, and
- *                 to drain is to know that they are placed
+ *   loop:rdma     the same with the manners of verbs: short puts are done when posted, nothing overtakes a put, to drain
+ *                 is to know that they are placed, and there are atomics that are none to the CPU
  *
  * Frames are copied into the inbox of the other instance, which finds them in its next poll.
  */
@@ -115,6 +115,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->drain_places = be->ordered;
 	c->rma_max = 1 << 20;
 	c->am_after_put = be->ordered;
+	c->nic_atomic = be->ordered;
 	c->put_short = be->ordered ? LOOP_PUT_SHORT : 0;
 }
 
@@ -316,6 +317,7 @@ XPI_EXPORT_BACKEND(loop) = {
 	.am_send_two = loop_am_send_two,
 	.put = loop_put,
 	.get = loop_get,
+	.atomic = loop_atomic,
 	.drain = loop_drain,
 	.poll = loop_poll,
 	.fds = loop_fds,

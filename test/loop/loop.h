@@ -13,11 +13,12 @@ enum { LOOP_PUT_SHORT = 256 };
 /* A frame on its way, or a put, get or drain that waits for its poll. */
 struct loop_item {
 	struct xpi_list link;
-	enum { LOOP_FRAME, LOOP_KEPT, LOOP_PUT, LOOP_GET, LOOP_DRAIN } kind;
+	enum { LOOP_FRAME, LOOP_KEPT, LOOP_PUT, LOOP_GET, LOOP_ATOMIC, LOOP_DRAIN } kind;
 	struct loop_ep *ep; /* of the sender; not for frames */
 	struct xpi_req *req;
 	void *buf; /* kept frames: where it still lies */
 	uint64_t peer, region, offset;
+	struct xport_atomic_args args; /* atomics */
 	size_t len;
 	uint8_t data[]; /* frames: a copy */
 };
@@ -78,6 +79,8 @@ int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr,
              struct xpi_req *req);
 int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
              struct xpi_req *req);
+int loop_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+                struct xpi_req *req);
 int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req);
 /* Carries out what put, get and drain left; returns how many. */
 int loop_rma_poll(struct xpi_be *be);

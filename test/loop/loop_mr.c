@@ -70,13 +70,26 @@ static int queue(struct xpi_be *be, const struct loop_item *what)
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
 	*it = *what;
-	if (be->ordered && it->kind == LOOP_PUT)
+	if (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC))
 		it->ep->before++;
 	xpi_list_push(&be->own, &it->link);
 	return XPI_PENDING;
 }
 
-/* Copies to or from the other instance's region, if it is (still) there. */
+/* As an adapter does it: atomic to what else it does, since the lock is held, and not to the CPU. */
+static void change(const struct xport_atomic_args *a, uint64_t *word)
+{
+	uint64_t old = *word;
+
+	if (a->op == XPORT_ATOMIC_ADD)
+		*word = old + a->operand;
+	else if (old == a->compare)
+		*word = a->operand;
+	if (a->result != NULL)
+		memcpy(a->result, &old, sizeof(old));
+}
+
+/* Copies to or from the other instance's region, or changes a word of it, if it is (still) there. */
 static int carry_out(const struct loop_item *it)
 {
 	struct xpi_be *peer;
@@ -97,6 +110,8 @@ static int carry_out(const struct loop_item *it)
 			r = it->offset <= m->length && it->len <= m->length - it->offset ? XPORT_OK : XPORT_ERR_BOUNDS;
 			if (r == XPORT_OK && it->kind == LOOP_PUT)
 				memcpy(m->base + it->offset, it->buf, it->len);
+			else if (r == XPORT_OK && it->kind == LOOP_ATOMIC)
+				change(&it->args, (uint64_t *)(void *)(m->base + it->offset));
 			else if (r == XPORT_OK)
 				memcpy(it->buf, m->base + it->offset, it->len);
 			break;
@@ -142,6 +157,22 @@ int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void 
 	return queue(be, &get);
 }
 
+int loop_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+                struct xpi_req *req)
+{
+	const struct loop_rkey *k = rkey;
+	struct loop_item atomic = {.kind = LOOP_ATOMIC,
+	                           .ep = ep,
+	                           .req = req,
+	                           .args = *args,
+	                           .len = sizeof(uint64_t),
+	                           .peer = k->peer,
+	                           .region = k->region,
+	                           .offset = offset};
+
+	return queue(be, &atomic);
+}
+
 int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
 {
 	struct loop_item drain = {.kind = LOOP_DRAIN, .ep = ep, .req = req};
@@ -161,7 +192,7 @@ int loop_rma_poll(struct xpi_be *be)
 		struct xpi_req *req = it->req;
 		int r = carry_out(it);
 
-		if (it->kind == LOOP_KEPT || (be->ordered && it->kind == LOOP_PUT))
+		if (it->kind == LOOP_KEPT || (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC)))
 			it->ep->before--;
 		free(it);
 		be->up->done(be->core, req, r);

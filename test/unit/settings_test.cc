@@ -219,6 +219,8 @@ TEST_F(Settings, Emulate)
 	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT), s.emulate);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "put,get"));
 	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT | XPI_EMULATE_GET), s.emulate);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "atomic"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_ATOMIC), s.emulate);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_EMULATE", "all"));
 	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_ALL), s.emulate);
 	for (const char *v : {"puts", "put,,get", "none", "1", "put;get"})

@@ -149,6 +149,7 @@ static void chaos_query(struct xpi_be *be, struct xpi_be_caps *c)
 	/* It hides mappings. */
 	c->passive_target = c->passive_target && m->passive && (c->put_placed || c->drain_places);
 	c->put_short = be->put_short;
+	c->nic_atomic = c->nic_atomic && m->atomics;
 	if (m->clock && c->poll_ms == 0)
 		c->poll_ms = 1;
 }
@@ -176,6 +177,7 @@ XPI_EXPORT_BACKEND(chaos) = {
 	.am_send_two = chaos_am_send_two,
 	.put = chaos_put,
 	.get = chaos_get,
+	.atomic = chaos_atomic,
 	.drain = chaos_drain,
 	.poll = chaos_poll,
 	.fds = chaos_fds,

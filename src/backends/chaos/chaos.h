@@ -48,6 +48,7 @@ struct chaos_manner {
 	bool placed;         /* a put that is done may be visible */
 	bool passive;        /* the target need not call */
 	bool bounds;         /* the target checks */
+	bool atomics;        /* the adapter has its own */
 	bool registered;     /* long puts, and gets, from and to registered memory alone */
 	bool silent;         /* no failure is ever told: what was posted hangs */
 	bool clock;          /* no descriptor wakes */
@@ -89,7 +90,7 @@ static inline bool chaos_hit(struct chaos_dice *d, unsigned percent)
 
 /* ---- states ---- */
 
-enum chaos_kind { CHAOS_AM, CHAOS_AM_TWO, CHAOS_PUT, CHAOS_GET, CHAOS_DRAIN, CHAOS_FRAME, CHAOS_FAILED };
+enum chaos_kind { CHAOS_AM, CHAOS_AM_TWO, CHAOS_PUT, CHAOS_GET, CHAOS_ATOMIC, CHAOS_DRAIN, CHAOS_FRAME, CHAOS_FAILED };
 
 /* What must keep its order among itself: frames, and with them puts and gets where those keep it, too. */
 enum { CHAOS_LANE_AM, CHAOS_LANE_RMA, CHAOS_NLANES };
@@ -108,6 +109,7 @@ struct chaos_item {
 	uint64_t offset, sum;
 	void *mr;
 	struct chaos_rkey *rkey;
+	struct xport_atomic_args args;
 	int64_t code; /* of a failure */
 	uint8_t copy[];
 };
@@ -214,6 +216,8 @@ int chaos_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr
               struct xpi_req *req);
 int chaos_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
               struct xpi_req *req);
+int chaos_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+                 struct xpi_req *req);
 int chaos_drain(struct xpi_be *be, void *ep, struct xpi_req *req);
 /* Hands it to the wrapped back end; returns as that does. */
 int chaos_forward(struct xpi_be *be, struct chaos_item *it);

@@ -10,6 +10,7 @@ const struct chaos_manner chaos_manners[] = {
 		.placed = true,
 		.passive = true,
 		.bounds = true,
+		.atomics = true,
 		.put_short = SIZE_MAX,
 	},
 	/*
@@ -22,6 +23,7 @@ const struct chaos_manner chaos_manners[] = {
 		.keeps_order = true,
 		.passive = true,
 		.bounds = true,
+		.atomics = true,
 		.registered = true,
 		.put_short = 220,
 		.rma_max = 1 << 20,

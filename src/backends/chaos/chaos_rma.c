@@ -66,6 +66,8 @@ int chaos_forward(struct xpi_be *be, struct chaos_item *it)
 		return be->ops->am_send_two(be->be, it->ep->inner, it->hdr, it->hlen, it->data, it->dlen, &it->req);
 	case CHAOS_DRAIN:
 		return forward_drain(be, it);
+	case CHAOS_ATOMIC:
+		return be->ops->atomic(be->be, it->ep->inner, &it->args, it->rkey->inner, it->offset, &it->req);
 	default:
 		return forward_rma(be, it);
 	}
@@ -267,6 +269,31 @@ int chaos_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void
 		return XPORT_ERR_NOT_SUPPORTED;
 	r = check_rma(be, ep, "get", len);
 	return r != XPORT_OK ? r : post_rma(be, &get);
+}
+
+int chaos_atomic(struct xpi_be *be, void *ep_state, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+                 struct xpi_req *req)
+{
+	struct chaos_ep *ep = ep_state;
+	int lane = chaos_lane(be, CHAOS_ATOMIC), r;
+	struct chaos_item *it;
+
+	chaos_law_post(be, ep, "atomic");
+	if (args->width != 8 || (args->op != XPORT_ATOMIC_ADD && args->op != XPORT_ATOMIC_CAS))
+		chaos_law_broken(be, "an atomic of kind %d on %d bytes", args->op, args->width);
+	r = chaos_step(be, ep);
+	if (r != XPORT_OK)
+		return r;
+	it = chaos_item_new(CHAOS_ATOMIC, ep, req, 0);
+	if (it == NULL)
+		return XPORT_ERR_AGAIN;
+	it->args = *args;
+	it->rkey = rkey;
+	it->offset = offset;
+	if ((!be->ordered || ep->waiting[lane] == 0) && !chaos_chance(be, &ep->dice, CHAOS_DELAY))
+		return pass(be, it);
+	chaos_hold(be, it);
+	return XPI_PENDING;
 }
 
 int chaos_drain(struct xpi_be *be, void *ep_state, struct xpi_req *req)

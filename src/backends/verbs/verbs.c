@@ -8,7 +8,8 @@
  *                iWARP, where a missing receive ends the connection, it does not end.
  *   put, get     RDMA WRITE and READ; the hardware checks bounds and rights, and the target need not call anything.
  *                A put is proven by a READ behind it, on iWARP by a frame (verbs_rma.c).
- *   atomics      not used: iWARP has none, and a device's are not atomic to the CPU.
+ *   atomics      the device's alone where the application asked for that (XPORT_ATOMIC_NIC) and the device has them: iWARP
+ *                has none, and others' are not atomic to the CPU.
  *   connections  rdma_cm, the one way that all three transports have, with addresses from the core's control channel.
  *   not relied   immediate data, memory windows, solicited events, SRQ limits, several elements in a READ: siw has
  *   upon         none of them, or something else under their name.
@@ -139,6 +140,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->rma_max = least(be->port_attr.max_msg_sz, MESSAGE_MAX);
 	be->reads_max = least(VRB_READS, (uint32_t)be->attr.max_qp_rd_atom);
 	be->reads_max = least(be->reads_max, (uint32_t)be->attr.max_qp_init_rd_atom);
+	be->nic_atomic = be->attr.atomic_cap != IBV_ATOMIC_NONE && be->kind != VRB_IWARP && be->reads_max > 0;
 	/* iWARP's READ names a target that must be remotely writable; siw does not insist. */
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
@@ -289,6 +291,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->target_bounds = true;
 	caps->passive_target = caps->drain_places && be->get_min == 1;
 	caps->rma_max = be->rma_max;
+	caps->nic_atomic = be->nic_atomic;
 	caps->local_provider = true;
 }
 
@@ -354,6 +357,7 @@ XPI_EXPORT_BACKEND(verbs) = {
 	.am_send_two = vrb_am_send_two,
 	.put = vrb_put,
 	.get = vrb_get,
+	.atomic = vrb_atomic,
 	.drain = vrb_drain,
 	.poll = vrb_poll,
 	.fds = vrb_fds,

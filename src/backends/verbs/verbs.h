@@ -29,6 +29,7 @@ enum {
 	VRB_SQ = 128,         /* work requests of an endpoint under way; a power of two */
 	VRB_RQ = 128,         /* asked for: siw runs out of shallow queues (verbs-vm.md) */
 	VRB_RING = 256 << 10, /* bytes of frames under way; a power of two */
+	VRB_RING_ALIGN = 64,  /* what is taken of it */
 	VRB_BUFFER = VRB_RING + VRB_RX * VRB_FRAME_MAX,
 	VRB_CQ_SHARE = 256,    /* entries of an endpoint: all it may have under way, so that no queue overruns */
 	VRB_WC = 16,           /* completions taken at a time */
@@ -86,6 +87,7 @@ struct xpi_be {
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
 	struct ibv_mr *proof_mr; /* a page that peers read; or NULL: that proves nothing here, see verbs_rma.c */
 	void *proof;
+	bool nic_atomic;       /* the device has atomics on 8 bytes */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
@@ -116,6 +118,7 @@ struct vrb_sent {
 	uint32_t ring_end;   /* everything before it in the ring is free once this is done */
 	bool signalled;      /* its own completion comes */
 	bool get, done;
+	bool atomic;         /* a get as well: its old value lies at the end of what it has of the ring */
 };
 
 /* Puts that wait for a doorbell, see verbs_chain.c. */
@@ -278,6 +281,10 @@ int vrb_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, 
             struct xpi_req *req);
 int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
             struct xpi_req *req);
+int vrb_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
+               struct xpi_req *req);
+/* Where the old value of an atomic lies that has come back. */
+const void *vrb_atomic_old(const struct vrb_ep *ep, const struct vrb_sent *s);
 
 /* verbs_comp.c */
 int vrb_poll(struct xpi_be *be);

@@ -15,11 +15,9 @@
 
 #include "verbs.h"
 
-enum { ALIGN = 64 };
-
 uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len)
 {
-	uint32_t n = ((uint32_t)len + ALIGN - 1) & ~(uint32_t)(ALIGN - 1);
+	uint32_t n = ((uint32_t)len + VRB_RING_ALIGN - 1) & ~(uint32_t)(VRB_RING_ALIGN - 1);
 	uint32_t at = ep->ring_head & (VRB_RING - 1), skip = at + n > VRB_RING ? VRB_RING - at : 0;
 
 	if (vrb_unlikely(ep->ring_head + skip + n - ep->ring_tail > VRB_RING))
@@ -46,6 +44,7 @@ static inline __attribute__((always_inline)) void note(struct vrb_ep *ep, const 
 	s->req = req;
 	s->done = false;
 	s->get = wr->opcode == IBV_WR_RDMA_READ;
+	s->atomic = false;
 	s->signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
 	s->ring_end = ep->ring_head;
 	if (s->signalled) {

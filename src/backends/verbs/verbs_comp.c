@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "verbs.h"
@@ -61,6 +62,8 @@ static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 			ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].done = true;
 	s->done = true;
 	ep->gets -= s->get;
+	if (vrb_unlikely(s->atomic) && req->priv != NULL)
+		memcpy(req->priv, vrb_atomic_old(ep, s), sizeof(uint64_t));
 	while (ep->sq_head != ep->sq_tail && ep->q->sent[ep->sq_head & (VRB_SQ - 1)].done) {
 		ep->ring_tail = ep->q->sent[ep->sq_head & (VRB_SQ - 1)].ring_end;
 		ep->sq_head++;

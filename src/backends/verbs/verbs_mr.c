@@ -19,6 +19,8 @@ static int access_of(uint32_t rights)
 		access |= IBV_ACCESS_REMOTE_READ;
 	if (rights & XPORT_REMOTE_WRITE)
 		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (rights & XPORT_ATOMIC_NIC)
+		access |= IBV_ACCESS_REMOTE_ATOMIC;
 	return access;
 }
 
@@ -34,7 +36,8 @@ int vrb_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 	mr->mr = ibv_reg_mr(be->pd, base, length, access | IBV_ACCESS_LOCAL_WRITE);
 	mr->sink = mr->mr != NULL && (!be->sink_needs_write || (access & IBV_ACCESS_REMOTE_WRITE));
 	/* Memory that is mapped for reading only can still be a source. */
-	if (mr->mr == NULL && (errno == EFAULT || errno == EACCES) && !(access & IBV_ACCESS_REMOTE_WRITE))
+	if (mr->mr == NULL && (errno == EFAULT || errno == EACCES) &&
+	    !(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
 		mr->mr = ibv_reg_mr(be->pd, base, length, access);
 	if (mr->mr == NULL)
 		return vrb_fail_locked(be, errno, length);

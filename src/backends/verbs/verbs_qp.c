@@ -138,7 +138,8 @@ static int to(struct vrb_ep *ep, enum ibv_qp_state state)
 		return vrb_fail(be, XPORT_ERR_UNREACHABLE, errno, NULL, "asking rdma_cm about the connection");
 	/* Before the peer is known it says that nothing may be accessed. */
 	if (mask & IBV_QP_ACCESS_FLAGS)
-		attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+		attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		                       (be->nic_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		attr.min_rnr_timer = RNR_TIMER;
 	if (mask & IBV_QP_TIMEOUT)

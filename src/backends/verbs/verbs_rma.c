@@ -131,6 +131,48 @@ int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr_, void 
 	return read_post(ep, &sge, rkey, offset, req);
 }
 
+/*
+ * The old value comes back into the ring, since the caller's place for it need not be registered.  An atomic counts as a
+ * READ: it is one of the few that the target remembers, to answer them again if the answer is lost.
+ */
+int vrb_atomic(struct xpi_be *be, void *ep_, const struct xport_atomic_args *args, void *rkey_, uint64_t offset,
+               struct xpi_req *req)
+{
+	const struct vrb_rkey *key = rkey_;
+	struct vrb_ep *ep = ep_;
+	struct ibv_sge sge = {.length = sizeof(uint64_t), .lkey = ep->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
+	uint32_t head = ep->ring_head, at = ep->sq_tail;
+	int rc = rma_ready(ep);
+
+	if (vrb_unlikely(rc != XPORT_OK))
+		return rc;
+	if (!be->nic_atomic || ep->gets_max == 0) /* this side's adapter, or the connection, has none */
+		return XPORT_ERR_NOT_SUPPORTED;
+	sge.addr = (uintptr_t)(ep->gets < ep->gets_max ? vrb_ring_take(ep, sge.length) : NULL);
+	if (sge.addr == 0)
+		return XPORT_ERR_AGAIN;
+	wr.opcode = args->op == XPORT_ATOMIC_ADD ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+	wr.wr.atomic.remote_addr = key->base + offset;
+	wr.wr.atomic.rkey = key->rkey;
+	wr.wr.atomic.compare_add = args->op == XPORT_ATOMIC_ADD ? args->operand : args->compare;
+	wr.wr.atomic.swap = args->operand;
+	rc = vrb_post(ep, &wr, req);
+	if (vrb_unlikely(rc != XPORT_OK)) {
+		ep->ring_head = head;
+		return rc;
+	}
+	req->priv = args->result;
+	ep->q->sent[at & (VRB_SQ - 1)].get = ep->q->sent[at & (VRB_SQ - 1)].atomic = true;
+	ep->gets++;
+	return XPI_PENDING;
+}
+
+const void *vrb_atomic_old(const struct vrb_ep *ep, const struct vrb_sent *s)
+{
+	return ep->ring + ((s->ring_end - VRB_RING_ALIGN) & (VRB_RING - 1));
+}
+
 /* What is read lands in the page that is for peers to read: nobody looks at it. */
 int vrb_drain(struct xpi_be *be, void *ep_, struct xpi_req *req)
 {
