@@ -99,7 +99,7 @@ static void describe(const xport *x, struct xport_info *info)
 	info->get_reg = path(reg && info->get);
 	info->notify = info->atomic = info->send = info->flush = XPORT_EMULATED;
 	info->target_bounds = xpi_choice_target_bounds(&x->settings, c);
-	info->passive_target = (c->passive_target && info->put && info->get) || x->thread_running;
+	info->passive_target = xpi_choice_passive_target(&x->settings, c);
 	info->stack_threads = (int)c->stack_threads;
 	info->thread_mode = x->settings.multiple ? XPORT_THREAD_MULTIPLE : XPORT_THREAD_SERIALIZED;
 	info->peer_timeout_ms = x->settings.peer_timeout_ms;
@@ -188,8 +188,10 @@ int xport_variables(struct xport_variable *list, size_t entry_size, int max)
 
 void xport_dump(xport *x)
 {
-	if (x != NULL)
-		xpi_dump(x);
+	if (x == NULL || xpi_enter_to_look(x) != XPORT_OK)
+		return;
+	xpi_dump(x);
+	xpi_leave(x);
 }
 
 /* ---- connections ---- */

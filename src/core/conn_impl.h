@@ -91,6 +91,8 @@ extern const char xpi_auth_hint[];
 
 /* A handshake in x->conns, without a socket.  NULL: out of memory. */
 struct xpi_conn *xpi_conn_new(struct xport *x);
+/* xpi_addr_resolve, which may take long, without the lock: others go on meanwhile. */
+int xpi_conn_resolve(struct xport *x, const char *address, bool to_listen, struct xpi_addrs *addrs);
 /* Ends it without a word: socket closed, ep->conn NULL; freed now, or by xpi_conn_progress if that is running. */
 void xpi_conn_discard(struct xpi_conn *conn);
 /* Of one that is dead. */

@@ -245,28 +245,47 @@ static int undo(struct xport *x, struct xport_ep *ep, int status)
 	return status;
 }
 
+int xpi_conn_resolve(struct xport *x, const char *address, bool to_listen, struct xpi_addrs *addrs)
+{
+	struct xport_error err = x->err;
+	int rc, r = XPORT_OK;
+
+	if ((x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) != XPI_SLOW_LOCK)
+		return xpi_addr_resolve(address, to_listen, addrs, &x->err);
+	pthread_mutex_unlock(&x->lock);
+	rc = xpi_addr_resolve(address, to_listen, addrs, &err);
+	r = xpi_enter_slowly(x);
+	if (r != XPORT_OK)
+		return r;
+	x->err = err;
+	return rc;
+}
+
 int xpi_connect(struct xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
                 struct xport_ep **out)
 {
+	int64_t deadline_ms = xpi_now_ms() + (timeout_ms > 0 ? timeout_ms : XPI_CONNECT_MS);
 	struct xpi_conn_wait wait = {0};
+	struct xpi_addrs addrs;
 	struct xpi_conn *conn;
 	struct xport_ep *ep;
-	int64_t deadline_ms;
 	int rc = xpi_conn_attr_check(x, attr);
 
 	if (rc != XPORT_OK)
 		return rc;
 	if (address == NULL || timeout_ms < -1)
 		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL, "no address, or a time limit below -1");
+	snprintf(x->err.peer, sizeof(x->err.peer), "%s", address);
+	rc = xpi_conn_resolve(x, address, false, &addrs);
+	if (rc != XPORT_OK)
+		return rc;
 	conn = xpi_conn_new(x);
 	if (conn == NULL)
 		return XPORT_ERR_NO_MEMORY;
 	snprintf(conn->remote, sizeof(conn->remote), "%s", address);
-	snprintf(x->err.peer, sizeof(x->err.peer), "%s", address);
-	conn->deadline_ms = deadline_ms = conn->began_ms + (timeout_ms > 0 ? timeout_ms : XPI_CONNECT_MS);
-	rc = xpi_addr_resolve(address, false, &conn->addrs, &x->err);
-	if (rc == XPORT_OK)
-		rc = check_addresses(conn);
+	conn->addrs = addrs;
+	conn->deadline_ms = deadline_ms;
+	rc = check_addresses(conn);
 	/* What the back end calls back meanwhile must not free it. */
 	x->conn_busy = true;
 	if (rc == XPORT_OK)

@@ -282,9 +282,16 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	x->ep_table[ep->id & ((1u << INDEX_BITS) - 1)] = NULL;
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
+	if (ep->ready != NULL && ep->end_event == XPORT_EVENT_LOST && !xpi_ep_named(ep))
+		return true; /* nobody has heard of it */
 	if (ep->end_event != 0)
 		xpi_event(x, &ep->end_room, ep->end_event, ep->reason, ep, ep->context);
 	return true;
+}
+
+bool xpi_ep_named(const struct xport_ep *ep)
+{
+	return ep->n.posted[XPORT_OP_RECV] > 0 || ep->n.notified > 0;
 }
 
 /* ---- what the control channel found ---- */

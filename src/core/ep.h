@@ -168,6 +168,8 @@ int xpi_ep_refused(struct xport_ep *ep, int status) __attribute__((cold));
 
 int xpi_ep_close(struct xport_ep *ep, int timeout_ms);
 void xpi_ep_destroy(struct xport_ep *ep);
+/* Whether a message or notification has told the application of it. */
+bool xpi_ep_named(const struct xport_ep *ep);
 /* Frees it if it was destroyed, is DEAD, and nothing refers to it any more. */
 void xpi_ep_release(struct xport_ep *ep);
 /* The same for all, after completions were reaped. */

@@ -166,7 +166,7 @@ void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, stru
 	xpi_cq_push(&x->cq, op);
 }
 
-void xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep)
+bool xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep)
 {
 	struct xpi_op *oldest = NULL;
 	unsigned n = 0;
@@ -180,9 +180,10 @@ void xpi_event_forget(struct xport *x, int type, const void *context, unsigned k
 		n++;
 	}
 	if (n <= keep)
-		return;
+		return false;
 	xpi_list_del(&oldest->link);
 	xpi_op_put(x, oldest);
+	return true;
 }
 
 static void fail_steps(struct xport *x)
@@ -207,12 +208,30 @@ static __attribute__((cold)) void attend(struct xport *x)
 	fail_steps(x);
 }
 
-/* Every 256th poll, and when the timer has expired: what needs a clock. */
-static __attribute__((cold)) void occasional(struct xport *x)
+/* Whether the coarse clock has moved since it was looked at: who polls seldom has no 256 polls to a heartbeat. */
+static bool clock_moved(struct xport *x)
 {
-	x->todo &= ~(unsigned)XPI_TODO_TICK;
-	if (!x->settings.liveness_thread)
+	struct timespec t;
+	bool moved;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	moved = t.tv_nsec != x->polled_ns || t.tv_sec != x->polled_s;
+	x->polled_ns = t.tv_nsec;
+	x->polled_s = t.tv_sec;
+	return moved;
+}
+
+/* What needs a clock: old operations every 256th poll, and when the timer has expired; heartbeats without a thread as soon as
+ * the clock has moved. */
+static __attribute__((noinline)) void occasional(struct xport *x)
+{
+	bool tick = (x->epoch & 255) == 0 || (x->todo & XPI_TODO_TICK) != 0;
+
+	if (!x->settings.liveness_thread && (tick || clock_moved(x)))
 		xpi_live_step(x->live);
+	if (!tick)
+		return;
+	x->todo &= ~(unsigned)XPI_TODO_TICK;
 	if (x->settings.op_timeout_ms > 0)
 		xpi_op_timeouts(x);
 }
@@ -241,7 +260,8 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 		if (ep->state >= XPI_EP_FAILING)
 			continue;
 		snprintf(ep->why, sizeof(ep->why), "the back end broke");
-		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
+		/* Of one in a handshake the application has not heard, unless it waits to be told. */
+		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, ep->conn == NULL || ep->announce ? XPORT_EVENT_LOST : 0);
 	}
 	fail_steps(x);
 	return xpi_refuse(x, n, "xport_poll", "the back end broke");
@@ -253,8 +273,7 @@ int xpi_progress_rest(struct xport *x, int n)
 		return broke(x, n);
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x);
-	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0) &&
-	    ((x->epoch & 255) == 0 || (x->todo & XPI_TODO_TICK) != 0))
+	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK)
 		pump(x);
@@ -312,6 +331,8 @@ static int open_parts(struct xport *x)
 		return r;
 	x->bell = (struct xpi_bell){&x->attention, x->wake};
 	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);
+	if (r == XPORT_OK)
+		r = xpi_fd_watch_live(x);
 	if (r != XPORT_OK)
 		return r;
 	return xpi_thread_start(x);

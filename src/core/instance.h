@@ -97,6 +97,8 @@ struct xport {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	bool thread_running;
+	time_t polled_s; /* the coarse clock at the last poll, with XPI_TODO_CLOCK */
+	long polled_ns;
 	atomic_bool thread_stop;
 };
 
@@ -166,6 +168,8 @@ int xpi_fd_ask(struct xport *x);
 /* After a poll that the application asked for: keeps the descriptor's promise. */
 void xpi_fd_settle(struct xport *x);
 int xpi_fd_open(struct xport *x);
+/* Without the liveness thread: sleepers wake for what it would do. */
+int xpi_fd_watch_live(struct xport *x);
 void xpi_fd_close(struct xport *x);
 int xpi_thread_start(struct xport *x);
 void xpi_thread_stop(struct xport *x);
@@ -177,8 +181,8 @@ struct xpi_op *xpi_event_room(struct xport *x);
 void xpi_event_unroom(struct xport *x, struct xpi_op **room);
 /* Queues an event about an endpoint or listener, in *room, which is NULL then. */
 void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, struct xport_ep *ep, void *context);
-/* Takes the oldest such event without an endpoint back, if more than `keep` of them are not reaped yet. */
-void xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep);
+/* Takes the oldest such event without an endpoint back, if more than `keep` of them are not reaped yet; whether it did. */
+bool xpi_event_forget(struct xport *x, int type, const void *context, unsigned keep);
 
 /* An error of a posting function: said in xport_last_error, without a peer.  Returns `status`. */
 int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)

@@ -94,17 +94,23 @@ void xpi_listener_forget(struct xport_ep *ep)
 }
 
 /*
- * Those that were lost before anybody accepted them.  Not those that the peer closed: what it sent is to be received; nor those
- * that a completion names, whose handler may destroy it.
+ * Those that were lost before anybody accepted them are not handed out any more.  Of whom the application has heard by a
+ * message or notification it hears that it was lost, too, and then it is the application's.  Not those that the peer closed:
+ * what it sent is to be received.
  */
 static void drop_ended(struct xport_listener *l)
 {
 	xpi_list_for_safe(pos, &l->ready) {
 		struct xpi_ready *ready = xpi_container(pos, struct xpi_ready, link);
+		struct xport_ep *ep = ready->ep;
 
-		if (ready->ep->state != XPI_EP_OPEN && ready->ep->reason != XPORT_ERR_PEER_CLOSED &&
-		    ready->ep->refs == 0 && !xpi_cq_names(&l->x->cq, ready->ep))
-			xpi_ep_destroy(take(l, ready));
+		if (ep->state == XPI_EP_OPEN || ep->reason == XPORT_ERR_PEER_CLOSED)
+			continue;
+		take(l, ready);
+		if (!xpi_ep_named(ep)) {
+			ep->end_event = 0;
+			xpi_ep_destroy(ep);
+		}
 	}
 }
 
@@ -334,7 +340,7 @@ static int bind_any(struct xport_listener *l, const char *address)
 {
 	struct xport *x = l->x;
 	struct xpi_addrs addrs;
-	int rc = xpi_addr_resolve(address, true, &addrs, &x->err);
+	int rc = xpi_conn_resolve(x, address, true, &addrs);
 
 	if (rc != XPORT_OK)
 		return rc;
@@ -515,6 +521,8 @@ void xpi_listener_close(struct xport_listener *l)
 	x->conn_busy = false;
 	while (!xpi_list_empty(&l->ready))
 		xpi_ep_destroy(take(l, xpi_container(l->ready.next, struct xpi_ready, link)));
+	while (xpi_event_forget(x, XPORT_EVENT_INCOMING, l, 0)) /* what they name is no more */
+		;
 	x->err = before;
 	if (l->waiters == 0) {
 		listener_free(l);

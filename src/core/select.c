@@ -48,6 +48,8 @@ bool xpi_choice_passive_target(const struct xpi_settings *settings, const struct
 {
 	uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
 
+	if (settings->progress_thread) /* which calls at the target */
+		return true;
 	return caps->passive_target && (settings->emulate & both) == 0 && caps->rkey_native_max > 0;
 }
 
@@ -125,7 +127,8 @@ static int try_provider(struct trial *t, const struct xpi_backend *ops, const ch
 		              "the back end %s says what cannot be of %s", ops->name, what);
 	else if ((what = lacks(t->settings, caps)) != NULL)
 		rc = xpi_fail(t->err, XPORT_ERR_NO_BACKEND, 0, NULL,
-		              strcmp(what, "target_bounds") == 0 ? "XPORT_EMULATE=all checks at the target" : NULL,
+		              strcmp(what, "target_bounds") == 0 ? "XPORT_EMULATE=all checks at the target"
+		                                                 : "XPORT_PROGRESS=thread calls at the target",
 		              "it has no %s, which XPORT_REQUIRE asks for", what);
 	if (rc != XPORT_OK) {
 		ops->close(be);

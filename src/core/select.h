@@ -22,7 +22,7 @@ int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_arg
 
 /* Whether every remote access is checked at the target too: by the back end, or because the core carries them all. */
 bool xpi_choice_target_bounds(const struct xpi_settings *settings, const struct xpi_be_caps *caps);
-/* Whether puts and gets need no calls of the target. */
+/* Whether puts and gets need no calls of the target's application. */
 bool xpi_choice_passive_target(const struct xpi_settings *settings, const struct xpi_be_caps *caps);
 
 /* Whether atomics on regions with XPORT_ATOMIC_NIC are the adapter's. */

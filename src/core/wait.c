@@ -65,6 +65,13 @@ int xpi_fd_open(struct xport *x)
 	return r == XPORT_OK ? timer_open(x) : r;
 }
 
+int xpi_fd_watch_live(struct xport *x)
+{
+	int fd = xpi_live_fd(x->live);
+
+	return fd >= 0 ? add(x, fd) : XPORT_OK;
+}
+
 void xpi_fd_close(struct xport *x)
 {
 	int fds[] = {x->epfd, x->wake, x->timer, x->user_fd};
@@ -125,6 +132,8 @@ static bool arm(struct xport *x)
 {
 	if (x->fd_state != XPI_FD_ARMED)
 		drain_event(x->wake);
+	if (!x->settings.liveness_thread)
+		xpi_live_step(x->live); /* or what it watches keeps the descriptor readable */
 	if (drain_event(x->timer) && (x->todo & XPI_TODO_CLOCK) != 0) {
 		x->todo |= XPI_TODO_TICK; /* who sleeps on the descriptor polls once a wake-up */
 		return false;
@@ -188,12 +197,6 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 		pthread_mutex_lock(&x->lock);
 		*slept = true;
 		return true;
-	}
-	if (!x->settings.liveness_thread) {
-		int due = xpi_live_step(x->live);
-
-		if (due >= 0 && (timeout_ms < 0 || due < timeout_ms))
-			timeout_ms = due;
 	}
 	*slept = arm(x);
 	if (!*slept)

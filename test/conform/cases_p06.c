@@ -232,7 +232,11 @@ static void require_bounds(struct h *h)
 	xport *y = NULL;
 	int s;
 
-	h_open(h, NULL);
+	if (h->param == 2)
+		a.progress = "thread";
+	h_open(h, &a);
+	if (h->param == 2)
+		H_EQ(1, h->info.passive_target);
 	a.require = h->param ? "passive_target" : "target_bounds";
 	s = xport_open(&a, &y);
 	if (h->param ? h->info.passive_target : h->info.target_bounds)
@@ -249,7 +253,8 @@ static const struct h_param types[] = {{"put", XPORT_OP_PUT},
                                        {"put_notify", XPORT_OP_PUT_NOTIFY},
                                        {"atomic", XPORT_OP_ATOMIC},
                                        {NULL, 0}};
-static const struct h_param requirements[] = {{"target_bounds", 0}, {"passive_target", 1}, {NULL, 0}};
+static const struct h_param requirements[] = {
+	{"target_bounds", 0}, {"passive_target", 1}, {"passive_target_by_thread", 2}, {NULL, 0}};
 
 const struct h_scenario cases_p06[] = {
 	{.name = "P6_out_of_bounds", .role = {target, out_of_bounds}, .params = types, .flags = H_TARGET},

@@ -16,6 +16,16 @@ namespace
 
 class LoopEnd : public Loop
 {
+protected:
+	/* After what has broken the back end. */
+	void begin_again()
+	{
+		xport_close(a.x);
+		xport_close(b.x);
+		a = b = {};
+		loop_manners = {};
+		SetUp();
+	}
 };
 
 /* What was posted ends with LOST, and closing ends. */
@@ -45,12 +55,7 @@ TEST_P(LoopEnd, ABackEndThatBreaks)
 	EXPECT_EQ(xport_wait(a.x, c, 16, 1000), XPORT_ERR_SYSTEM);
 	EXPECT_EQ(xport_mr_dereg(mr), XPORT_OK);
 	EXPECT_EQ(xport_ep_close(a.ep, 1000), XPORT_ERR_PEER_LOST);
-	xport_close(a.x);
-	a.x = nullptr;
-	xport_close(b.x); /* it did not look yet */
-	b.x = nullptr;
-	loop_manners = {};
-	SetUp();
+	begin_again();
 }
 
 /* What is reaped after the end gives room to nobody, and leaves nothing behind of an endpoint that is destroyed then. */
@@ -124,6 +129,99 @@ TEST_P(LoopEnd, AcceptLeavesTheEventsOfOthers)
 		ASSERT_EQ(n, 1) << "connection " << i;
 		EXPECT_EQ(c.type, (uint32_t)XPORT_EVENT_INCOMING);
 		ASSERT_EQ(xport_accept(listener, 0, &taken[i]), XPORT_OK);
+	}
+}
+
+/* An endpoint that was lost before it was accepted is the application's once a message has named it, and else nobody's. */
+TEST_P(LoopEnd, LostBeforeItWasAccepted)
+{
+	xport_ep *more[2], *taken = nullptr, *named = nullptr;
+	xport_completion c[32];
+	uint64_t in = 0, word = 7;
+	char name[64];
+	int n, lost = 0;
+
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	ASSERT_EQ(xport_recv(b.x, &in, sizeof(in), 9, UINT64_MAX, nullptr), XPORT_OK);
+	for (auto &ep : more) {
+		ASSERT_EQ(xport_connect(a.x, name, nullptr, 0, &ep), XPORT_OK);
+		for (bool connected = false; !connected;) {
+			a.poll();
+			ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+			for (auto &d : a.done)
+				connected = connected || d.type == XPORT_EVENT_CONNECTED;
+			a.done.clear();
+			std::this_thread::sleep_for(std::chrono::microseconds(100));
+		}
+	}
+	ASSERT_EQ(xport_send(more[1], &word, sizeof(word), 9, nullptr), XPORT_OK);
+	for (int i = 0; i < 100; i++) {
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+	}
+	loop_manners.broken = true;
+	xport_poll(b.x, nullptr, 0);
+	n = xport_poll(b.x, c, 32);
+	EXPECT_NE(xport_accept(listener, 0, &taken), XPORT_OK);
+	EXPECT_EQ(taken, nullptr);
+	for (int i = 0; i < n; i++) {
+		xport_ep_info info{};
+		info.size = sizeof(info);
+		if (c[i].type == XPORT_OP_RECV)
+			named = c[i].ep;
+		if (c[i].type != XPORT_EVENT_LOST)
+			continue;
+		lost++;
+		EXPECT_TRUE(c[i].ep == b.ep || c[i].ep == named);
+		EXPECT_EQ(xport_ep_query(c[i].ep, &info), XPORT_OK);
+		xport_ep_destroy(c[i].ep);
+	}
+	EXPECT_EQ(lost, 2);
+	EXPECT_NE(named, nullptr);
+	begin_again();
+}
+
+/* Nobody hears of an endpoint whose xport_connect failed. */
+TEST_P(LoopEnd, BreaksWhileItConnects)
+{
+	xport_ep *ep = nullptr;
+	xport_completion c[16];
+	char name[64];
+
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	loop_manners.broken = true;
+	EXPECT_LT(xport_connect(a.x, name, nullptr, 5000, &ep), 0);
+	int n = xport_poll(a.x, c, 16);
+	ASSERT_EQ(n, 1);
+	EXPECT_EQ(c[0].type, (uint32_t)XPORT_EVENT_LOST);
+	EXPECT_EQ(c[0].ep, a.ep);
+	begin_again();
+}
+
+/* A listener that was closed has no connections any more. */
+TEST_P(LoopEnd, NoIncomingOfAClosedListener)
+{
+	xport_ep *more[3], *taken = nullptr;
+	xport_completion c[16];
+	char name[64];
+
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	for (auto &ep : more)
+		ASSERT_EQ(xport_connect(a.x, name, nullptr, 0, &ep), XPORT_OK);
+	for (int connected = 0; connected < 3;) {
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+		for (auto &d : a.done)
+			connected += d.type == XPORT_EVENT_CONNECTED;
+		a.done.clear();
+		std::this_thread::sleep_for(std::chrono::microseconds(100));
+	}
+	ASSERT_EQ(xport_accept(listener, 5000, &taken), XPORT_OK);
+	xport_listener_close(listener);
+	for (int i = 0; i < 10; i++) {
+		int n = xport_poll(b.x, c, 16);
+		for (int k = 0; k < n; k++)
+			EXPECT_NE(c[k].type, (uint32_t)XPORT_EVENT_INCOMING);
 	}
 }
 

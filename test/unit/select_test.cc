@@ -237,6 +237,10 @@ TEST_F(Select, CapabilitiesFollowFromWhoCarries)
 	EXPECT_FALSE(xpi_choice_passive_target(&settings, &caps));
 	settings.emulate = XPI_EMULATE_PUT | XPI_EMULATE_GET;
 	EXPECT_TRUE(xpi_choice_target_bounds(&settings, &caps));
+	EXPECT_FALSE(xpi_choice_passive_target(&settings, &caps));
+	settings.progress_thread = true;
+	EXPECT_TRUE(xpi_choice_passive_target(&settings, &caps)) << "the thread calls at the target";
+	settings.progress_thread = false;
 	settings.emulate = 0;
 	caps.target_bounds = true;
 	EXPECT_TRUE(xpi_choice_target_bounds(&settings, &caps));

@@ -60,6 +60,7 @@ protected:
 	std::vector<std::string> logged;
 	std::thread other;
 	std::atomic<bool> stop{false};
+	bool first_alone = false; /* XPORT_LIVENESS is not for side 1 */
 
 	static void log(void *arg, int, const char *id, const char *line)
 	{
@@ -115,6 +116,8 @@ protected:
 		char name[64];
 
 		ASSERT_EQ(XPORT_OK, xport_open(&first, &x[0]));
+		if (first_alone)
+			unsetenv("XPORT_LIVENESS");
 		ASSERT_EQ(XPORT_OK, xport_open(&second, &x[1]));
 		ASSERT_EQ(XPORT_OK, xport_listen(x[1], "127.0.0.1:0", nullptr, &listener));
 		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
@@ -280,6 +283,49 @@ TEST_F(Waiting, WithoutAThreadWhoPollsIsAlive)
 	EXPECT_EQ(XPORT_ERR_PEER_LOST, c.status);
 	EXPECT_GE(since(start), scaled(300)); /* since its last beat, which was before */
 	EXPECT_LE(since(start), scaled(1500));
+}
+
+/* One that polls now and then only, as from the loop of a game, has its beats sent in time. */
+TEST_F(Waiting, WithoutAThreadWhoPollsNowAndThenIsAlive)
+{
+	setenv("XPORT_LIVENESS", "poll", 1);
+	first_alone = true;
+	connect(attr());
+	for (auto start = Clock::now(); since(start) < scaled(2500);) {
+		xport_completion c{};
+		std::this_thread::sleep_for(std::chrono::milliseconds(20));
+		ASSERT_EQ(0, xport_poll(x[0], &c, 1)) << c.type;
+		ASSERT_EQ(0, xport_poll(x[1], &c, 1)) << c.type;
+	}
+}
+
+/* Who sleeps, in a call or on the descriptor, wakes for what the helper thread would have woken it for. */
+TEST_F(Waiting, WithoutAThreadSleepersWakeToConnect)
+{
+	xport_listener *listener = nullptr;
+	xport_ep *taken = nullptr;
+	char name[64];
+
+	setenv("XPORT_LIVENESS", "poll", 1);
+	xport_attr a = attr();
+	ASSERT_EQ(XPORT_OK, xport_open(&a, &x[0]));
+	ASSERT_EQ(XPORT_OK, xport_open(&a, &x[1]));
+	unsetenv("XPORT_LIVENESS");
+	ASSERT_EQ(XPORT_OK, xport_listen(x[1], "127.0.0.1:0", nullptr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	int fd = xport_fd(x[1]);
+	xport_completion c{};
+	while (xport_poll(x[1], &c, 1) > 0)
+		;
+	pollfd p = {fd, POLLIN, 0};
+	while (poll(&p, 1, 50) == 1)
+		xport_poll(x[1], &c, 1); /* it settles */
+	other = std::thread([&] { EXPECT_EQ(XPORT_OK, xport_connect(x[0], name, nullptr, 20000, &ep[0])); });
+	auto start = Clock::now();
+	EXPECT_EQ(1, poll(&p, 1, 20000));
+	EXPECT_EQ(XPORT_OK, xport_accept(listener, 20000, &taken));
+	other.join();
+	EXPECT_LE(since(start), scaled(2000));
 }
 
 /* What the kernel has on this process' progress thread; "": there is no such thread. */
