@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* One hint, no completion of what waits, and nothing more is taken. */
 static void is_broken(const char *why)
@@ -58,9 +59,37 @@ void t_device_fatal(void)
 	device_says(IBV_EVENT_DEVICE_FATAL, NULL, "an event");
 }
 
+static void port(enum ibv_event_type type)
+{
+	fake_async(type, (void *)1);
+	be->quiet = 1000;
+	ops->poll(be);
+	IS(core.failed == 0);
+}
+
+/* For longer than a silent peer is waited for. */
 void t_port_goes_down(void)
 {
-	device_says(IBV_EVENT_PORT_ERR, (void *)1, "the port went down");
+	be_up();
+	be->peer_timeout_ms = 50;
+	port(IBV_EVENT_PORT_ERR);
+	usleep(100000);
+	be->quiet = 1000;
+	is_broken("the port went down");
+	end();
+}
+
+void t_port_comes_back(void)
+{
+	be_up();
+	be->peer_timeout_ms = 50;
+	port(IBV_EVENT_PORT_ERR);
+	port(IBV_EVENT_PORT_ACTIVE);
+	usleep(100000);
+	be->quiet = 1000;
+	ops->poll(be);
+	IS(core.failed == 0 && fake.nacked == 2);
+	end();
 }
 
 void t_another_port_goes_down(void)

@@ -193,13 +193,13 @@ void freeifaddrs(struct ifaddrs *all)
 	(void)all;
 }
 
-/* The first is rdma_cm's, the second the device's. */
+/* The first is rdma_cm's, the second the device's, the third a timer. */
 int poll(struct pollfd *p, nfds_t n, int timeout)
 {
 	(void)timeout;
 	for (nfds_t i = 0; i < n; i++)
 		p[i].revents = 0;
 	p[0].revents = fake.event_head != fake.event_tail ? POLLIN : 0;
-	p[1].revents = POLLIN;
+	p[1].revents = p[2].revents = POLLIN;
 	return 1;
 }

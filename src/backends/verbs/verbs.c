@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/nearest.h"
@@ -112,6 +113,9 @@ static int open_device(struct xpi_be *be, const struct vrb_dev *dev)
 	be->comp = ibv_create_comp_channel(be->ctx);
 	if (be->comp == NULL)
 		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, "raise `ulimit -n`", "creating a completion channel");
+	be->port_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (be->port_timer < 0)
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, "raise `ulimit -n`", "creating a timer");
 	rc = nonblocking(be, be->comp->fd);
 	return rc == XPORT_OK ? nonblocking(be, be->ctx->async_fd) : rc;
 }
@@ -148,6 +152,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->cq_entries = be->attr.vendor_id == VENDOR_SIW ? SIW_CQ_ENTRIES : CQ_ENTRIES;
 	be->lent_min = be->attr.vendor_id == VENDOR_SIW ? SIW_LENT_MIN : UINT32_MAX;
 	be->ack_timeout = ack_timeout(peer_timeout_ms);
+	be->peer_timeout_ms = peer_timeout_ms;
 	return XPORT_OK;
 }
 
@@ -180,6 +185,8 @@ static void vrb_close(struct xpi_be *be)
 		xpi_log(be->log, XPORT_LOG_WARN, "2004", "verbs: %s: its protection domain stays: %m", be->name);
 	if (be->ctx != NULL)
 		ibv_close_device(be->ctx);
+	if (be->port_timer >= 0)
+		close(be->port_timer);
 	free(be->table);
 	free(be);
 }
@@ -195,6 +202,7 @@ static int open_on(const struct xpi_be_open_args *args, const struct vrb_dev *de
 	be->up = args->up;
 	be->log = args->log;
 	be->err = args->err;
+	be->port_timer = -1;
 	xpi_list_init(&be->cqs);
 	xpi_list_init(&be->chained);
 	xpi_list_init(&be->eps);

@@ -85,6 +85,8 @@ struct xpi_be {
 	uint32_t get_min;      /* shorter gets are the core's */
 	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
 	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
+	int peer_timeout_ms;
+	int port_timer;        /* runs while the port is down: when it expires, the peers are lost */
 	struct ibv_mr *proof_mr; /* a page that peers read; or NULL: that proves nothing here, see verbs_rma.c */
 	void *proof;
 	bool nic_atomic;       /* the device has atomics on 8 bytes */

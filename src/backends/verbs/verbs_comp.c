@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "verbs.h"
@@ -113,6 +114,31 @@ static int reap(struct xpi_be *be, struct ibv_cq *cq)
 /* ---- the device's own events ---- */
 
 /*
+ * A port that is down may be up again before a silent peer would be lost: a cable is moved, a switch starts again.  The
+ * adapter sends again for as long; what is posted waits.
+ */
+static void port_is(struct xpi_be *be, bool up)
+{
+	int ms = up ? 0 : be->peer_timeout_ms;
+	struct itimerspec t = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}};
+
+	timerfd_settime(be->port_timer, 0, &t, NULL);
+	xpi_log(be->log, XPORT_LOG_INFO, "2006", "verbs: %s: port %u %s", be->name, be->port,
+	        up ? "is up again" : "went down");
+}
+
+/* Its timer expired. */
+static bool port_stays_down(struct xpi_be *be)
+{
+	uint64_t n;
+
+	if (read(be->port_timer, &n, sizeof(n)) != (ssize_t)sizeof(n))
+		return false;
+	vrb_all_broke(be, IBV_EVENT_PORT_ERR, "the port went down");
+	return true;
+}
+
+/*
  * Reads one as the kernel gives it: ibv_get_async_event of siw's library would print it.  It must be acknowledged all
  * the same, or destroying the object would wait for that.
  */
@@ -140,7 +166,12 @@ static bool async_event(struct xpi_be *be)
 	case IBV_EVENT_PORT_ERR:
 		e.element.port_num = (int)raw.element;
 		if (raw.element == be->port)
-			vrb_all_broke(be, e.event_type, "the port went down");
+			port_is(be, false);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		e.element.port_num = (int)raw.element;
+		if (raw.element == be->port)
+			port_is(be, true);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_CQ_ERR:
@@ -155,15 +186,19 @@ static bool async_event(struct xpi_be *be)
 
 static int events(struct xpi_be *be)
 {
-	struct pollfd p[] = {{.fd = be->cm->fd, .events = POLLIN}, {.fd = be->ctx->async_fd, .events = POLLIN}};
+	struct pollfd p[] = {{.fd = be->cm->fd, .events = POLLIN},
+	                     {.fd = be->ctx->async_fd, .events = POLLIN},
+	                     {.fd = be->port_timer, .events = POLLIN}};
 	int n = 0;
 
 	be->look = false;
 	be->quiet = 0;
-	if (poll(p, 2, 0) <= 0)
+	if (poll(p, 3, 0) <= 0)
 		return 0;
 	while (p[1].revents != 0 && n < VRB_EVENTS && async_event(be))
 		n++;
+	if (p[2].revents != 0)
+		n += port_stays_down(be);
 	if (p[0].revents != 0)
 		n += vrb_cm_poll(be);
 	return n;
@@ -228,10 +263,10 @@ int vrb_poll(struct xpi_be *be)
 
 int vrb_fds(struct xpi_be *be, int *fds, int max)
 {
-	const int all[] = {be->comp->fd, be->cm->fd, be->ctx->async_fd};
+	const int all[] = {be->comp->fd, be->cm->fd, be->ctx->async_fd, be->port_timer};
 	int n = 0;
 
-	for (; n < 3 && n < max; n++)
+	for (; n < 4 && n < max; n++)
 		fds[n] = all[n];
 	return n;
 }
