@@ -322,6 +322,7 @@ int perf_client(const struct perf_options *o, const struct perf_plan *plan, cons
 		fprintf(stderr, "xport_perf: out of memory\n");
 		return 1;
 	}
+	session.nonce |= 1; /* 0 is none */
 	good = set_out(&crew) && perf_crew_run(&crew, lead_or_tell) && perf_out_end(out);
 	for (int i = 0; i < crew.n; i++)
 		perf_lane_close(&crew.members[i].lane);

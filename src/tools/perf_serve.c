@@ -11,7 +11,7 @@ enum { ACCEPT_MS = 15000, FOREVER_MS = 3600000 };
 static struct session {
 	xport_listener *listeners[PERF_THREADS];
 	char name[PERF_ADDRESS], host[PERF_ADDRESS];
-	char nonce[64]; /* how the client's connections begin */
+	uint64_t nonce; /* the same in all of the client's connections; 0: there is none yet */
 	struct perf_options theirs;
 	uint64_t span;
 } session;
@@ -39,20 +39,23 @@ static int port_of(struct perf_lane *l)
 static int whose(struct perf_lane *l, xport_ep *ep)
 {
 	struct xport_ep_info info = {.size = sizeof(info)};
+	char hello[64] = "", again[64];
 	unsigned long long nonce;
-	char hello[64] = "";
 	int number;
 
 	if (xport_ep_query(ep, &info) != XPORT_OK || info.private_len >= sizeof(hello))
 		return -1;
 	memcpy(hello, info.private_data, info.private_len);
-	if (sscanf(hello, "xport_perf %llx %d", &nonce, &number) != 2 || number < 0 || number >= l->npeers ||
-	    l->peers[number].ep != NULL)
+	if (sscanf(hello, "xport_perf %llx %d", &nonce, &number) != 2 || nonce == 0 || number < 0 ||
+	    number >= l->npeers || l->peers[number].ep != NULL)
 		return -1;
-	*strrchr(hello, ' ') = '\0';
-	if (session.nonce[0] == '\0')
-		snprintf(session.nonce, sizeof(session.nonce), "%s", hello);
-	return strcmp(session.nonce, hello) == 0 ? number : -1;
+	/* Nothing but what a client of this kind writes. */
+	snprintf(again, sizeof(again), "xport_perf %016llx %d", nonce, number);
+	if (strlen(again) != info.private_len || strcmp(again, hello) != 0)
+		return -1;
+	if (session.nonce == 0)
+		session.nonce = nonce;
+	return session.nonce == nonce ? number : -1;
 }
 
 static bool accept_one(struct perf_lane *l, int timeout_ms)
@@ -268,7 +271,7 @@ static bool await_client(struct perf_lane *l, const struct perf_options *o, int 
 	json_t *hello;
 	bool good;
 
-	session.nonce[0] = '\0';
+	session.nonce = 0;
 	session.theirs = *o;
 	snprintf(session.host, sizeof(session.host), "%s", o->address);
 	*strrchr(session.host, ':') = '\0';
