@@ -6,7 +6,7 @@
 
 #include "tools/perf_crew.h"
 
-enum { ACCEPT_MS = 15000, FOREVER_MS = 3600000 };
+enum { ACCEPT_MS = 15000, LOOK_MS = 1000 };
 
 static struct session {
 	xport_listener *listeners[PERF_THREADS];
@@ -14,6 +14,7 @@ static struct session {
 	uint64_t nonce; /* the same in all of the client's connections; 0: there is none yet */
 	struct perf_options theirs;
 	uint64_t span;
+	bool listens; /* whatever happens then is the client's */
 } session;
 
 /* ---- connections ---- */
@@ -58,13 +59,16 @@ static int whose(struct perf_lane *l, xport_ep *ep)
 	return session.nonce == nonce ? number : -1;
 }
 
-static bool accept_one(struct perf_lane *l, int timeout_ms)
+/* for_ever: a client may come as late as it likes. */
+static bool accept_one(struct perf_lane *l, bool for_ever)
 {
 	xport_ep *ep;
 	int number, r;
 
 	do {
-		r = xport_accept(session.listeners[l->index], timeout_ms, &ep);
+		do
+			r = xport_accept(session.listeners[l->index], for_ever ? LOOK_MS : ACCEPT_MS, &ep);
+		while (for_ever && r == XPORT_ERR_TIMEOUT);
 		if (r != XPORT_OK)
 			return perf_lane_library(l, r, "waiting for the client to connect");
 		number = whose(l, ep);
@@ -78,7 +82,7 @@ static bool accept_one(struct perf_lane *l, int timeout_ms)
 static bool accept_all(struct perf_lane *l)
 {
 	for (int i = l->index == 0 ? 1 : 0; i < l->npeers; i++)
-		if (!accept_one(l, ACCEPT_MS))
+		if (!accept_one(l, false))
 			return false;
 	xport_listener_close(session.listeners[l->index]);
 	session.listeners[l->index] = NULL;
@@ -275,8 +279,10 @@ static bool await_client(struct perf_lane *l, const struct perf_options *o, int 
 	session.theirs = *o;
 	snprintf(session.host, sizeof(session.host), "%s", o->address);
 	*strrchr(session.host, ':') = '\0';
-	if (!perf_lane_endpoints(l, 1) || !listen_on(l, o->address) || !tell_name(l, told) ||
-	    !accept_one(l, told >= 0 ? ACCEPT_MS : FOREVER_MS) || !perf_wire_listen(l))
+	if (!perf_lane_endpoints(l, 1) || !listen_on(l, o->address) || !tell_name(l, told))
+		return false;
+	session.listens = true;
+	if (!accept_one(l, told < 0) || !perf_wire_listen(l))
 		return false;
 	hello = perf_wire_expect(l, "hello");
 	good = hello != NULL && read_hello(l, hello);
@@ -336,8 +342,9 @@ int perf_server(const struct perf_options *o, int told)
 {
 	bool good;
 
-	do
+	do {
+		session.listens = false;
 		good = serve(o, told);
-	while (o->keep);
+	} while (o->keep && session.listens);
 	return good ? 0 : 1;
 }
