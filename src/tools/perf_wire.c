@@ -50,12 +50,24 @@ bool perf_wire_send(struct perf_lane *l, json_t *message)
 	return perf_lane_drain(l, &l->reply_open, 0);
 }
 
+/* What the other side says after a run of its own, or after it has looked at all data: that may last. */
+static bool may_last(const char *member)
+{
+	static const char *const late[] = {"", "end", "done", "checked"};
+
+	for (size_t i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+		if (strcmp(member, late[i]) == 0)
+			return true;
+	return false;
+}
+
 json_t *perf_wire_expect(struct perf_lane *l, const char *member)
 {
 	const char *words;
 	json_t *message;
 
-	l->patient = true;
+	l->patient = may_last(member);
+	l->idle = 0;
 	while (!l->letter_here)
 		if (!perf_lane_progress(l) || !perf_lane_replenish(l))
 			return NULL;
