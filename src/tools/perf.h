@@ -28,6 +28,7 @@ enum {
 	PERF_THREADS = 64,
 	PERF_ENDPOINTS = 1024, /* a thread */
 	PERF_WINDOW = 65536,   /* operations in flight an endpoint */
+	PERF_PER_SAMPLE = 1000000,
 	PERF_SIZES = 64,
 	PERF_CASES = 4096,
 	PERF_TESTS = 13,
@@ -36,6 +37,10 @@ enum {
 	PERF_MEMORY = 64 << 20, /* that all operations in flight of a lane share, if one alone needs no more */
 	PERF_UNITS = 10         /* of a histogram, a nanosecond */
 };
+
+/* The longest run: by time, and by operations an endpoint. */
+#define PERF_RUN_NS UINT64_C(86400000000000)
+#define PERF_RUN_COUNT UINT32_MAX
 
 /* ---- perf_tests.c: what can be measured ---- */
 

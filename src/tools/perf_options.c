@@ -167,7 +167,7 @@ static uint64_t time_of(const char *arg)
 	double v = strtod(arg, &end);
 
 	for (size_t i = 0; *arg >= '0' && *arg <= '9' && i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcmp(end, units[i].name) == 0 && v * units[i].ns >= 1 && v * units[i].ns <= 24 * 3600e9)
+		if (strcmp(end, units[i].name) == 0 && v * units[i].ns >= 1 && v * units[i].ns <= (double)PERF_RUN_NS)
 			return (uint64_t)(v * units[i].ns);
 	return 0;
 }
@@ -186,7 +186,8 @@ static void read_warm(struct argp_state *state, struct perf_options *o, const ch
 	o->warm_ns = time_of(arg);
 	o->warm_count = 0;
 	if (o->warm_ns == 0)
-		o->warm_count = number(state, "--warm-up (without a unit a number of operations)", arg, 0, UINT32_MAX);
+		o->warm_count =
+			number(state, "--warm-up (without a unit a number of operations)", arg, 0, PERF_RUN_COUNT);
 }
 
 /* Calls fn with the index of each item's name among `names`. */
@@ -380,7 +381,7 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 		read_sizes(state, o, arg);
 		return 0;
 	case 'n':
-		o->count = number(state, "--count", arg, 1, UINT32_MAX);
+		o->count = number(state, "--count", arg, 1, PERF_RUN_COUNT);
 		return 0;
 	case 'D':
 		o->duration_ns = read_time(state, "--duration", arg);
@@ -401,7 +402,7 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 		o->both = true;
 		return 0;
 	case OPT_PER_SAMPLE:
-		o->per_sample = (uint32_t)number(state, "--per-sample", arg, 1, 1000000);
+		o->per_sample = (uint32_t)number(state, "--per-sample", arg, 1, PERF_PER_SAMPLE);
 		return 0;
 	case OPT_MEMORY:
 		o->registered = read_kind(state, arg);

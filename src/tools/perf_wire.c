@@ -217,8 +217,18 @@ static bool fits(const struct perf_lane *l, const json_int_t v[9])
 		if (v[i] < 0)
 			return false;
 	return slots > 0 && stride > 0 && size <= stride && window > 0 && window <= PERF_WINDOW && chunk > 0 &&
-	       chunk <= window && v[8] > 0 && slots <= PERF_WINDOW && (uint64_t)stride <= l->span &&
+	       chunk <= window && slots <= PERF_WINDOW && (uint64_t)stride <= l->span &&
 	       (uint64_t)slots * (uint64_t)l->npeers <= l->span / (uint64_t)stride;
+}
+
+/* And that the client's own options can say it, so that it ends. */
+static bool sane(const struct perf_test *test, const json_int_t v[9], bool latency, bool both)
+{
+	uint64_t count = (uint64_t)v[6], ns = (uint64_t)v[7], per_sample = (uint64_t)v[8];
+
+	return test != NULL && perf_test_takes(test, latency ? PERF_LATENCY : PERF_RATE, (uint64_t)v[0]) &&
+	       !(latency && both) && per_sample > 0 && per_sample <= PERF_PER_SAMPLE && (count > 0) != (ns > 0) &&
+	       count <= PERF_RUN_COUNT && ns <= PERF_RUN_NS;
 }
 
 bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *run)
@@ -231,7 +241,7 @@ bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *r
 	if (json_unpack(message, "{s{ss sI sI sI sI sI sI sI sI sI sb sb sb}}", "run", "test", &name, "size", &v[0],
 	                "stride", &v[1], "slots", &v[2], "window", &v[3], "chunk", &v[4], "seed", &v[5], "count", &v[6],
 	                "ns", &v[7], "per_sample", &v[8], "latency", &latency, "both", &both, "plant", &plant) != 0 ||
-	    perf_test_of(name) == NULL || !fits(l, v))
+	    !fits(l, v) || !sane(perf_test_of(name), v, latency, both))
 		return perf_lane_fail(l, "the other side asked for a run that this one does not understand");
 	*run = (struct perf_run){.test = perf_test_of(name),
 	                         .size = (uint64_t)v[0],
@@ -246,6 +256,5 @@ bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *r
 	                         .latency = latency,
 	                         .both = both,
 	                         .plant = plant};
-	return !run->test->atomic || run->size == 4 || run->size == 8 ||
-	       perf_lane_fail(l, "the other side asked for atomics of %llu bytes", (unsigned long long)run->size);
+	return true;
 }
