@@ -142,10 +142,9 @@ static bool took_message(struct perf_lane *l, const struct xport_completion *c)
 		l->letter_len = c->length;
 		return c->status == XPORT_OK || perf_lane_library(l, c->status, "a message of the other side");
 	}
-	if (c->status == XPORT_ERR_CANCELED) {
-		l->canceled++;
+	l->receiving--;
+	if (c->status == XPORT_ERR_CANCELED)
 		return true;
-	}
 	if (c->status != XPORT_OK)
 		return perf_lane_library(l, c->status, "receiving");
 	if (c->length != l->run.size)
@@ -270,6 +269,7 @@ static bool post_receive(struct perf_lane *l, struct perf_posted *p)
 	                       &opt)) == XPORT_ERR_AGAIN)
 		if (!perf_lane_poll(l))
 			return false;
+	l->receiving += r == XPORT_OK;
 	return r == XPORT_OK || perf_lane_library(l, r, "posting a receive");
 }
 
@@ -315,7 +315,7 @@ bool perf_lane_begin(struct perf_lane *l, const struct perf_run *run)
 {
 	l->run = *run;
 	l->arrived = 0;
-	l->nused = l->canceled = l->nreceives = 0;
+	l->nused = l->receiving = l->nreceives = 0;
 	for (int i = 0; i < l->npeers; i++)
 		begin_peer(l, &l->peers[i], (uint32_t)i);
 	/* A ping-pong by memory and a compare-and-swap begin with what is there. */
@@ -326,19 +326,19 @@ bool perf_lane_begin(struct perf_lane *l, const struct perf_run *run)
 
 bool perf_lane_end(struct perf_lane *l)
 {
-	uint32_t canceled = 0;
-
 	if (l->run.test == NULL || !l->run.test->messages)
 		return true;
 	for (uint32_t i = 0; i < l->nreceives; i++)
-		canceled += xport_cancel(l->x, l->receives[i].id) == XPORT_OK;
-	while (l->canceled < canceled)
+		(void)xport_cancel(l->x, l->receives[i].id);
+	/* One that was matched already is not canceled, and completes when its message is here. */
+	while (l->receiving > 0)
 		if (!perf_lane_poll(l))
 			return false;
 	free(l->receives);
 	free(l->used);
 	l->receives = NULL;
 	l->used = NULL;
+	l->nused = 0;
 	return true;
 }
 

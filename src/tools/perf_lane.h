@@ -78,7 +78,7 @@ struct perf_lane {
 	struct perf_run run;
 	uint64_t arrived;        /* messages or notifications of this run */
 	struct perf_posted *receives, **used;
-	uint32_t nreceives, nused, canceled;
+	uint32_t nreceives, nused, receiving; /* receiving: posted and not completed */
 	unsigned idle;           /* polls without anything, in a row */
 	uint64_t idle_since;
 
