@@ -68,6 +68,7 @@ bool perf_lane_open(struct perf_lane *l, const struct perf_options *o, int index
 		return perf_lane_library(l, r, "asking what was opened");
 	/* Beside a stack that makes progress by threads of its own, polling takes their core away. */
 	l->wait = o->wait || info.stack_threads > 0;
+	l->room = info.queue_depth - 1; /* beside the letter's */
 	l->letter = malloc(PERF_MESSAGE);
 	l->reply = malloc(PERF_MESSAGE);
 	return (l->letter != NULL && l->reply != NULL) || perf_lane_fail(l, "out of memory");
@@ -130,6 +131,13 @@ void perf_lane_close(struct perf_lane *l)
 
 /* ---- progress ---- */
 
+static void use_again(struct perf_lane *l, struct perf_posted *p)
+{
+	uint32_t at = l->first_used + l->nused++;
+
+	l->used[at < l->nreceives ? at : at - l->nreceives] = p;
+}
+
 static bool took_message(struct perf_lane *l, const struct xport_completion *c)
 {
 	struct perf_posted *p = c->context;
@@ -152,7 +160,7 @@ static bool took_message(struct perf_lane *l, const struct xport_completion *c)
 		                      (unsigned long long)l->run.size);
 	p->from = c->tag;
 	p->filled = true;
-	l->used[l->nused++] = p;
+	use_again(l, p);
 	l->arrived++;
 	return true;
 }
@@ -275,9 +283,14 @@ static bool post_receive(struct perf_lane *l, struct perf_posted *p)
 
 bool perf_lane_replenish(struct perf_lane *l)
 {
-	while (l->nused > 0)
-		if (!post_receive(l, l->used[--l->nused]))
+	while (l->nused > 0 && l->receiving < l->room) {
+		struct perf_posted *p = l->used[l->first_used++];
+
+		l->first_used = l->first_used < l->nreceives ? l->first_used : 0;
+		l->nused--;
+		if (!post_receive(l, p))
 			return false;
+	}
 	return true;
 }
 
@@ -288,12 +301,13 @@ static bool post_receives(struct perf_lane *l)
 	l->used = calloc(l->nreceives, sizeof(*l->used));
 	if (l->receives == NULL || l->used == NULL)
 		return perf_lane_fail(l, "out of memory");
+	if (l->room == 0)
+		return perf_lane_fail(l, "XPORT_QUEUE_DEPTH=1 leaves no receive for messages: it takes 2 or more");
 	for (uint32_t i = 0; i < l->nreceives; i++) {
 		l->receives[i].buffer = i;
-		if (!post_receive(l, &l->receives[i]))
-			return false;
+		use_again(l, &l->receives[i]);
 	}
-	return true;
+	return perf_lane_replenish(l);
 }
 
 static void begin_peer(struct perf_lane *l, struct perf_peer *p, uint32_t number)
@@ -315,7 +329,7 @@ bool perf_lane_begin(struct perf_lane *l, const struct perf_run *run)
 {
 	l->run = *run;
 	l->arrived = 0;
-	l->nused = l->receiving = l->nreceives = 0;
+	l->nused = l->first_used = l->receiving = l->nreceives = 0;
 	for (int i = 0; i < l->npeers; i++)
 		begin_peer(l, &l->peers[i], (uint32_t)i);
 	/* A ping-pong by memory and a compare-and-swap begin with what is there. */

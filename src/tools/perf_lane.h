@@ -17,7 +17,7 @@
 
 enum {
 	PERF_REAP = 64,
-	PERF_MESSAGE = 256 << 10,         /* longest of perf_wire.c's */
+	PERF_MESSAGE = 256 << 10, /* longest of perf_wire.c's */
 	PERF_KEY = 4096
 };
 
@@ -38,11 +38,11 @@ struct perf_token {
 struct perf_peer {
 	xport_ep *ep;
 	xport_rkey *rkey;
-	uint32_t open;       /* operations in flight; of quiet ones those that no flush has covered */
-	uint32_t slot;       /* of the next operation, among the peer's own */
-	uint32_t unflushed;  /* quiet operations since the last flush was posted */
-	uint64_t posted;     /* in this run */
-	uint32_t first;      /* the first of its slots among the lane's */
+	uint32_t open;      /* operations in flight; of quiet ones those that no flush has covered */
+	uint32_t slot;      /* of the next operation, among the peer's own */
+	uint32_t unflushed; /* quiet operations since the last flush was posted */
+	uint64_t posted;    /* in this run */
+	uint32_t first;     /* the first of its slots among the lane's */
 	struct xport_opt opt, flush;
 	struct perf_token done, flushed;
 };
@@ -52,34 +52,36 @@ struct perf_run {
 	const struct perf_test *test;
 	uint64_t size, stride;
 	uint32_t slots, window, chunk; /* chunk: quiet operations that share a flush */
-	uint64_t seed;           /* of the data; 0: they stay as they are */
-	uint64_t count, ns;      /* how long, one of them 0; counted an endpoint */
+	uint64_t seed;                 /* of the data; 0: they stay as they are */
+	uint64_t count, ns;            /* how long, one of them 0; counted an endpoint */
 	uint32_t per_sample;
 	bool latency, both, plant;
-	bool reuse;              /* what a registration is good for is tried out */
+	bool reuse; /* what a registration is good for is tried out */
 };
 
-struct perf_posted;              /* a receive */
+struct perf_posted; /* a receive */
 
 struct perf_lane {
 	xport *x;
 	int index;
-	bool initiator;          /* the client's; the server's is not */
-	bool wait;               /* sleeps where there is nothing to do */
-	uint64_t limit_ms;       /* of xport_wait */
-	atomic_bool *stop;       /* of all lanes: one has failed */
+	bool initiator;    /* the client's; the server's is not */
+	bool wait;         /* sleeps where there is nothing to do */
+	uint64_t limit_ms; /* of xport_wait */
+	atomic_bool *stop; /* of all lanes: one has failed */
 	struct perf_peer *peers;
 	int npeers;
 	xport_mr *mr;
 	uint8_t *out, *in, *mine; /* mine: what xport_mr_reg got */
-	uint64_t span;           /* of a half */
-	uint8_t *scratch;        /* what is registered in a run of that */
+	uint64_t span;            /* of a half */
+	uint8_t *scratch;         /* what is registered in a run of that */
 
 	struct perf_run run;
-	uint64_t arrived;        /* messages or notifications of this run */
-	struct perf_posted *receives, **used;
-	uint32_t nreceives, nused, receiving; /* receiving: posted and not completed */
-	unsigned idle;           /* polls without anything, in a row */
+	uint64_t arrived; /* messages or notifications of this run */
+	struct perf_posted *receives,
+		**used; /* used: a ring of those that are to be posted, the longest unused first */
+	uint32_t nreceives, nused, first_used;
+	uint32_t receiving, room; /* posted and not completed; at most so many */
+	unsigned idle;            /* polls without anything, in a row */
 	uint64_t idle_since;
 
 	/* perf_wire.c */
@@ -88,9 +90,9 @@ struct perf_lane {
 	uint64_t letter_len;
 	uint32_t reply_open;
 
-	bool patient;            /* what is due may take as long as it likes: a run of the other side's */
-	bool ending;             /* goodbye has been said */
-	bool failed, stopped;    /* stopped: since another lane has failed */
+	bool patient;         /* what is due may take as long as it likes: a run of the other side's */
+	bool ending;          /* goodbye has been said */
+	bool failed, stopped; /* stopped: since another lane has failed */
 	char text[PERF_TEXT];
 };
 
@@ -122,7 +124,7 @@ bool perf_lane_await(struct perf_lane *l, uint64_t arrivals);
 /* Readies memory and receives for a run; and takes the receives back after it. */
 bool perf_lane_begin(struct perf_lane *l, const struct perf_run *run);
 bool perf_lane_end(struct perf_lane *l);
-/* Posts the receives again that messages have been taken from. */
+/* Posts receives, those again that messages have been taken from, as far as there is room. */
 bool perf_lane_replenish(struct perf_lane *l);
 /* Posts a flush to each peer and waits for all. */
 bool perf_lane_flush(struct perf_lane *l);
@@ -174,7 +176,7 @@ bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *r
 /* ---- perf_measure.c: the initiator's loops ---- */
 
 struct perf_taken {
-	uint64_t from, to;              /* perf_now */
+	uint64_t from, to; /* perf_now */
 	uint64_t operations;
 	double peak;                    /* operations a second in the best slice; 0: none was whole */
 	struct perf_histogram *latency; /* NULL: not wanted */
