@@ -249,6 +249,15 @@ bool perf_lane_poll(struct perf_lane *l)
 	return reap(l, false);
 }
 
+bool perf_lane_watch(struct perf_lane *l)
+{
+	bool sleeps = l->wait && (l->run.test->messages || l->run.test->notifies), good = reap(l, sleeps);
+
+	if (l->wait && !sleeps)
+		sched_yield();
+	return good;
+}
+
 bool perf_lane_drain(struct perf_lane *l, const uint32_t *open, uint32_t most)
 {
 	/* The other side may need receives before it gets as far. */

@@ -114,6 +114,8 @@ bool perf_lane_library(struct perf_lane *l, int status, const char *fmt, ...) __
 
 /* Takes what there is; sleeps a moment where the lane may, and there is nothing. */
 bool perf_lane_progress(struct perf_lane *l);
+/* The same in a ping-pong: a put wakes nobody at its target, so who watches memory lets others run instead. */
+bool perf_lane_watch(struct perf_lane *l);
 /* Takes what there is, never sleeps. */
 bool perf_lane_poll(struct perf_lane *l);
 /* Until *open is at most `most`. */

@@ -67,7 +67,7 @@ static bool trip(struct perf_lane *l, struct perf_peer *p, uint64_t n)
 	if (!post_one(l, p))
 		return false;
 	while (!has_come(l, p, back, n))
-		if (!perf_lane_progress(l))
+		if (!perf_lane_watch(l))
 			return false;
 	return true;
 }

@@ -169,8 +169,8 @@ static bool take_part(struct perf_lane *l, uint64_t *theirs)
 		return false;
 	l->patient = true;
 	while (!l->letter_here)
-		if (!perf_lane_progress(l) || (pingpong && !perf_respond(l, &answered)) ||
-		    (!pingpong && !perf_lane_replenish(l)))
+		if (pingpong ? !perf_lane_watch(l) || !perf_respond(l, &answered)
+		             : !perf_lane_progress(l) || !perf_lane_replenish(l))
 			return false;
 	end = perf_wire_expect(l, "end");
 	good = end != NULL && perf_wire_read_counts(l, end, "end", theirs);
