@@ -147,7 +147,7 @@ bool tax_batches(struct pair *p, const struct tax_kind *k, long pairs, uint64_t 
 	*r = (struct tax_result){.kind = k};
 	n = calibrate(p, k);
 	for (; agree(p, r->accepted < pairs && pair_ns() < until); r->pairs++)
-		if (one_pair(p, k, n, ns, &where))
+		if (agree(p, one_pair(p, k, n, ns, &where)))
 			take(k, n, ns, &v, r, where);
 	if (r->accepted >= ENOUGH) {
 		r->direct = quantile(v.direct, r->accepted, 50);
@@ -174,7 +174,7 @@ void tax_steps(struct pair *p, const struct tax_kind *k, long pairs, double leas
 {
 	double *v[2] = {calloc((size_t)pairs * STEPS, sizeof(double)), calloc((size_t)pairs * STEPS, sizeof(double))};
 	long n[2] = {0, 0};
-	bool quiet;
+	bool quiet = true; /* nobody asks */
 
 	p->steps = (struct pair_steps){.max = STEPS, .at = calloc(STEPS, sizeof(*p->steps.at))};
 	CHECK(v[0] != NULL && v[1] != NULL && p->steps.at != NULL);
