@@ -267,6 +267,12 @@ static bool read_kind(struct argp_state *state, const char *arg)
 
 /* ---- as a whole ---- */
 
+struct reading {
+	struct perf_options *o;
+	const char *listen;
+	bool beyond_tax; /* there is an option that says nothing to --tax */
+};
+
 /* Whether peers off this machine are let in. */
 static bool is_open(void)
 {
@@ -312,12 +318,13 @@ static void judge_side(struct argp_state *state, struct perf_options *o, bool li
 }
 
 /* What --tax does is fixed, but for the tests, the number of pairs and the time. */
-static void judge_tax(struct argp_state *state, struct perf_options *o, bool listens)
+static void judge_tax(struct argp_state *state, const struct reading *r)
 {
-	if (listens || o->address != NULL || o->self)
+	struct perf_options *o = r->o;
+
+	if (r->listen != NULL || o->address != NULL || o->self)
 		argp_error(state, "--tax is done in two processes of its own, without an address or --self");
-	if (o->csv || o->plot != NULL || o->both || o->nsizes > 0 || o->threads > 1 || o->endpoints > 1 ||
-	    o->registered)
+	if (r->beyond_tax)
 		argp_error(state, "--tax goes with -B, --beside, -t, -m, -n, -D and --json alone");
 	if (o->json && o->tax != PERF_TAX_BATCHES)
 		argp_error(state, "--tax=steps has no JSON");
@@ -360,11 +367,6 @@ static void choose_tests(struct perf_options *o)
 	o->tests[perf_test_of("get") - perf_tests] = true;
 	o->tests[perf_test_of("send") - perf_tests] = true;
 }
-
-struct reading {
-	struct perf_options *o;
-	const char *listen;
-};
 
 static error_t parse_measured(int key, char *arg, struct argp_state *state)
 {
@@ -415,11 +417,24 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static bool is_beyond_tax(int key)
+{
+	static const int keys[] = {'c',        'W',           's',      'w',     'q',      'e',
+	                           'T',        'b',           OPT_KEEP, OPT_CSV, OPT_PLOT, OPT_PER_SAMPLE,
+	                           OPT_MEMORY, OPT_NO_VERIFY, OPT_PLANT};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (key == keys[i])
+			return true;
+	return false;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct reading *r = state->input;
 	struct perf_options *o = r->o;
 
+	r->beyond_tax = r->beyond_tax || is_beyond_tax(key);
 	switch (key) {
 	case 'l':
 		r->listen = arg;
@@ -467,7 +482,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "either -l ADDRESS, to be the server, or ADDRESS, to be the client");
 		choose_tests(o);
 		if (o->tax != PERF_TAX_NOT) {
-			judge_tax(state, o, r->listen != NULL);
+			judge_tax(state, r);
 			return 0;
 		}
 		o->address = r->listen != NULL ? r->listen : o->address;
@@ -488,7 +503,7 @@ static void show_version(FILE *to, struct argp_state *state)
 void perf_options_read(struct perf_options *o, int argc, char **argv)
 {
 	static const struct argp argp = {options, parse, "[ADDRESS]", doc, NULL, NULL, NULL};
-	struct reading r = {o, NULL};
+	struct reading r = {.o = o};
 
 	*o = (struct perf_options){.argv = argv,
 	                           .window = 64,

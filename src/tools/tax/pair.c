@@ -17,6 +17,7 @@ void pair_pin(const struct pair *p)
 	int n = p->id;
 
 	CHECK(sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
+	atomic_store(&p->sh->core[p->id], -1);
 	if (CPU_COUNT(&allowed) < 2)
 		return;
 	for (int i = 0; i < CPU_SETSIZE; i++) {
@@ -25,6 +26,7 @@ void pair_pin(const struct pair *p)
 		CPU_ZERO(&one);
 		CPU_SET(i, &one);
 		CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+		atomic_store(&p->sh->core[p->id], i);
 		return;
 	}
 }

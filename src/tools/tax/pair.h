@@ -43,6 +43,7 @@ struct pair_shared {
 	atomic_uint still;    /* processes that make no more progress */
 	atomic_bool done;     /* the initiator has had enough of this phase */
 	atomic_ullong result[16];
+	atomic_int core[2];   /* what each is bound to; -1: nothing */
 	char address[64];
 	size_t key_len[2][2];
 	char key[2][2][2048];
@@ -126,7 +127,7 @@ int pair_run(const char *provider, const char *beside, const struct pair_twin *(
 
 /* Waits for the other, making progress on both connections. */
 void pair_barrier(struct pair *p);
-/* Binds this process to a core of its own. */
+/* Binds this process to a core of its own, if there are two; sh->core says which. */
 void pair_pin(const struct pair *p);
 /* How long a cache line takes from one core to the other, in ns; both call it. */
 double pair_probe(struct pair *p);

@@ -168,12 +168,23 @@ static void in_steps(struct pair *p, const struct tax_kind *k)
 	       latency ? median[1] / median[0] : median[0] / median[1]);
 }
 
+/* What holds for the two processes, instead of the threads that the options would ask for. */
+static json_t *setup_of(struct pair *p)
+{
+	json_t *all = perf_setup(p->x, options, 1);
+
+	json_object_update_new(all, json_pack("{s[ii] sb}", "threads_on_cores", atomic_load(&p->sh->core[0]),
+	                                      atomic_load(&p->sh->core[1]), "sleeps", 0));
+	return all;
+}
+
 static void work(struct pair *p)
 {
 	pair_pin(p);
 	tax_ready(p);
+	pair_barrier(p);
 	if (p->id == 0) {
-		setup = perf_setup(p->x, options, 1);
+		setup = setup_of(p);
 		head();
 	}
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
