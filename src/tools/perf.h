@@ -138,7 +138,7 @@ struct perf_result {
 	const struct perf_case *is;
 	uint64_t operations, bytes; /* of all threads, and of both directions */
 	double seconds;
-	double peak; /* operations a second of the best slice; no less than the average */
+	double peak; /* operations a second of the best slice, no less than the average; 0: not known */
 	bool verified;
 	struct perf_histogram latency; /* of samples, in 1/PERF_UNITS ns */
 };

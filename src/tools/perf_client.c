@@ -209,7 +209,7 @@ static bool timed_run(struct perf_member *m, const struct perf_case *c)
 	if (!one_run(m, &run, &t))
 		return false;
 	m->part.operations = t.operations;
-	m->part.peak = t.peak * (run.both ? 2 : 1);
+	m->part.peak = t.peak;
 	m->from = t.from;
 	m->to = t.to;
 	return true;
@@ -229,15 +229,17 @@ static void add_up(const struct perf_crew *crew, const struct perf_case *c, stru
 		const struct perf_member *m = &crew->members[i];
 
 		r->operations += m->part.operations;
-		r->peak += m->part.peak;
 		from = m->from < from ? m->from : from;
 		to = m->to > to ? m->to : to;
 		perf_histogram_merge(&r->latency, &m->part.latency);
 	}
 	r->bytes = r->operations * c->size;
 	r->seconds = (double)(to - from) / 1e9;
+	/* The slices of several threads, or of both sides, are not of the same time: there is no best one of all. */
+	if (crew->n > 1 || crew->options->both)
+		return;
 	average = r->seconds > 0 ? (double)r->operations / r->seconds : 0;
-	r->peak = r->peak > average ? r->peak : average;
+	r->peak = crew->members[0].part.peak > average ? crew->members[0].part.peak : average;
 }
 
 static bool one_case(struct perf_member *m, const struct perf_case *c)

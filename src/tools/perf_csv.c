@@ -20,6 +20,14 @@ static void latency(const struct perf_histogram *h)
 	       perf_histogram_deviation(h) / PERF_UNITS);
 }
 
+static void rate(const struct perf_result *r, double per_second, double size)
+{
+	printf(",,,,,,,,,%.0f,", per_second * size);
+	if (r->peak > 0)
+		printf("%.0f", r->peak * size);
+	printf(",%.1f\n", per_second);
+}
+
 void perf_csv_row(const struct perf_about *about, const struct perf_result *r)
 {
 	const struct perf_options *o = about->options;
@@ -32,5 +40,5 @@ void perf_csv_row(const struct perf_about *about, const struct perf_result *r)
 	if (r->is->measure == PERF_LATENCY)
 		latency(&r->latency);
 	else
-		printf(",,,,,,,,,%.0f,%.0f,%.1f\n", per_second * size, r->peak * size, per_second);
+		rate(r, per_second, size);
 }

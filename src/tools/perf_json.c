@@ -22,12 +22,17 @@ static json_t *latency(const struct perf_result *r)
 	                 "greatest", ns_of(h->greatest), "error_at_most", 1.0 / PERF_HALF);
 }
 
+static json_t *peak(const struct perf_result *r, double by)
+{
+	return r->peak > 0 ? json_real(r->peak * by) : json_null();
+}
+
 static json_t *rate(const struct perf_result *r)
 {
 	double per_second = (double)r->operations / r->seconds, size = (double)r->is->size;
 
-	return json_pack("{sf sf sf sf}", "operations_per_second", per_second, "operations_per_second_peak", r->peak,
-	                 "bytes_per_second", per_second * size, "bytes_per_second_peak", r->peak * size);
+	return json_pack("{sf so sf so}", "operations_per_second", per_second, "operations_per_second_peak", peak(r, 1),
+	                 "bytes_per_second", per_second * size, "bytes_per_second_peak", peak(r, size));
 }
 
 json_t *perf_json_row(const struct perf_result *r)

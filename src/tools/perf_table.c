@@ -63,13 +63,16 @@ static void latency_row(const struct perf_options *o, const struct perf_result *
 static void rate_row(const struct perf_options *o, const struct perf_result *r, bool head)
 {
 	double per_second = (double)r->operations / r->seconds, size = (double)r->is->size;
+	char peak[32] = "-";
 
+	if (r->peak > 0)
+		snprintf(peak, sizeof(peak), "%.2f", r->peak * size / 1e6);
 	if (head)
 		printf("\n# %s: %s%s\n %-10s %12s %16s %19s %16s\n", r->is->test->what,
 		       perf_measure_names[r->is->measure], o->verify ? "" : "; data NOT VERIFIED", "#bytes",
 		       "#iterations", "BW peak[MB/s]", "BW average[MB/s]", "MsgRate[M/s]");
-	printf(" %-10llu %12llu %16.2f %19.2f %16.6f\n", (unsigned long long)r->is->size,
-	       (unsigned long long)r->operations, r->peak * size / 1e6, per_second * size / 1e6, per_second / 1e6);
+	printf(" %-10llu %12llu %16s %19.2f %16.6f\n", (unsigned long long)r->is->size,
+	       (unsigned long long)r->operations, peak, per_second * size / 1e6, per_second / 1e6);
 }
 
 void perf_table_row(const struct perf_about *about, const struct perf_result *r)
