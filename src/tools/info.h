@@ -127,6 +127,8 @@ enum info_state info_check_ucx_tls(const struct info *info, struct info_check *c
 enum info_state info_check_ucx_devices(const struct info *info, struct info_check *c);
 enum info_state info_check_fi_provider(const struct info *info, struct info_check *c);
 enum info_state info_check_addresses(const struct info *info, struct info_check *c);
+/* Whether a network device is of a container or machine manager's making, by its name. */
+bool info_is_bridge(const char *name);
 enum info_state info_check_bridges(const struct info *info, struct info_check *c);
 
 /* info_checks_way.c: what is taken */

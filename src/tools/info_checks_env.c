@@ -298,7 +298,7 @@ struct bridges {
 };
 
 /* What container and machine managers make: addresses behind it exist on every host, and mean another one there. */
-static bool is_bridge(const char *name)
+bool info_is_bridge(const char *name)
 {
 	static const char *const begin[] = {"docker", "br-", "virbr", "cni", "flannel", "podman", "lxcbr", "lxdbr"};
 
@@ -315,7 +315,7 @@ static bool look_at_interface(void *arg, const char *name)
 
 	if (!info_line(b->info, line, sizeof(line), "/sys/class/net/%s/operstate", name) || strcmp(line, "down") == 0)
 		return false;
-	if (is_bridge(name))
+	if (info_is_bridge(name))
 		info_append(b->up, sizeof(b->up), "%s", name);
 	else if (b->other[0] == '\0' && strcmp(name, "lo") != 0 && strcmp(line, "up") == 0)
 		snprintf(b->other, sizeof(b->other), "%s", name);

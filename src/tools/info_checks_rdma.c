@@ -124,7 +124,8 @@ static bool at_netdev(void *arg, const char *name)
 	struct netdevs *n = arg;
 	char line[64];
 
-	if (strcmp(name, "lo") == 0 || !info_line(n->info, line, sizeof(line), "/sys/class/net/%s/operstate", name))
+	if (strcmp(name, "lo") == 0 || info_is_bridge(name) ||
+	    !info_line(n->info, line, sizeof(line), "/sys/class/net/%s/operstate", name))
 		return false;
 	if (strcmp(line, "up") == 0 && n->up[0] == '\0')
 		snprintf(n->up, sizeof(n->up), "%s", name);
@@ -204,7 +205,7 @@ enum info_state info_check_rdma_files(const struct info *info, struct info_check
 			"this container has not been given /dev/infiniband: RDMA devices cannot be opened in it");
 	}
 	if (files.nverbs == 0) {
-		info_cure(c, "modprobe ib_uverbs rdma_ucm");
+		info_cure(c, "modprobe -a ib_uverbs rdma_ucm");
 		return info_say(c, INFO_PROBLEM, "there is no /dev/infiniband/uverbs0: RDMA devices cannot be opened");
 	}
 	if (files.denied[0] != '\0') {
