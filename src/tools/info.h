@@ -115,6 +115,8 @@ enum info_state info_check_ptrace(const struct info *info, struct info_check *c)
 enum info_state info_check_copies(const struct info *info, struct info_check *c);
 /* info_checks_rdma.c: devices */
 bool info_have_rdma(const struct info *info);
+/* ",mlx5_0:1,..." - the ports, as UCX names them. */
+void info_list_rdma(const struct info *info, char *list, size_t len);
 enum info_state info_check_rdma_kernel(const struct info *info, struct info_check *c);
 enum info_state info_check_rdma_files(const struct info *info, struct info_check *c);
 enum info_state info_check_rdma_ports(const struct info *info, struct info_check *c);

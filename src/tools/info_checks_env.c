@@ -294,7 +294,8 @@ enum info_state info_check_addresses(const struct info *info, struct info_check 
 
 struct bridges {
 	const struct info *info;
-	char up[200], other[64];
+	const char *devices;              /* UCX_NET_DEVICES; NULL: all */
+	char up[200], let[200], other[64]; /* let: those of `up` that UCX may take */
 };
 
 /* What container and machine managers make: addresses behind it exist on every host, and mean another one there. */
@@ -308,31 +309,47 @@ bool info_is_bridge(const char *name)
 	return false;
 }
 
+static bool is_device(void *arg, const char *item)
+{
+	size_t n = strcspn(item, ":");
+
+	return strcmp(item, "all") == 0 || (strncmp(arg, item, n) == 0 && strlen(arg) == n);
+}
+
 static bool look_at_interface(void *arg, const char *name)
 {
+	bool without, bridge = info_is_bridge(name);
 	struct bridges *b = arg;
 	char line[64];
 
 	if (!info_line(b->info, line, sizeof(line), "/sys/class/net/%s/operstate", name) || strcmp(line, "down") == 0)
 		return false;
-	if (info_is_bridge(name))
+	without = b->devices != NULL && *b->devices == '^';
+	if (bridge)
 		info_append(b->up, sizeof(b->up), "%s", name);
-	else if (b->other[0] == '\0' && strcmp(name, "lo") != 0 && strcmp(line, "up") == 0)
+	if (bridge &&
+	    (b->devices == NULL || info_each_item(b->devices + without, is_device, (void *)(uintptr_t)name) != without))
+		info_append(b->let, sizeof(b->let), "%s", name);
+	if (!bridge && b->other[0] == '\0' && strcmp(name, "lo") != 0 && strcmp(line, "up") == 0)
 		snprintf(b->other, sizeof(b->other), "%s", name);
 	return false;
 }
 
 enum info_state info_check_bridges(const struct info *info, struct info_check *c)
 {
-	struct bridges b = {.info = info};
+	struct bridges b = {.info = info, .devices = from_env("UCX_NET_DEVICES")};
+	char rdma[160];
 
 	info_each_file(info, "/sys/class/net", look_at_interface, &b);
 	if (b.up[0] == '\0')
 		return info_say(c, INFO_NOT_APPLICABLE, "no bridge of a container or machine manager is up");
-	if (from_env("UCX_NET_DEVICES") != NULL)
+	if (b.let[0] == '\0')
 		return info_say(c, INFO_OK, "UCX_NET_DEVICES keeps UCX from %s", b.up);
-	info_cure(c, "export UCX_NET_DEVICES=%s FI_TCP_IFACE=%s", b.other[0] != '\0' ? b.other : "NETDEV",
-	          b.other[0] != '\0' ? b.other : "NETDEV");
+	if (b.other[0] == '\0')
+		snprintf(b.other, sizeof(b.other), "NETDEV");
+	/* Adapters have to be named as well, or UCX leaves them out. */
+	info_list_rdma(info, rdma, sizeof(rdma));
+	info_cure(c, "export UCX_NET_DEVICES=%s%s FI_TCP_IFACE=%s", b.other, rdma, b.other);
 	return info_say(c, INFO_PROBLEM,
-	                "a stack may take the address of %s, which peers on other machines cannot reach", b.up);
+	                "a stack may take the address of %s, which peers on other machines cannot reach", b.let);
 }

@@ -17,6 +17,7 @@ struct walk {
 	char bad[300];   /* "mlx5_0 port 1 (DOWN)", ... */
 	char netdev[64]; /* of the first bad one */
 	bool infiniband; /* the first bad one is InfiniBand's own */
+	char list[160];  /* ",mlx5_0:1", ... */
 	/* Of the port at hand: */
 	int nv2, nroutable;
 };
@@ -103,6 +104,23 @@ static const char *netdev(const struct walk *w)
 bool info_have_rdma(const struct info *info)
 {
 	return walk(info, NULL).ndevices > 0;
+}
+
+static void list_port(struct walk *w)
+{
+	size_t at = strlen(w->list);
+	int n = snprintf(w->list + at, sizeof(w->list) - at, ",%s:%s", w->device, w->port);
+
+	/* Half a name is none. */
+	if (n < 0 || (size_t)n >= sizeof(w->list) - at)
+		w->list[at] = '\0';
+}
+
+void info_list_rdma(const struct info *info, char *list, size_t len)
+{
+	struct walk w = walk(info, list_port);
+
+	snprintf(list, len, "%s", w.list);
 }
 
 static bool is_mellanox(void *arg, const char *name)
