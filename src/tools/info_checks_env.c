@@ -102,22 +102,49 @@ static bool is_rdma_transport(void *arg, const char *item)
 	return strcmp(item, "all") == 0;
 }
 
+static bool is_item(void *arg, const char *item)
+{
+	return strcmp(arg, item) == 0;
+}
+
+/* A list of what to leave out, without its ^: one of rc, dc and ud alone leaves the others. */
+static bool leaves_no_rdma(const char *list)
+{
+	static char ib[] = "ib", rc[] = "rc", dc[] = "dc", ud[] = "ud";
+
+	return info_each_item(list, is_item, ib) ||
+	       (info_each_item(list, is_item, rc) && info_each_item(list, is_item, dc) &&
+	        info_each_item(list, is_item, ud));
+}
+
+/* Its providers do not look at UCX_TLS: whether one of them is ready. */
+static bool works_without_tls(const struct info *info)
+{
+	for (int i = 0; i < info->ncandidates; i++)
+		if (strncmp(info->candidates[i].name, "ucx:", 4) == 0 && info->candidates[i].state == XPORT_READY)
+			return true;
+	return false;
+}
+
 enum info_state info_check_ucx_tls(const struct info *info, struct info_check *c)
 {
 	const char *tls = from_env("UCX_TLS");
 	const struct xport_candidate *ucx = candidate(info, "ucx");
-	bool without;
+	bool shut_out;
 
 	if (tls == NULL)
 		return info_say(c, INFO_OK, "UCX_TLS is not set");
-	if (ucx == NULL)
+	if (ucx == NULL || ucx->state == XPORT_NOT_BUILT)
 		return info_say(c, INFO_NOT_APPLICABLE, "UCX_TLS=%.64s, but there is no ucx to look at it", tls);
+	if (ucx->state != XPORT_READY && !works_without_tls(info))
+		return info_say(c, INFO_NOT_APPLICABLE, "UCX_TLS=%.64s, but ucx is not usable without it either: %s",
+		                tls, ucx->reason);
 	info_cure(c, "unset UCX_TLS");
 	if (ucx->state != XPORT_READY)
 		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s leaves nothing that ucx could use: %s", tls,
 		                ucx->reason);
-	without = *tls == '^';
-	if (info_have_rdma(info) && info_each_item(tls + without, is_rdma_transport, NULL) == without)
+	shut_out = *tls == '^' ? leaves_no_rdma(tls + 1) : !info_each_item(tls, is_rdma_transport, NULL);
+	if (info_have_rdma(info) && shut_out)
 		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s keeps ucx from the RDMA devices that are here", tls);
 	c->cure[0] = '\0';
 	return info_say(c, INFO_OK,
@@ -185,11 +212,6 @@ enum info_state info_check_ucx_devices(const struct info *info, struct info_chec
 }
 
 /* ---- FI_PROVIDER ---- */
-
-static bool is_item(void *arg, const char *item)
-{
-	return strcmp(arg, item) == 0;
-}
 
 /* Whether FI_PROVIDER lets in the provider of "ofi:tcp;ofi_rxm": tcp. */
 static bool let_in(const char *filter, const char *name)
