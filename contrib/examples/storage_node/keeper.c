@@ -90,7 +90,6 @@ static void lay_out(struct keeper *k)
 
 static void remove_node(struct keeper *k, uint32_t node)
 {
-	k->map.node[node].life = 0;
 	for (uint32_t i = 0; i < SR_RANGES; i++) {
 		struct sw_range *r = &k->map.range[i];
 
@@ -113,7 +112,7 @@ static void add_second(struct keeper *k, uint32_t node)
 	for (uint32_t i = 0; i < SR_RANGES; i++) {
 		struct sw_range *r = &k->map.range[i];
 
-		if (r->primary == SW_NONE || r->second != SW_NONE)
+		if (r->primary == SW_NONE || r->primary == node || r->second != SW_NONE)
 			continue;
 		r->second = node;
 		r->filled = 0;
@@ -171,6 +170,7 @@ static void died(struct keeper *k, uint32_t node)
 	if (c->peer != NULL)
 		c->peer->node = SW_NONE;
 	c->peer = NULL;
+	k->map.node[node].life = 0;
 	if (ended)
 		return;
 	if (k->started)
