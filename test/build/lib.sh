@@ -4,6 +4,8 @@
 set -u
 tmp=$(mktemp -d) || exit 99
 trap 'chmod -R u+w "$tmp"; rm -rf "$tmp"' EXIT
+# Else dash, ended by a signal, leaves out what is to be done at the end.
+trap 'exit 99' HUP INT TERM
 failed=0
 
 # pass WHAT COMMAND... - the command must succeed.
@@ -28,6 +30,17 @@ fail() {
 		cat "$tmp/out"
 		failed=1
 	fi
+}
+
+# reap SECONDS PID - waits for a process in the background, whose exit status it has; one that takes longer is killed.
+reap() {
+	for tick in $(seq $(($1 * 20))); do
+		grep -q '^State:.[^Z]' "/proc/$2/status" 2>/dev/null || { wait "$2"; return; }
+		sleep 0.05
+	done
+	echo "process $2 does not end within $1 s"
+	kill -KILL "$2"
+	wait "$2"
 }
 
 # A copy of the tree's sources that may be written.
