@@ -19,8 +19,9 @@
  * no completion comes.  After the completion, also one in error, nothing touches the operation's buffers again.
  *
  * Progress rule.  Operations move while the application calls xport_poll or xport_wait, at both ends; with
- * XPORT_PROGRESS=thread a thread of the library calls for it.  Where the network itself carries puts and gets
- * (xport_info.passive_target) the target need not call anything for them.
+ * XPORT_PROGRESS=thread a thread of the library calls for it.  Where xport_info.passive_target is 1 at the target, its
+ * application need not call anything for puts and gets: the network itself carries them, once the target has confirmed the
+ * key (xport_rkey_info; until then it must poll), or its thread calls.  It says this of its own instance, not of a peer's.
  *
  * Thread rule.  Calls on one instance, and on whatever belongs to it, are made by one thread at a time, unless the
  * instance was opened with XPORT_THREAD_MULTIPLE, or with the progress thread, which imply a lock.  Different
@@ -117,7 +118,8 @@ struct xport_error {
 
 /*
  * Copies the last failure of the instance, or, with x NULL, of the calling thread's last failed call that had no
- * instance (xport_open, xport_list, xport_variables).  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
+ * instance (xport_open, xport_list, xport_variables).  Ask right after the call: the next one, also one that succeeds, may
+ * forget it.  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
  * wrong size; XPORT_ERR_FORK in a forked child, of an instance of its parent's.
  */
 int xport_last_error(const xport *x, struct xport_error *error);
@@ -148,7 +150,7 @@ struct xport_attr {
 	size_t size;
 	const char *backend;    /* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list in order of preference */
 	const char *require;    /* XPORT_REQUIRE: capabilities without which open fails, "target_bounds,passive_target" */
-	const char *emulate;    /* XPORT_EMULATE: operations carried by the core: "put,get" or "all" */
+	const char *emulate;    /* XPORT_EMULATE: operations carried by the core: "put,get,atomic" or "all" */
 	const char *progress;   /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
 	int thread_mode;        /* enum xport_thread_mode */
 	int peer_timeout_ms;    /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */
@@ -187,7 +189,7 @@ struct xport_info {
 	int atomic, send, flush;   /* enum xport_path */
 	int put_reg, get_reg;      /* enum xport_path, for memory from xport_mr_reg */
 	int target_bounds;         /* 1: every remote access is checked at the target as well */
-	int passive_target;        /* 1: puts and gets need no calls of the target */
+	int passive_target;        /* 1: peers' puts and gets need no calls here, see the progress rule */
 	int stack_threads;         /* threads that the stack runs for this instance beside the helper thread */
 	int thread_mode;           /* enum xport_thread_mode in force */
 	int peer_timeout_ms;
@@ -258,7 +260,8 @@ struct xport_conn_attr {
 /*
  * Listens on "host:port": an IPv4 address, an IPv6 address in brackets, a name, or "*" for all addresses; port 0 lets
  * the system choose.  While the application polls, incoming connections are checked, refused if they do not fit, and
- * made ready for xport_accept; at most 64 may be half made, each at most 5 s long.  An address off loopback needs
+ * made ready for xport_accept; at most 64 may be half made, each at most 5 s long.  A name is looked up within the call,
+ * which may take long.  An address off loopback needs
  * XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.  Errors: ADDRESS, UNREACHABLE (the name does not resolve), AUTH, INVALID,
  * NO_MEMORY, SYSTEM.
  */
@@ -281,7 +284,8 @@ void xport_listener_close(xport_listener *listener);
 /*
  * Connects to a listener.  Waits up to `timeout_ms` (-1: 30 s) and makes progress while it waits.  With 0 it returns
  * at once, with an error if it is already known, else XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows; operations may
- * be posted only after CONNECTED.
+ * be posted only after CONNECTED.  A name that is no number is looked up within the call, also with 0, and no limit ends
+ * that: event loops pass numbers.
  * Errors: ADDRESS, UNREACHABLE, REFUSED, TIMEOUT, INCOMPATIBLE, AUTH, PROTOCOL, NO_MEMORY, SYSTEM.
  */
 int xport_connect(xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
@@ -290,14 +294,16 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 /*
  * Closes: refuses new operations, lets those already posted finish for up to `timeout_ms`, tells the peer (which sees
  * XPORT_EVENT_CLOSED after everything that was sent), then completes what is left, receives from this peer included,
- * with XPORT_ERR_CLOSED.  0: at once.  The handle stays valid until xport_ep_destroy; every later call on it is
- * XPORT_ERR_CLOSED.  Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
+ * with XPORT_ERR_CLOSED.  0: at once, and never TIMEOUT: the completions tell what was cut off.  The handle stays valid until
+ * xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a receive still takes what had arrived.
+ * Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
  * PEER_LOST or PEER_CLOSED if the peer was gone before; what ended it, if something else did (an error of xport_connect's,
  * NO_MEMORY); CLOSED if it was closed already.
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 
-/* Closes at once if need be, and gives the handle back.  Its completions stay to be reaped.  NULL is allowed. */
+/* Closes at once if need be, and gives the handle back.  Its completions stay to be reaped.  Keys that were unpacked on it are
+ * still to be given back, and keep its memory until then.  NULL is allowed. */
 void xport_ep_destroy(xport_ep *ep);
 
 typedef enum xport_ep_state {
@@ -552,7 +558,9 @@ struct xport_completion {
 };
 
 /*
- * Makes progress and writes up to `max` completions; returns how many (0: none), or an error (INVALID, FORK).
+ * Makes progress and writes up to `max` completions; returns how many (0: none), or an error: INVALID (also with
+ * XPORT_STRICT=1 beside another thread's call), FORK, or what broke the back end, SYSTEM or the like: then every endpoint is
+ * lost, and all that is left is to reap and to close.
  * With `max` 0, `list` NULL: only progress.  Never blocks.  Of threads that poll side by side each sees its own in order,
  * and none knows the order among them.
  */

@@ -159,7 +159,8 @@ struct xpi_backend {
 	/*
 	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, the buffer is
 	 * the core's again.  XPI_PENDING: it is the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the core
-	 * tries again after a poll; so with XPORT_ERR_NO_MEMORY.  The buffer may lie in any memory.
+	 * tries again after a poll; so with XPORT_ERR_NO_MEMORY.  Any other status: not accepted, and the endpoint is failed
+	 * soon; until then the same may be offered again.  So it is with put, get, atomic and drain.  The buffer may lie in any memory.
 	 */
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 	/* Required.  The same for a frame that lies in two pieces: small ones come by am_send, long ones by this. */

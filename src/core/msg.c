@@ -255,6 +255,7 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	op->mask = accept;
 	op->len = length;
 	op->done = 0;
+	op->stamp = x->tick; /* from here on it can be too old */
 	cts->region = rts;
 	cts->tag = accept;
 	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;

@@ -18,6 +18,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
+
 enum { AM_MAX = 8192, CREDITS = 32, POLL_MAX = 64 };
 
 pthread_mutex_t loop_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,18 +36,37 @@ struct xpi_be *loop_find(uint64_t id)
 
 /* ---- open ---- */
 
+static const char *const providers[] = {"native", "rdma", "message"};
+
 static int loop_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 {
-	static const char *const names[] = {"loop:native", "loop:rdma", "loop:message"};
-
 	(void)log;
 	for (int i = 0; i < 3; i++) {
 		struct xport_candidate c = {.state = XPORT_READY, .reason = "instances of this process"};
 
-		snprintf(c.name, sizeof(c.name), "%s", names[i]);
+		snprintf(c.name, sizeof(c.name), "loop:%s", providers[i]);
 		emit(arg, &c);
 	}
 	return XPORT_OK;
+}
+
+static bool known(const char *provider)
+{
+	for (int i = 0; i < 3; i++)
+		if (strcmp(provider, providers[i]) == 0)
+			return true;
+	return false;
+}
+
+static int unknown(const char *provider, struct xport_error *err)
+{
+	struct xpi_nearest near = xpi_nearest(provider);
+
+	for (int i = 0; i < 3; i++)
+		xpi_nearest_look(&near, providers[i]);
+	return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
+	                "loop has no provider %s: it has native, rdma and message%s%s", provider,
+	                near.name != NULL ? "; the nearest is loop:" : "", near.name != NULL ? near.name : "");
 }
 
 static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
@@ -53,9 +74,8 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	const char *provider = args->provider != NULL ? args->provider : "native";
 	struct xpi_be *be;
 
-	if (strcmp(provider, "native") != 0 && strcmp(provider, "rdma") != 0 && strcmp(provider, "message") != 0)
-		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
-		                "loop has no provider %s: it has native, rdma and message", provider);
+	if (!known(provider))
+		return unknown(provider, args->err);
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance of loop");
@@ -127,7 +147,7 @@ static int loop_address(struct xpi_be *be, void *ep_state, struct xpi_core_ep *c
 
 	ep->core_ep = core_ep;
 	if (*len < sizeof(be->id))
-		return XPORT_ERR_BOUNDS;
+		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of loop has 8 bytes");
 	memcpy(buf, &be->id, sizeof(be->id));
 	*len = sizeof(be->id);
 	return XPORT_OK;
@@ -175,7 +195,7 @@ static void loop_ep_destroy(struct xpi_be *be, void *ep_state)
 
 /* ---- move data ---- */
 
-int loop_deliver(struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
+int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
 {
 	struct loop_item *it = malloc(sizeof(*it) + hlen + dlen);
 	struct xpi_be *peer;
@@ -200,7 +220,7 @@ int loop_deliver(struct loop_ep *ep, const void *hdr, size_t hlen, const void *d
 	if (peer != NULL)
 		return XPORT_OK;
 	free(it);
-	return XPORT_ERR_PEER_LOST;
+	return xpi_fail(be->err, XPORT_ERR_PEER_LOST, 0, NULL, NULL, "the other instance is closed");
 }
 
 struct loop_manners loop_manners;
@@ -233,7 +253,7 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size
 	}
 	if (loop_manners.keep > 0 || ep->before > 0)
 		return keep(be, ep, buf, len, req);
-	return loop_deliver(ep, buf, len, NULL, 0);
+	return loop_deliver(be, ep, buf, len, NULL, 0);
 }
 
 static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, size_t hlen, const void *data,
@@ -241,9 +261,8 @@ static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, 
 {
 	struct loop_ep *ep = ep_state;
 
-	(void)be;
 	(void)req; /* never pending: the frame is copied */
-	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(ep, hdr, hlen, data, dlen);
+	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(be, ep, hdr, hlen, data, dlen);
 }
 
 static struct loop_item *next_frame(struct xpi_be *be)

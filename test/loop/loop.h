@@ -67,7 +67,7 @@ extern pthread_mutex_t loop_lock;
 struct xpi_be *loop_find(uint64_t id);
 
 /* Hands a frame to the peer.  Status as of am_send. */
-int loop_deliver(struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen);
+int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen);
 
 /* loop_mr.c */
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

@@ -40,7 +40,7 @@ int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	struct loop_rkey k = {be->id, m->serial};
 
 	if (*len < sizeof(k))
-		return XPORT_ERR_BOUNDS;
+		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "a key of loop has %zu bytes", sizeof(k));
 	memcpy(buf, &k, sizeof(k));
 	*len = sizeof(k);
 	return XPORT_OK;
@@ -90,7 +90,7 @@ static void change(const struct xport_atomic_args *a, uint64_t *word)
 }
 
 /* Copies to or from the other instance's region, or changes a word of it, if it is (still) there. */
-static int carry_out(const struct loop_item *it)
+static int carry_out(struct xpi_be *be, const struct loop_item *it)
 {
 	struct xpi_be *peer;
 	int r = XPORT_ERR_STALE_KEY;
@@ -98,7 +98,7 @@ static int carry_out(const struct loop_item *it)
 	if (it->kind == LOOP_DRAIN)
 		return loop_manners.drained;
 	if (it->kind == LOOP_KEPT)
-		return loop_deliver(it->ep, it->buf, it->len, NULL, 0);
+		return loop_deliver(be, it->ep, it->buf, it->len, NULL, 0);
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
 	if (peer != NULL) {
@@ -137,7 +137,7 @@ int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr,
 	(void)mr;
 	if (!be->ordered || len > LOOP_PUT_SHORT)
 		return queue(be, &put);
-	return put.ep->before == 0 ? carry_out(&put) : XPORT_ERR_AGAIN;
+	return put.ep->before == 0 ? carry_out(be, &put) : XPORT_ERR_AGAIN;
 }
 
 int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
@@ -190,7 +190,7 @@ int loop_rma_poll(struct xpi_be *be)
 	while (n < 32 && (l = xpi_list_pop(&be->own)) != NULL) {
 		struct loop_item *it = xpi_container(l, struct loop_item, link);
 		struct xpi_req *req = it->req;
-		int r = carry_out(it);
+		int r = carry_out(be, it);
 
 		if (it->kind == LOOP_KEPT || (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC)))
 			it->ep->before--;

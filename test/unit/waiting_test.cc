@@ -228,6 +228,33 @@ TEST_F(Waiting, AnOperationIsAsOldAsItIs)
 	}
 }
 
+/* A receive is as old as its match: one that waited long, and then takes its time, is not too old. */
+TEST_F(Waiting, ALongMessageIsAsOldAsItsMatch)
+{
+	xport_attr a = attr();
+	a.peer_timeout_ms = 60000;
+	a.op_timeout_ms = static_cast<int>(scaled(400));
+	connect(a);
+	std::vector<uint8_t> from(32 << 20), to(from.size());
+	ASSERT_EQ(XPORT_OK, xport_recv(x[0], to.data(), to.size(), 1, UINT64_MAX, nullptr));
+	xport_completion c{};
+	for (auto start = Clock::now(); since(start) < scaled(1500);) { /* many looks */
+		ASSERT_EQ(0, xport_wait(x[0], &c, 1, 10)) << c.type;
+		xport_poll(x[1], nullptr, 0);
+	}
+	ASSERT_EQ(XPORT_OK, xport_send(ep[1], from.data(), from.size(), 1, nullptr));
+	auto start = Clock::now();
+	while (c.type == 0 && since(start) < 30000) {
+		xport_poll(x[1], nullptr, 0);
+		xport_wait(x[0], &c, 1, 1);
+		if (since(start) < scaled(130)) /* a look falls into it */
+			std::this_thread::sleep_for(std::chrono::milliseconds(20));
+	}
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_OP_RECV), c.type);
+	EXPECT_EQ(XPORT_OK, c.status);
+	EXPECT_GT(since(start), scaled(110)) << "no look fell into it";
+}
+
 /* A limit of a few milliseconds is not over after so many looks. */
 TEST_F(Waiting, AShortLimitIsNotOverAtOnce)
 {
