@@ -80,8 +80,8 @@ static bool queue_was_broken(const struct kl_board *b, const char *text)
 	return !strcmp(b->backend, "ucx:shm") && strstr(text, "XP-1015") && !strstr(text, "content: wrong");
 }
 
-/* What failed is the cell that was at work; before the first, it is that one. */
-static void blame(struct kl_board *b, const char *text)
+/* What failed is the cell that was at work; before the first, it is that one.  False: none is left that it could be. */
+static bool blame(struct kl_board *b, const char *text)
 {
 	bool broken = queue_was_broken(b, text);
 	int i = atomic_load(&b->current);
@@ -97,15 +97,20 @@ static void blame(struct kl_board *b, const char *text)
 	for (i = i < 0 ? 0 : i; i < b->ncells; i++)
 		if (b->cell[i].rounds && kl_cell_state(&b->cell[i]) == KL_WAITING) {
 			kl_cell_judge(&b->cell[i], broken ? KL_SKIPPED : KL_FAILED, why);
-			return;
+			return true;
 		}
+	fprintf(stderr, "kill_check: %s: when the crew ended: %s\n", b->backend, why);
+	return broken;
 }
 
-static void conduct(struct kl_board *b)
+/* What is left shows when the roles have ended: their logs, their output, what they leaked.  False: a failure is nobody's. */
+static bool conduct(struct kl_board *b)
 {
 	static struct h_result result;
 	struct h_config config = {.backend = b->backend};
 	struct h_scenario s = {.name = "kill", .role = {kl_victim, kl_survivor, kl_third}, .flags = H_KILLS};
+	struct kl_cell *after = &b->cell[b->ncells - 1];
+	bool well = true;
 	int left;
 
 	kl_board = b;
@@ -113,12 +118,15 @@ static void conduct(struct kl_board *b)
 		new_crew(b);
 		s.timeout_s = WARM_S + ROUND_S * left;
 		if (h_run(&s, &config, &result) != H_PASSED)
-			blame(b, result.text);
+			well = blame(b, result.text) && well;
+		else
+			kl_cell_judge(after, KL_PASSED, "");
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		if (b->own_net)
 			end_mend();
 	}
+	return well;
 }
 
 pid_t crew_start(struct kl_board *b)
@@ -137,21 +145,36 @@ pid_t crew_start(struct kl_board *b)
 	b->own_net = b->silent && end_own_network(b->no_net, sizeof(b->no_net));
 	if (b->silent && !b->own_net)
 		skip_cut(b);
-	conduct(b);
-	_exit(0);
+	_exit(conduct(b) ? 0 : 1);
+}
+
+/* Leaves its status to crew_end. */
+static bool has_gone(pid_t conductor)
+{
+	siginfo_t info = {0};
+
+	return conductor < 0 || waitid(P_PID, (id_t)conductor, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+	       info.si_pid != 0;
 }
 
 enum kl_state crew_wait(struct kl_cell *cell, pid_t conductor)
 {
-	bool gone = conductor < 0;
+	bool gone = false;
 
 	while (kl_cell_state(cell) == KL_WAITING && !gone) {
-		gone = waitpid(conductor, NULL, WNOHANG) != 0;
+		gone = has_gone(conductor);
 		usleep(2000);
 	}
 	if (kl_cell_state(cell) == KL_WAITING)
 		kl_cell_judge(cell, KL_FAILED, "the crew ended before this cell");
 	return kl_cell_state(cell);
+}
+
+bool crew_end(pid_t conductor)
+{
+	int status;
+
+	return waitpid(conductor, &status, 0) == conductor && status == 0;
 }
 
 /* ---- what the program of the tests sees of a board ---- */

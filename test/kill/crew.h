@@ -22,6 +22,8 @@ struct kl_board *crew_board(const char *backend, bool silent);
 pid_t crew_start(struct kl_board *b);
 /* Waits until the cell is judged; returns its state. */
 enum kl_state crew_wait(struct kl_cell *cell, pid_t conductor);
+/* Waits for the conductor; false: something failed that no cell could be blamed for. */
+bool crew_end(pid_t conductor);
 
 struct kl_cell *crew_cells(struct kl_board *b, int *n);
 /* Before it starts: where its random moments come from; at one end in so many the third peer is measured (0: never), for so

@@ -267,6 +267,7 @@ Options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	Options options;
+	int failed;
 
 	testing::InitGoogleTest(&argc, argv);
 	options = parse(argc, argv);
@@ -279,5 +280,11 @@ int main(int argc, char **argv)
 	for (const std::string &name : options.names)
 		add_backend(name, options);
 	testing::UnitTest::GetInstance()->listeners().Append(new Frame(options));
-	return RUN_ALL_TESTS();
+	failed = RUN_ALL_TESTS();
+	for (Crew *crew : crews)
+		if (crew->started && !crew_end(crew->conductor)) {
+			fprintf(stderr, "kill_check: %s failed when its crew ended\n", crew->backend.c_str());
+			failed = 1;
+		}
+	return failed;
 }

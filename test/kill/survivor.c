@@ -483,5 +483,4 @@ void kl_survivor(struct h *h)
 	}
 	atomic_store(&b->current, b->ncells - 1);
 	finish(&v);
-	kl_cell_judge(&b->cell[b->ncells - 1], KL_PASSED, "");
 }
