@@ -237,23 +237,47 @@ static void reap_slowly(struct h *h)
 }
 
 /* Posts some of everything that a target which makes no progress leaves outstanding. */
-static void post_all(struct h *h, struct h_mem *l, struct h_rkey *r, void *big, size_t len, uint64_t *word)
+enum { KINDS = 8, ALL = 10 * KINDS };
+
+static void post_all(struct h *h, struct h_mem *l, struct h_rkey *r, void *big, size_t len, uint64_t *word,
+                     struct h_op **op)
 {
-	for (int i = 0; i < 10; i++) {
-		h_put(h, h->ep[0], H_AT(*l, 0, LEN), r, 0, 0);
-		h_get(h, h->ep[0], H_AT(*l, 0, LEN), r, 0);
-		h_notify(h, h->ep[0], H_AT(*l, 0, 8), r, 0, 1, 0);
-		h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, word, r, 0);
-		h_send(h, h->ep[0], l->p, 8, 1);
-		h_send(h, h->ep[0], big, len, 1);
-		h_recv(h, h->ep[0], word, 8, 77, UINT64_MAX);
-		h_flush(h, h->ep[0]);
+	for (int i = 0; i < 10; i++, op += KINDS) {
+		op[0] = h_put(h, h->ep[0], H_AT(*l, 0, LEN), r, 0, 0);
+		op[1] = h_get(h, h->ep[0], H_AT(*l, 0, LEN), r, 0);
+		op[2] = h_notify(h, h->ep[0], H_AT(*l, 0, 8), r, 0, 1, 0);
+		op[3] = h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, word, r, 0);
+		op[4] = h_send(h, h->ep[0], l->p, 8, 1);
+		op[5] = h_send(h, h->ep[0], big, len, 1);
+		op[6] = h_recv(h, h->ep[0], word, 8, 77, UINT64_MAX);
+		op[7] = h_flush(h, h->ep[0]);
+	}
+}
+
+/* What the target must do itself is not done while it makes no progress. */
+static bool not_done(const struct xport_rkey_info *info, int type)
+{
+	if (type == XPORT_OP_GET)
+		return info->get == XPORT_EMULATED;
+	return type == XPORT_OP_RECV || (type != XPORT_OP_SEND && info->put == XPORT_EMULATED);
+}
+
+/* `info`: the target made no progress; NULL: it did. */
+static void ended_as(struct h *h, const struct xport_rkey_info *info, struct h_op *const *op, int status)
+{
+	for (int i = 0; i < ALL; i++) {
+		bool well = op[i]->c.status == XPORT_OK && !(info && not_done(info, op[i]->type));
+
+		H_CHECK(well || op[i]->c.status == status, "operation %d of type %d ended as %s, not %s", i,
+		        op[i]->type, xport_status_name(op[i]->c.status), xport_status_name(status));
 	}
 }
 
 /* This side closes at once while all is in flight: each completes, with CLOSED unless it was done before. */
 static void close_in_flight(struct h *h)
 {
+	struct xport_rkey_info info = {.size = sizeof(info)};
+	struct h_op *op[ALL];
 	struct h_mem l;
 	struct h_rkey r;
 	uint64_t word;
@@ -264,13 +288,15 @@ static void close_in_flight(struct h *h)
 	r = h_import(h, 0);
 	len = h->info.eager_max + 100000;
 	h_sync(h);
-	post_all(h, &l, &r, h_buf(h, len), len, &word);
+	post_all(h, &l, &r, h_buf(h, len), len, &word, op);
+	H_OK(xport_rkey_query(r.k, &info));
 	if (h->param)
 		xport_ep_destroy(h->ep[0]);
 	else
 		xport_ep_close(h->ep[0], 0);
 	h->ep[0] = h->param ? NULL : h->ep[0];
 	h_settle(h);
+	ended_as(h, &info, op, XPORT_ERR_CLOSED);
 	H_EQ(0, h->nqueue);
 	h_run_for(h, 100);
 	h_tell_u64(h, 0, 1);
@@ -295,7 +321,7 @@ static void closed_by_peer(struct h *h)
 {
 	struct h_mem l;
 	struct h_rkey r;
-	struct h_op *op;
+	struct h_op *op, *all[ALL];
 	struct xport_completion c;
 	uint64_t word;
 	size_t len;
@@ -305,10 +331,11 @@ static void closed_by_peer(struct h *h)
 	r = h_import(h, 0);
 	len = h->info.eager_max + 100000;
 	op = h_recv(h, h->ep[0], &word, 8, 78, UINT64_MAX);
-	post_all(h, &l, &r, h_buf(h, len), len, &word);
+	post_all(h, &l, &r, h_buf(h, len), len, &word, all);
 	h_sync(h);
 	H_DONE_AS(XPORT_ERR_PEER_CLOSED, op);
 	h_settle(h);
+	ended_as(h, NULL, all, XPORT_ERR_PEER_CLOSED);
 	c = H_EVENT(XPORT_EVENT_CLOSED);
 	H_TRUE(c.ep == h->ep[0]);
 	h_run_for(h, 100);
@@ -333,6 +360,7 @@ static void closing_target(struct h *h)
 /* An instance that is closed with all in flight and unreaped takes everything along. */
 static void close_instance(struct h *h)
 {
+	struct h_op *all[ALL];
 	struct h_mem l;
 	struct h_rkey r;
 	uint64_t word;
@@ -343,7 +371,7 @@ static void close_instance(struct h *h)
 	r = h_import(h, 0);
 	len = h->info.eager_max + 100000;
 	h_sync(h);
-	post_all(h, &l, &r, h_buf(h, len), len, &word);
+	post_all(h, &l, &r, h_buf(h, len), len, &word, all);
 	xport_close(h->x);
 	h_forget(h);
 	h_tell_u64(h, 0, 1);

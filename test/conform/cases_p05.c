@@ -20,38 +20,31 @@ static const struct h_param doings[] = {
 	{NULL, 0},
 };
 
-static void post(struct h *h, struct h_mem *l, struct h_rkey *r, uint64_t what)
+/* Returns what must be lost: of a quiet put and its flush, the flush; NULL: nothing was posted. */
+static struct h_op *post(struct h *h, struct h_mem *l, struct h_rkey *r, uint64_t what)
 {
 	static uint64_t old;
 
 	switch (what) {
 	case PUT:
-		h_put(h, h->ep[0], H_AT(*l, 0, LEN), r, 0, 0);
-		break;
+		return h_put(h, h->ep[0], H_AT(*l, 0, LEN), r, 0, 0);
 	case GET:
-		h_get(h, h->ep[0], H_AT(*l, 0, LEN), r, 0);
-		break;
+		return h_get(h, h->ep[0], H_AT(*l, 0, LEN), r, 0);
 	case NOTIFY:
-		h_notify(h, h->ep[0], H_AT(*l, 0, 1000), r, 0, 1, 0);
-		break;
+		return h_notify(h, h->ep[0], H_AT(*l, 0, 1000), r, 0, 1, 0);
 	case SEND_EAGER:
-		h_send(h, h->ep[0], l->p, 100, 1);
-		break;
+		return h_send(h, h->ep[0], l->p, 100, 1);
 	case SEND_LARGE:
-		h_send(h, h->ep[0], l->p, LEN, 1);
-		break;
+		return h_send(h, h->ep[0], l->p, LEN, 1);
 	case RECV:
-		h_recv(h, h->ep[0], l->p, LEN, 1, UINT64_MAX);
-		break;
+		return h_recv(h, h->ep[0], l->p, LEN, 1, UINT64_MAX);
 	case FLUSH:
 		h_put(h, h->ep[0], H_AT(*l, 0, 64), r, 0, XPORT_QUIET);
-		h_flush(h, h->ep[0]);
-		break;
+		return h_flush(h, h->ep[0]);
 	case ATOMIC:
-		h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, &old, r, 0);
-		break;
+		return h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, &old, r, 0);
 	default:
-		break;
+		return NULL;
 	}
 }
 
@@ -63,7 +56,7 @@ static bool must_be_lost(struct h *h, struct h_rkey *r, uint64_t what)
 	H_OK(xport_rkey_query(r->k, &info));
 	if (what == SEND_LARGE || what == RECV)
 		return true;
-	if (what == ATOMIC || what == FLUSH || what == PUT)
+	if (what == ATOMIC || what == FLUSH || what == PUT || what == NOTIFY)
 		return info.put == XPORT_EMULATED;
 	return what == GET && info.get == XPORT_EMULATED;
 }
@@ -98,30 +91,34 @@ static void count_statuses(struct h *h, struct h_op *const *ops, int n, bool los
 	for (int i = 0; i < n; i++) {
 		int s = ops[i]->c.status;
 
-		H_CHECK(s == XPORT_ERR_PEER_LOST || (!lost && s == XPORT_OK), "operation %d ended with %s", i,
-		        xport_status_name(s));
+		H_CHECK(s == XPORT_ERR_PEER_LOST || (!lost && s == XPORT_OK), "operation %d of type %d ended with %s",
+		        i, ops[i]->type, xport_status_name(s));
 	}
 }
 
 /* The victim sleeps, the operations are outstanding, the victim dies. */
 static void kill_sleeper(struct h *h)
 {
+	struct h_op *op[ROUNDS];
 	struct h_mem l;
 	struct h_rkey r;
+	bool lost;
 	int64_t t;
+	int n = 0;
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
 	r = h_import(h, 0);
 	h_sync(h);
-	for (int i = 0; i < ROUNDS && h->param != IDLE; i++)
-		post(h, &l, &r, h->param);
-	if (must_be_lost(h, &r, h->param))
-		H_CHECK(h->pending >= ROUNDS, "completed though the peer sleeps");
+	for (; n < ROUNDS && h->param != IDLE; n++)
+		op[n] = post(h, &l, &r, h->param);
+	lost = must_be_lost(h, &r, h->param);
+	H_CHECK(!lost || h->pending >= ROUNDS, "completed though the peer sleeps");
 	h_kill(h, 0, SIGKILL);
 	t = h_now_us();
 	h_record(h, "lost_us", (uint64_t)h_lost_within(h, h->ep[0], t, DEATH_MS));
 	h_settle(h);
+	count_statuses(h, op, n, lost);
 	h_record(h, "all_completed_us", (uint64_t)(h_now_us() - t));
 	H_TRUE(h_now_us() - t < (int64_t)h_ms(DEATH_MS + 500) * 1000);
 	aftermath(h, &l, &r);
@@ -187,28 +184,23 @@ static void server(struct h *h)
 /* Statuses one by one, for a victim that sleeps: all lost, none closed, cancelled or truncated. */
 static void statuses(struct h *h)
 {
+	static const enum doing what[] = {PUT, GET, SEND_LARGE, RECV, ATOMIC, FLUSH};
+	enum { KINDS = sizeof(what) / sizeof(what[0]) };
+	struct h_op *op[KINDS][4];
 	struct h_mem l;
 	struct h_rkey r;
-	struct h_op *put[4], *get[4], *send[4], *recv[4];
-	struct xport_rkey_info info = {.size = sizeof(info)};
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
 	r = h_import(h, 0);
-	H_OK(xport_rkey_query(r.k, &info));
 	h_sync(h);
-	for (int i = 0; i < 4; i++) {
-		put[i] = h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0);
-		get[i] = h_get(h, h->ep[0], H_AT(l, 0, LEN), &r, 0);
-		send[i] = h_send(h, h->ep[0], l.p, LEN, 1);
-		recv[i] = h_recv(h, h->ep[0], l.p, LEN, 1, UINT64_MAX);
-	}
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < KINDS; k++)
+			op[k][i] = post(h, &l, &r, what[k]);
 	h_kill(h, 0, SIGKILL);
 	h_settle(h);
-	count_statuses(h, put, 4, info.put == XPORT_EMULATED);
-	count_statuses(h, get, 4, info.get == XPORT_EMULATED);
-	count_statuses(h, send, 4, true);
-	count_statuses(h, recv, 4, true);
+	for (int k = 0; k < KINDS; k++)
+		count_statuses(h, op[k], 4, must_be_lost(h, &r, what[k]));
 }
 
 /* A receive from any peer outlives the loss of one. */
