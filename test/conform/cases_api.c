@@ -247,6 +247,7 @@ static void overlap_target(struct h *h)
 	H_OK(xport_mr_dereg(a.mr));
 	h_sync(h);
 	h_sync(h);
+	H_FILLED(p, 100, 1);
 	H_FILLED(p + 100, 8000, 3);
 }
 
@@ -272,6 +273,7 @@ static void overlap(struct h *h)
 	h_sync(h);
 	op = h_op(h, XPORT_OP_PUT);
 	o.context = op;
+	memset(l.p, 0x5a, 8);
 	s = xport_put(h->ep[0], l.p, 8, a.k, 0, &o);
 	if (s == XPORT_OK) /* the news had not come here yet: the target refuses */
 		H_DONE_AS(XPORT_ERR_STALE_KEY, op);

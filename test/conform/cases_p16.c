@@ -4,17 +4,20 @@
 
 #include "harness.h"
 
-enum { LEN = 65536, CROSSED = 1 << 20 };
+/* What a stale operation would leave, and where: nothing else ever writes there. */
+enum { LEN = 65536, CROSSED = 1 << 20, STAIN = 0x5a, STALE_AT = 64 };
 
 /* An operation on a key: refused at once with the status, or, if the news had not come here yet, by the target. */
 static void try_one(struct h *h, int type, xport_rkey *k, uint64_t offset, size_t len)
 {
 	struct h_op *op = h_op(h, type);
 	struct xport_opt o = {.size = sizeof(o), .context = op};
-	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
-	uint64_t buf = 0x99;
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8};
+	uint64_t buf, want;
 	int s;
 
+	memset(&buf, STAIN, sizeof(buf));
+	a.operand = want = buf;
 	if (type == XPORT_OP_PUT)
 		s = xport_put(h->ep[0], &buf, len, k, offset, &o);
 	else if (type == XPORT_OP_GET)
@@ -29,7 +32,7 @@ static void try_one(struct h *h, int type, xport_rkey *k, uint64_t offset, size_
 		h_op_drop(h, op);
 		H_STATUS(XPORT_ERR_STALE_KEY, s);
 	}
-	H_EQ(0x99, buf);
+	H_EQ(want, buf);
 }
 
 static void try_all(struct h *h, xport_rkey *k, uint64_t offset)
@@ -49,7 +52,7 @@ static void stale_somehow(struct h *h, const struct h_key *key, struct h_mem *l)
 	int s = xport_rkey_unpack(h->ep[0], key->bytes, key->len, &k);
 
 	if (s == XPORT_OK) {
-		s = xport_put(h->ep[0], l->p, 8, k, key->offset, &o);
+		s = xport_put(h->ep[0], l->p, 8, k, key->offset + STALE_AT, &o);
 		xport_rkey_destroy(k);
 	}
 	if (s == XPORT_OK) {
@@ -69,17 +72,18 @@ static void deregistered(struct h *h)
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
+	memset(l.p, STAIN, LEN);
 	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
 	r = h_unpack(h, h->ep[0], &key);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0));
 	h_tell_u64(h, 0, 1);
 	h_hear_u64(h, 0);
-	try_all(h, r.k, r.offset);
+	try_all(h, r.k, r.offset + STALE_AT);
 	stale_somehow(h, &key, &l);
 	/* the same memory, registered again: another key */
 	second = h_import(h, 0);
 	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8), &second, 0, 0));
-	try_all(h, r.k, r.offset);
+	try_all(h, r.k, r.offset + STALE_AT);
 	h_run_for(h, 10);
 	H_EQ(0, h->nqueue);
 	xport_rkey_destroy(r.k);
@@ -152,16 +156,18 @@ static void deregister(struct h *h)
 	h_mem_guards(h, &m, __FILE__, __LINE__);
 	H_OK(xport_mr_dereg(m.mr));
 	m.mr = NULL;
+	if (!m.allocated)
+		memset(m.p, 0, LEN);
 	h_tell_u64(h, 1, 1);
 	if (m.allocated) {
 		m = h_mem_target(h, LEN, 0, H_ALL);
 	} else {
 		base = m.p;
-		memset(base, 0, LEN);
 		H_OK(xport_mr_reg(h->x, base, LEN, H_ALL, &m.mr));
 	}
 	h_share(h, 1, &m);
 	h_sync(h);
+	H_BYTES(m.p, 8, STAIN); /* by the second key */
 	H_BYTES(m.p + 8, LEN - 8, 0);
 }
 
@@ -173,6 +179,7 @@ static void never_unpacked(struct h *h)
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, LEN, 0);
+	memset(l.p, STAIN, LEN);
 	H_EQ(sizeof(key), h_hear(h, 0, &key, sizeof(key)));
 	h_hear_u64(h, 0);
 	stale_somehow(h, &key, &l);
