@@ -148,60 +148,249 @@ static void odd_base(struct h *h)
 	h_sync(h);
 }
 
-/* Three initiators and the target's own thread add to one word; the sum is exact. */
-struct adder {
-	_Atomic uint64_t *word;
-	atomic_bool stop;
-	uint64_t added;
+/*
+ * Three initiators and the target's own thread use one word with one kind of atomic, and nothing gets lost: sums are exact;
+ * bits are as their owner left them; a count that compare-and-swap moves on shows each success, and beside it the CPU
+ * turns a bit; values that are swapped stay the same ones.
+ */
+enum { WORD_AT = 64, BITS = 8, BATCH = 64, BATCHES = 32, VALUES = (H_ROLES - 1) * BATCH + 2 };
+
+static int kind_of(const struct h *h)
+{
+	return (int)h->param / 16;
+}
+
+static int width_of(const struct h *h)
+{
+	return (int)h->param % 16;
+}
+
+/* Of four bytes: not at the beginning of eight. */
+static uint64_t word_at(int width)
+{
+	return (uint64_t)(WORD_AT + width);
+}
+
+/* One of the bits that belong to a role; of eight bytes in the upper half. */
+static uint64_t bit_of(int role, int i, int width)
+{
+	return UINT64_C(1) << (role * BITS + i + (width == 8 ? 32 : 0));
+}
+
+static uint64_t top_bit(int width)
+{
+	return UINT64_C(1) << (8 * width - 1);
+}
+
+/* Sets and clears a bit in turn. */
+static int bit_turn(int kind, uint64_t bit, uint64_t n, uint64_t *operand)
+{
+	bool clear = kind == XPORT_ATOMIC_OR && n % 2;
+
+	*operand = clear ? ~bit : bit;
+	return clear ? XPORT_ATOMIC_AND : kind;
+}
+
+struct cpu {
+	void *word;
+	int kind, width;
+	atomic_bool begun, stop;
+	uint64_t n, value, wrong;
 };
 
-/* Without a pause until the others are done: an addition that is not atomic meets one of these. */
-static void *add_locally(void *arg)
+static uint64_t word_now(struct cpu *c)
 {
-	struct adder *a = arg;
+	return c->width == 4 ? atomic_load((_Atomic uint32_t *)c->word) : atomic_load((_Atomic uint64_t *)c->word);
+}
 
-	for (; !atomic_load(&a->stop); a->added++)
-		atomic_fetch_add(a->word, 1);
+/* What C11 makes of it; returns what was there. */
+static uint64_t on_cpu(struct cpu *c, int op, uint64_t operand)
+{
+	uint32_t half;
+	uint64_t old, now;
+
+	for (;;) {
+		half = (uint32_t)(old = word_now(c));
+		now = model(op, c->width, old, operand, 0);
+		if (c->width == 4 ? atomic_compare_exchange_strong((_Atomic uint32_t *)c->word, &half, (uint32_t)now)
+		                  : atomic_compare_exchange_strong((_Atomic uint64_t *)c->word, &old, now))
+			return old;
+	}
+}
+
+/* Without a pause until the others are done: an operation that is not atomic meets one of these. */
+static void *beside(void *arg)
+{
+	struct cpu *c = arg;
+	uint64_t bit = c->kind == XPORT_ATOMIC_CAS ? top_bit(c->width) : bit_of(0, 0, c->width), operand;
+	int op;
+
+	for (; !atomic_load(&c->stop) || c->n % 2; c->n++, atomic_store(&c->begun, true)) {
+		if (c->kind == XPORT_ATOMIC_ADD) {
+			on_cpu(c, XPORT_ATOMIC_ADD, 1);
+		} else if (c->kind == XPORT_ATOMIC_SWAP) {
+			c->value = on_cpu(c, XPORT_ATOMIC_SWAP, c->value);
+		} else {
+			op = bit_turn(c->kind == XPORT_ATOMIC_CAS ? XPORT_ATOMIC_XOR : c->kind, bit, c->n, &operand);
+			c->wrong += (on_cpu(c, op, operand) & bit) != (c->n % 2 ? bit : 0);
+		}
+	}
 	return NULL;
+}
+
+/* Each value is there once: in the word, with the CPU, or with one of the initiators. */
+static void values_are_there(struct h *h, struct cpu *c)
+{
+	uint64_t value[BATCH];
+	uint8_t seen[VALUES] = {0};
+
+	H_TRUE(word_now(c) < VALUES && c->value < VALUES);
+	seen[word_now(c)]++;
+	seen[c->value]++;
+	for (int k = 1; k < h->nroles; k++) {
+		H_EQ(sizeof(value), h_hear(h, k, value, sizeof(value)));
+		for (int i = 0; i < BATCH; i++) {
+			H_TRUE(value[i] < VALUES);
+			seen[value[i]]++;
+		}
+	}
+	H_BYTES(seen, VALUES, 1);
 }
 
 static void sum_target(struct h *h)
 {
 	struct h_mem m;
-	struct adder a = {0};
+	struct cpu c = {.kind = kind_of(h), .width = width_of(h), .value = 1};
+	uint64_t want = 0;
 	pthread_t t;
 
 	h_mesh(h, NULL);
 	m = h_mem_target(h, LEN, 0, H_ALL);
-	a.word = (_Atomic uint64_t *)m.p;
+	c.word = m.p + word_at(c.width);
 	for (int i = 1; i < h->nroles; i++)
 		h_share(h, i, &m);
+	pthread_create(&t, NULL, beside, &c);
+	while (!atomic_load(&c.begun))
+		h_breathe(h);
 	h_sync(h);
-	pthread_create(&t, NULL, add_locally, &a);
 	h_sync(h);
-	atomic_store(&a.stop, true);
+	atomic_store(&c.stop, true);
 	pthread_join(t, NULL);
-	H_TRUE(a.added > 0);
-	H_EQ(3 * ROUNDS + a.added, *(uint64_t *)m.p);
-	H_EQ(3 * ROUNDS, *(uint32_t *)(m.p + 64));
+	H_CHECK(c.wrong == 0, "%" PRIu64 " of %" PRIu64 " times the CPU's bit was not as it had left it", c.wrong, c.n);
+	if (c.kind == XPORT_ATOMIC_SWAP) {
+		values_are_there(h, &c);
+		return;
+	}
+	for (int k = 1; k < h->nroles; k++)
+		want += h_hear_u64(h, k);
+	if (c.kind == XPORT_ATOMIC_CAS)
+		H_TRUE(want > 0);
+	else if (c.kind == XPORT_ATOMIC_ADD)
+		want += c.n;
+	H_EQ(model(XPORT_ATOMIC_ADD, c.width, want, 0, 0), word_now(&c));
+}
+
+static uint64_t add_up(struct h *h, struct h_rkey *r, int width)
+{
+	for (int i = 1; i <= ROUNDS; i++) {
+		h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, width, 1, 0, NULL, r, word_at(width));
+		if (i % BITS == 0) /* in many small bursts: the CPU comes between in the first of each */
+			h_settle(h);
+	}
+	h_settle(h);
+	return ROUNDS;
+}
+
+static uint64_t turn_bits(struct h *h, struct h_rkey *r, int kind, int width)
+{
+	uint64_t old[BITS] = {0}, bit, operand;
+	int op;
+
+	for (unsigned n = 0; n < ROUNDS / BITS; n++) {
+		for (int i = 0; i < BITS; i++) {
+			op = bit_turn(kind, bit_of(h->role, i, width), n, &operand);
+			h_atomic(h, h->ep[0], op, width, operand, 0, &old[i], r, word_at(width));
+		}
+		h_settle(h);
+		for (int i = 0; i < BITS; i++) {
+			bit = bit_of(h->role, i, width);
+			H_CHECK((old[i] & bit) == (n % 2 ? bit : 0), "bit %d was not as it was left", i);
+		}
+	}
+	return 0; /* of the word */
+}
+
+/* As far as nobody else comes first, and the CPU's bit is not set. */
+static uint64_t count_on(struct h *h, struct h_rkey *r, int width)
+{
+	uint64_t old[BITS] = {0}, next = 0, from, won = 0;
+
+	for (int n = 0; n < ROUNDS / BITS; n++) {
+		from = next;
+		for (int i = 0; i < BITS; i++)
+			h_atomic(h, h->ep[0], XPORT_ATOMIC_CAS, width, from + (uint64_t)i + 1, from + (uint64_t)i,
+			         &old[i], r, word_at(width));
+		h_settle(h);
+		for (int i = 0; i < BITS; i++) {
+			bool well = old[i] == from + (uint64_t)i;
+			uint64_t seen = (old[i] & ~top_bit(width)) + well;
+
+			won += well;
+			next = seen > next ? seen : next;
+		}
+	}
+	return won;
+}
+
+static void swap_around(struct h *h, struct h_rkey *r, int width)
+{
+	uint64_t value[BATCH], old[BATCH] = {0}; /* of which four bytes are written, or eight */
+
+	for (int i = 0; i < BATCH; i++)
+		value[i] = (uint64_t)((h->role - 1) * BATCH + i + 2); /* 0: the word, 1: the CPU */
+	for (int n = 0; n < BATCHES; n++) {
+		for (int i = 0; i < BATCH; i++)
+			h_atomic(h, h->ep[0], XPORT_ATOMIC_SWAP, width, value[i], 0, &old[i], r, word_at(width));
+		h_settle(h);
+		memcpy(value, old, sizeof(value));
+	}
+	h_sync(h);
+	h_tell(h, 0, value, sizeof(value));
 }
 
 static void sum(struct h *h)
 {
+	int kind = kind_of(h), width = width_of(h);
 	struct h_rkey r;
+	uint64_t n;
 
 	h_mesh(h, NULL);
 	r = h_import(h, 0);
 	h_sync(h);
-	for (int i = 0; i < ROUNDS; i++) {
-		h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, NULL, &r, 0);
-		h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 4, 1, 0, NULL, &r, 64);
-		if (i % 64 == 0)
-			h_settle(h);
+	if (kind == XPORT_ATOMIC_SWAP) {
+		swap_around(h, &r, width);
+		return;
 	}
-	h_settle(h);
+	n = kind == XPORT_ATOMIC_ADD   ? add_up(h, &r, width)
+	    : kind == XPORT_ATOMIC_CAS ? count_on(h, &r, width)
+	                               : turn_bits(h, &r, kind, width);
 	h_sync(h);
+	h_tell_u64(h, 0, n);
 }
+
+static const struct h_param sums[] = {
+	{"add_32", 16 * XPORT_ATOMIC_ADD + 4},
+	{"add_64", 16 * XPORT_ATOMIC_ADD + 8},
+	{"xor_32", 16 * XPORT_ATOMIC_XOR + 4},
+	{"xor_64", 16 * XPORT_ATOMIC_XOR + 8},
+	{"or_and_32", 16 * XPORT_ATOMIC_OR + 4},
+	{"or_and_64", 16 * XPORT_ATOMIC_OR + 8},
+	{"swap_32", 16 * XPORT_ATOMIC_SWAP + 4},
+	{"swap_64", 16 * XPORT_ATOMIC_SWAP + 8},
+	{"compare_32", 16 * XPORT_ATOMIC_CAS + 4},
+	{"compare_64", 16 * XPORT_ATOMIC_CAS + 8},
+	{NULL, 0},
+};
 
 /* Tickets drawn by fetch-add from three processes and the target's thread: each number once. */
 static void tickets_target(struct h *h)
@@ -343,7 +532,7 @@ const struct h_scenario cases_p09[] = {
 	{.name = "P9_every_kind", .role = {target, matrix}, .params = widths, .flags = H_TARGET},
 	{.name = "P9_misaligned_and_nonsense", .role = {target, misaligned}, .flags = H_TARGET},
 	{.name = "P9_region_at_odd_address", .role = {odd_base_target, odd_base}, .flags = H_TARGET},
-	{.name = "P9_exact_sum", .role = {sum_target, sum, sum, sum}, .flags = H_TARGET},
+	{.name = "P9_exact_sum", .role = {sum_target, sum, sum, sum}, .params = sums, .flags = H_TARGET},
 	{.name = "P9_tickets_are_unique", .role = {tickets_target, tickets, tickets, tickets}, .flags = H_TARGET},
 	{.name = "P9_mutex_of_compare_and_swap", .role = {mutex_owner, mutex_user, mutex_user}, .flags = H_TARGET},
 	{.name = "P9_flush_covers_atomics", .role = {flush_atomics_target, flush_atomics}, .flags = H_TARGET},
