@@ -298,7 +298,7 @@ static void forker(struct h *h)
 	h->idle = true;
 	h_sync(h);
 	if (fork() == 0) {
-		sleep(5);
+		sleep((unsigned)h_ms(5));
 		_exit(0);
 	}
 	h_tell_u64(h, 1, 1);
@@ -312,7 +312,7 @@ static void kill_forker(struct h *h)
 	struct h_rkey r;
 	int64_t t;
 
-	a.peer_timeout_ms = 1000;
+	a.peer_timeout_ms = h_ms(5000); /* silence would tell much later */
 	h_mesh(h, &a);
 	l = h_mem_local(h, LEN, 0);
 	r = h_import(h, 0);

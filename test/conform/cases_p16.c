@@ -386,6 +386,12 @@ static void dereg_local_target(struct h *h)
 	H_FILLED(m.p, LEN, 4);
 }
 
+/* Of a dead one silence would tell much later than its death. */
+static int despite_timeout(const struct h *h)
+{
+	return h->param ? 1000 : h_ms(5000);
+}
+
 /* A dead or stopped holder of the key does not hold up deregistration for longer than it takes to be lost. */
 static void dereg_despite(struct h *h)
 {
@@ -393,7 +399,7 @@ static void dereg_despite(struct h *h)
 	struct h_mem m;
 	int64_t t;
 
-	a.peer_timeout_ms = 1000;
+	a.peer_timeout_ms = despite_timeout(h);
 	h_mesh(h, &a);
 	m = h_mem_target(h, LEN, 0, H_ALL);
 	h_share(h, 1, &m);
@@ -418,7 +424,7 @@ static void holder(struct h *h)
 	struct h_rkey r;
 	struct h_mem l;
 
-	a.peer_timeout_ms = 1000;
+	a.peer_timeout_ms = despite_timeout(h);
 	h_mesh(h, &a);
 	l = h_mem_local(h, 64, 0);
 	r = h_import(h, 0);

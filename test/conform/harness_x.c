@@ -16,22 +16,30 @@ struct h_chunk {
 
 /* ---- instance and endpoints ---- */
 
+static bool keep(char *log, size_t room, atomic_uint *used, const char *text, int len)
+{
+	unsigned at = atomic_fetch_add(used, (unsigned)len);
+
+	if (at + (unsigned)len >= room)
+		return false;
+	memcpy(log + at, text, (size_t)len);
+	return true;
+}
+
 static void log_line(void *arg, int level, const char *id, const char *line)
 {
 	static const char *const names[] = {"?", "ERROR", "WARN", "INFO", "DEBUG"};
 	struct h_role_shared *r = arg;
 	char text[800];
 	int len;
-	unsigned at;
 
 	len = snprintf(text, sizeof(text), "%s %s %s\n", names[level >= 1 && level <= 4 ? level : 0], id, line);
 	if (len >= (int)sizeof(text)) {
 		len = sizeof(text) - 1;
 		text[len - 1] = '\n';
 	}
-	at = atomic_fetch_add(&r->nlog, (unsigned)len);
-	if (at + (unsigned)len < sizeof(r->log))
-		memcpy(r->log + at, text, (size_t)len);
+	if (!keep(r->log, sizeof(r->log), &r->nlog, text, len) && level <= XPORT_LOG_WARN)
+		(void)keep(r->late, sizeof(r->late), &r->nlate, text, len);
 }
 
 static const struct h_place *place(const struct h *h)

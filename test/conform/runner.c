@@ -339,15 +339,27 @@ static bool expected(const struct h_role_shared *rs, const char *line, size_t le
 	return false;
 }
 
-static void check_log(struct run *r, int role)
+static void check_lines(struct run *r, int role, char *log)
 {
 	struct h_role_shared *rs = &r->sh->role[role];
 
-	for (char *p = rs->log, *e; (e = strchr(p, '\n')) != NULL; p = e + 1)
+	for (char *p = log, *e; (e = strchr(p, '\n')) != NULL; p = e + 1)
 		if ((!strncmp(p, "WARN", 4) || !strncmp(p, "ERROR", 5)) && !expected(rs, p, (size_t)(e - p))) {
 			say(r->result, "role %d logged: %.*s\n", role, (int)(e - p), p);
 			r->result->outcome = H_FAILED;
 		}
+}
+
+static void check_log(struct run *r, int role)
+{
+	struct h_role_shared *rs = &r->sh->role[role];
+
+	check_lines(r, role, rs->log);
+	check_lines(r, role, rs->late);
+	if (atomic_load(&rs->nlate) >= sizeof(rs->late)) {
+		say(r->result, "role %d logged more warnings than are kept\n", role);
+		r->result->outcome = H_FAILED;
+	}
 }
 
 static void check_output(struct run *r, int role)

@@ -20,6 +20,8 @@ struct h_role_shared {
 	int out_fd, err_fd; /* what it wrote, kept by the runner */
 	atomic_uint nlog;
 	char log[64 * 1024];
+	atomic_uint nlate;
+	char late[8 * 1024]; /* warnings and errors that had no room in it */
 	atomic_uint nexpect;
 	char expect[16][64];
 };
