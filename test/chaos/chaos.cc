@@ -29,7 +29,7 @@ const unsigned steps = 150;
 
 const Way ways[] = {
 	{"drop", ",drop=150", nullptr},
-	{"drop_wild", ",delay=40,late=40,again=30,span=50,drop=150", nullptr},
+	{"drop_wild", ",delay=40,late=40,again=30,span=50,drop=600", nullptr},
 	{"truncate", ",truncate=30", nullptr},
 	{"keyfail", ",keyfail=50", nullptr},
 	{"ib", ",manner=ib,drop=300", nullptr},

@@ -4,7 +4,13 @@
 #include "conform/harness.h"
 #include "conform/shared.h"
 
-enum { LIVES = 3, TRIES = 40, ROUNDS = 6, NOPS = 9, REGION = 64 << 10, BIG = 50000, KEY_TAG = 1, DATA_TAG = 2 };
+enum { LIVES = 3, TRIES = 40, ROUNDS = 6, NOPS = 9, NSENDS = 3, REGION = 64 << 10, BIG = 50000 };
+enum { KEY_TAG = 1, DATA_TAG = 2, SEED = 70 };
+
+/* The messages of a round, in the order in which they are posted: parts of the source. */
+static const struct {
+	size_t at, len;
+} sends[NSENDS] = {{0, 10}, {100, 3000}, {5000, BIG}};
 
 const char *sweep_mortal = "";
 
@@ -76,11 +82,9 @@ static int call(struct side *s, int kind, struct xport_opt *o)
 	case 4:
 		return xport_put_notify(s->ep, from, 300, s->key.k, s->key.offset + 40000, o);
 	case 5:
-		return xport_send(s->ep, from, 10, DATA_TAG, o);
 	case 6:
-		return xport_send(s->ep, from, 3000, DATA_TAG, o);
 	case 7:
-		return xport_send(s->ep, from, BIG, DATA_TAG, o);
+		return xport_send(s->ep, from + sends[kind - 5].at, sends[kind - 5].len, DATA_TAG, o);
 	default:
 		return xport_flush(s->ep, o);
 	}
@@ -165,11 +169,22 @@ static bool swap_keys(struct side *s)
 	return r == XPORT_OK;
 }
 
+/* What came is what the other side sends, whole and in order. */
+static void compare(struct side *s, const struct h_op *op, int i)
+{
+	const uint8_t *sent = s->source.p + sends[i].at; /* both sides' is the same */
+	struct h *h = s->h;
+
+	H_EQ(sends[i].len, op->c.length);
+	H_CHECK(!memcmp(s->inbox + i * BIG, sent, sends[i].len), "message %d of a round came with other bytes", i);
+}
+
 static bool round_of_all(struct side *s, struct h_op **ops, int *nops)
 {
-	struct h_op *in[3];
+	struct h_op *in[NSENDS];
 
-	for (int i = 0; i < 3; i++) {
+	memset(s->inbox, 0x3c, NSENDS * BIG);
+	for (int i = 0; i < NSENDS; i++) {
 		if (!receive(s, s->inbox + i * BIG, BIG, DATA_TAG, &in[i]))
 			return false;
 		ops[(*nops)++] = in[i];
@@ -177,9 +192,11 @@ static bool round_of_all(struct side *s, struct h_op **ops, int *nops)
 	for (int kind = 0; kind < NOPS; kind++)
 		if (!post(s, kind))
 			return false;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < NSENDS; i++) {
 		if (!done(s, in[i]))
 			return false;
+		compare(s, in[i], i);
+	}
 	return true;
 }
 
@@ -191,27 +208,28 @@ static void hands_off(struct side *s)
 	struct h *h = s->h;
 
 	memset(s->sink.p, 0x3c, s->sink.len);
-	memset(s->inbox, 0x3c, 3 * BIG);
+	memset(s->inbox, 0x3c, NSENDS * BIG);
 	h_run_for(h, 10);
 	look(s);
 	H_BYTES(s->sink.p, s->sink.len, 0x3c);
-	H_BYTES(s->inbox, 3 * BIG, 0x3c);
+	H_BYTES(s->inbox, NSENDS * BIG, 0x3c);
 	H_GUARDS(s->sink);
 	H_GUARDS(s->source);
 	H_GUARDS(s->region);
 }
 
-static void life(struct side *s)
+/* Returns how many rounds were whole. */
+static int life(struct side *s)
 {
-	struct h_op *ops[3 * ROUNDS];
+	struct h_op *ops[NSENDS * ROUNDS];
 	struct h *h = s->h;
-	int nops = 0;
+	int nops = 0, whole = 0;
 
 	s->ended = false;
 	s->key.k = NULL;
 	if (swap_keys(s))
-		for (int i = 0; i < ROUNDS && round_of_all(s, ops, &nops); i++)
-			;
+		while (whole < ROUNDS && round_of_all(s, ops, &nops))
+			whole++;
 	/* The one closes, the other waits to hear of it; what has broken ends by itself. */
 	if (h->role == 1)
 		xport_ep_close(s->ep, h_ms(5000));
@@ -223,6 +241,7 @@ static void life(struct side *s)
 	xport_rkey_destroy(s->key.k);
 	xport_ep_destroy(s->ep);
 	s->ep = NULL;
+	return whole;
 }
 
 /* Serves until the other side says that it has done, or is no more. */
@@ -249,22 +268,28 @@ static void connect_and_use(struct side *s)
 {
 	struct h *h = s->h;
 	char address[80];
-	int made = 0;
+	int made = 0, broken = 0, whole = 0;
+	bool again = false; /* after one broke, another had a whole round */
 
 	h_hear(h, 0, address, sizeof(address));
-	for (int i = 0; i < TRIES && made < LIVES; i++) {
-		int r = xport_connect(h->x, address, NULL, h_ms(10000), &s->ep);
+	for (int i = 0; i < TRIES && (made < LIVES || (broken && !again)); i++) {
+		int rounds, r = xport_connect(h->x, address, NULL, h_ms(10000), &s->ep);
 
 		H_CHECK(r == XPORT_OK || r == XPORT_ERR_PROTOCOL || r == XPORT_ERR_UNREACHABLE ||
 		                r == XPORT_ERR_REFUSED || r == XPORT_ERR_PEER_LOST,
 		        "connecting: %s", xport_status_name(r));
 		if (r != XPORT_OK)
 			continue;
-		life(s);
+		rounds = life(s);
 		made++;
+		again = again || (broken && rounds > 0);
+		whole += rounds > 0;
+		broken += rounds < ROUNDS;
 	}
 	H_CHECK(made > 0, "no connection in %d tries", TRIES);
+	H_CHECK(again || !broken, "of %d connections %d broke, and after that not one had a whole round", made, broken);
 	h_record(h, "connections", (uint64_t)made);
+	h_record(h, "with_a_whole_round", (uint64_t)whole);
 }
 
 static void side(struct h *h)
@@ -280,8 +305,9 @@ static void side(struct h *h)
 	h_open(h, NULL);
 	s->region = h_mem_target(h, REGION, 0, H_ALL);
 	s->source = h_mem_local(h, REGION, 0);
+	h_fill(s->source.p, REGION, SEED);
 	s->sink = h_mem_local(h, REGION, 0);
-	s->inbox = h_buf(h, 3 * BIG);
+	s->inbox = h_buf(h, NSENDS * BIG);
 	if (h->role == 0)
 		serve(s);
 	else
