@@ -506,5 +506,8 @@ void node_run(const struct graph *g, int rank, const char *backend, struct board
 	/* Nobody closes before everybody has seen what it should: an endpoint's end would be somebody's fault. */
 	while (!atomic_load(&board->go[0]))
 		turn(&n);
+	atomic_fetch_add(&board->through, 1);
+	while (!atomic_load(&board->end))
+		usleep(1000);
 	_exit(0);
 }

@@ -23,6 +23,7 @@ struct board {
 	_Atomic int arrived[STAGES]; /* stage 0: who has all its messages; then: who saw what it should, and went on */
 	_Atomic int go[STAGES];
 	_Atomic int running[STAGES]; /* who has puts under way in this stage */
+	_Atomic int through, end;    /* who looks at its peers no more; nobody does */
 	_Atomic int dead[G_MAX];     /* the stage in which it is killed; 0: it lives */
 	_Atomic uint64_t killed_at[STAGES];
 	_Atomic uint64_t slowest_us; /* from a kill to the last LOST */

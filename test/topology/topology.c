@@ -22,7 +22,8 @@
 
 #include "node.h"
 
-enum { LIMIT_S = 90 };
+/* LOST_S: one and a half times the peer timeout. */
+enum { LIMIT_S = 90, LOST_S = 15, END_S = 10 };
 
 struct run {
 	struct graph g;
@@ -98,18 +99,40 @@ static void kill_some(struct run *r, int stage)
 	await(r, &r->board->arrived[stage], living(r), "saw who died, and went on");
 }
 
+static void reap(struct run *r, int i)
+{
+	uint64_t until = now_us() + (uint64_t)END_S * 1000000;
+	int status = 0;
+	pid_t pid;
+
+	if (failed(r))
+		kill(r->pid[i], SIGKILL);
+	while ((pid = waitpid(r->pid[i], &status, WNOHANG)) == 0 && now_us() < until)
+		sleep_ms(2);
+	if (pid == 0) {
+		kill(r->pid[i], SIGKILL);
+		waitpid(r->pid[i], NULL, 0);
+	}
+	r->gone[i] = true;
+	if (!failed(r) && (pid == 0 || status != 0))
+		snprintf(r->fault, sizeof(r->fault), "process %d %s, status %#x: %s", i,
+		         pid == 0 ? "did not end" : "ended", (unsigned)status, r->board->fault[i]);
+}
+
+/* Those that are left end when all have said that they look no more; in vain after a failure. */
 static void finish(struct run *r)
 {
-	int status;
+	uint64_t slowest = atomic_load(&r->board->slowest_us);
 
+	if (!failed(r) && slowest > (uint64_t)LOST_S * 1000000)
+		snprintf(r->fault, sizeof(r->fault), "a death was seen after %llu ms",
+		         (unsigned long long)slowest / 1000);
 	atomic_store(&r->board->go[0], 1);
-	for (int i = 0; i < r->g.n; i++) {
-		if (r->gone[i])
-			continue;
-		if (failed(r))
-			kill(r->pid[i], SIGKILL);
-		waitpid(r->pid[i], &status, 0);
-	}
+	await(r, &r->board->through, living(r), "are through");
+	atomic_store(&r->board->end, 1);
+	for (int i = 0; i < r->g.n; i++)
+		if (!r->gone[i])
+			reap(r, i);
 }
 
 static void start(struct run *r, const char *backend)
@@ -139,6 +162,9 @@ static bool run(const char *backend, const char *topology, int n)
 	for (int stage = 1; stage < STAGES && !failed(&r); stage++)
 		kill_some(&r, stage);
 	finish(&r);
+	for (int i = 0; i < n && !failed(&r); i++)
+		if (r.board->fault[i][0] != 0)
+			snprintf(r.fault, sizeof(r.fault), "process %d: %s", i, r.board->fault[i]);
 	printf("%s: %s %s of %d: %llu messages, %llu puts, the dead known after %llu ms at most, %llu connections "
 	       "tried again, %llu ms%s%s\n",
 	       failed(&r) ? "FAILED" : "ok", backend, topology, n, (unsigned long long)r.board->messages,
