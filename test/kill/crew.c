@@ -12,7 +12,7 @@
 #include "actor.h"
 #include "end.h"
 
-enum { WARM_S = 60, ROUND_S = 4, ENOUGH = 20 };
+enum { WARM_S = 60, ROUND_S = 4, ENOUGH = 20, ENOUGH_RATES = 30 };
 
 struct kl_board *crew_board(const char *backend, bool silent)
 {
@@ -215,12 +215,28 @@ static unsigned late_ways(struct kl_board *b)
 	return n;
 }
 
+static int by_ratio(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double third_rate(struct kl_board *b)
+{
+	if (b->nratio < ENOUGH_RATES)
+		return 1;
+	qsort(b->ratio, b->nratio, sizeof(b->ratio[0]), by_ratio);
+	return b->ratio[b->nratio / 2];
+}
+
 struct crew_left crew_what_is_left(struct kl_board *b)
 {
 	struct crew_left l = {.ends = b->rounds_all - b->rounds_half, .fds = b->fds_more, .files = b->shm_more};
 
 	l.own_files = b->own_shm;
 	l.late_ways = late_ways(b);
+	l.third_rate = third_rate(b);
 	l.heap = b->heap_last - b->heap_half;
 	l.large = b->large_last - b->large_half;
 	return l;

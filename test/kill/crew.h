@@ -38,6 +38,7 @@ struct crew_left {
 	int fds;
 	int files;      /* in /dev/shm */
 	bool own_files; /* nobody else has any there */
+	double third_rate;  /* after an end, of that before, by the median; 1: seldom measured */
 	unsigned late_ways; /* whose ends were seen later than promised, by the median */
 };
 struct crew_left crew_what_is_left(struct kl_board *b);
