@@ -118,6 +118,10 @@ static int check_place(xport_mr *mr, uint64_t offset, size_t need, struct xport_
 	if (xport_mr_query(mr, info) != XPORT_OK || ((uintptr_t)info->base + offset) % 8 != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL,
 		                "not a region, or one that does not begin at a multiple of 8");
+	/* The owner takes the lock by its CPU, peers would by the adapter: these two are not atomic to one another. */
+	if ((info->rights & XPORT_ATOMIC_NIC) != 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", "register it without XPORT_ATOMIC_NIC",
+		                "the region has XPORT_ATOMIC_NIC: its owner could not lock the object");
 	if (offset > info->length || need > info->length - offset)
 		return svc_fail(XPORT_ERR_BOUNDS, "xport_versioned_create",
 		                "xport_versioned_size says how much it takes",

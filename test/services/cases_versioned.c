@@ -533,6 +533,7 @@ static void wrong(struct h *h)
 	xport_versioned_peer *p;
 	uint64_t data[WORDS];
 	struct h_mem m;
+	xport_mr *nic;
 
 	h_open(h, NULL);
 	m = svc_object_memory(h, &a);
@@ -553,6 +554,11 @@ static void wrong(struct h *h)
 	H_STATUS(XPORT_ERR_BOUNDS, xport_versioned_create(m.mr, 1 << 20, &a, &object));
 	SVC_ERROR(XPORT_ERR_BOUNDS, "xport_versioned_create", "and 0 are there");
 	H_STATUS(XPORT_ERR_INVALID, xport_versioned_peer_create(h->x, NULL, NULL, 0, &a, &p));
+	/* The owner's CPU and an adapter would not exclude each other. */
+	H_OK(xport_mr_alloc(h->x, xport_versioned_size(&a), H_ALL | XPORT_ATOMIC_NIC, &nic));
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(nic, 0, &a, &object));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_versioned_create", "without XPORT_ATOMIC_NIC");
+	H_OK(xport_mr_dereg(nic));
 	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
 	H_STATUS(XPORT_ERR_INVALID, xport_versioned_write(object, NULL));
 	fill(data, 3);
