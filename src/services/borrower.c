@@ -2,6 +2,7 @@
 /* A borrower's side.  What a lender says of its memory is checked against the key, which libxport checks. */
 #include "services/fault.h"
 #include "services/lease.h"
+#include "services/wire.h"
 
 static int answer(struct svc_mail_peer *to, const struct svc_lease_message *m)
 {
@@ -163,11 +164,11 @@ int xport_lease_ask(xport_leases *l, xport_ep *ep, uint64_t length, uint32_t rig
 	struct svc_lease_peer *p;
 	int r;
 
-	if (l == NULL || ep == NULL || lease == NULL || length == 0 || rights == 0 || rights > 7)
+	if (l == NULL || ep == NULL || lease == NULL || length == 0 || rights == 0 || rights > SVC_RIGHTS)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_ask", NULL, "%s",
-		                length == 0                 ? "the length is 0"
-		                : rights == 0 || rights > 7 ? "the rights are none of enum xport_rights"
-		                                            : "an argument is NULL");
+		                length == 0                          ? "the length is 0"
+		                : rights == 0 || rights > SVC_RIGHTS ? "the rights are none of enum xport_rights"
+		                                                     : "an argument is NULL");
 	pthread_mutex_lock(&l->lock);
 	r = svc_lease_peer(l, ep, "xport_lease_ask", &p);
 	if (r == XPORT_OK)

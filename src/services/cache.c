@@ -17,7 +17,7 @@
 
 #include "services/fault.h"
 
-enum { ENTRIES = 1024, RIGHTS = 7 };
+enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC };
 
 struct entry {
 	uintptr_t base, end;
@@ -239,7 +239,9 @@ int xport_cache_create(xport *x, const struct xport_cache_attr *attr, xport_cach
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_create", NULL, "%s",
 		                x == NULL || cache == NULL ? "an argument is NULL"
 		                : a->size != sizeof(*a)    ? "xport_cache_attr.size is not that of the struct"
-		                                           : "xport_cache_attr.rights has unknown bits");
+		                : (a->rights & XPORT_ATOMIC_NIC) != 0
+		                        ? "XPORT_ATOMIC_NIC: buffers that overlap would be registered twice"
+		                        : "xport_cache_attr.rights has unknown bits");
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_create", NULL, "out of memory");

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "services/fault.h"
+#include "services/wire.h"
 
 static const uint64_t TAG = UINT64_C(0x78706f7274647200);
 enum { NAMES = 65536, PEER_NAMES = 4096, SLICE_MS = 20 };
@@ -260,10 +261,11 @@ int xport_directory_put(xport_directory *d, const void *name, size_t len, const 
 	struct svc_dir_message m = {.type = SVC_DIR_PUT, .name = name, .name_len = len, .flags = flags};
 
 	if (entry == NULL || entry->size != sizeof(*entry) || entry->key_len == 0 ||
-	    entry->key_len > XPORT_DIRECTORY_KEY_MAX || entry->rights > 7 ||
+	    entry->key_len > XPORT_DIRECTORY_KEY_MAX || entry->rights > SVC_RIGHTS ||
 	    (flags & ~(uint32_t)XPORT_DIRECTORY_BROADCAST) != 0)
-		return svc_fail(XPORT_ERR_INVALID, "xport_directory_put", "xport_directory_region fills in an entry",
-		                "the entry is NULL, of another size, or without a key; or there are unknown flags");
+		return svc_fail(
+			XPORT_ERR_INVALID, "xport_directory_put", "xport_directory_region fills in an entry",
+			"the entry is NULL, of another size, or without a key; or there are unknown rights or flags");
 	m.key = entry->key;
 	m.key_len = entry->key_len;
 	m.length = entry->length;

@@ -34,7 +34,7 @@ static bool fits(const struct svc_dir_message *m)
 	bool entry = m->type == SVC_DIR_PUT || m->type == SVC_DIR_CHANGED;
 	bool named = entry || m->type == SVC_DIR_FIND || m->type == SVC_DIR_REMOVE || m->type == SVC_DIR_GONE;
 
-	if (m->node_len > SVC_DIR_NODE_MAX || m->key_len > SVC_DIR_KEY_MAX || m->rights > 7 ||
+	if (m->node_len > SVC_DIR_NODE_MAX || m->key_len > SVC_DIR_KEY_MAX || m->rights > SVC_RIGHTS ||
 	    m->flags > XPORT_DIRECTORY_BROADCAST || m->status > XPORT_OK || m->status < XPORT_ERR_BUSY)
 		return false;
 	if (m->type == SVC_DIR_ANSWER)

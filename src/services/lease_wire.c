@@ -41,7 +41,7 @@ bool svc_lease_decode(const uint8_t *bytes, size_t len, struct svc_lease_message
 	m->key_len = r.left;
 	m->key = svc_read(&r, r.left);
 	if (magic != MAGIC || type < SVC_LEASE_ASK || type > SVC_LEASE_BYE || !svc_read_all(&r) ||
-	    !is_status(m->status) || m->rights > 7)
+	    !is_status(m->status) || m->rights > SVC_RIGHTS)
 		return false;
 	m->type = (int)type;
 	has_key = m->type == SVC_LEASE_GIVE || (m->type == SVC_LEASE_GRANT && m->status == XPORT_OK);

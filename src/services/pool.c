@@ -15,7 +15,10 @@
 #define unlikely(c) __builtin_expect(!!(c), 0)
 
 static const size_t MIB = (size_t)1 << 20;
-enum { FLAGS = XPORT_POOL_HUGE | XPORT_POOL_LOCK | XPORT_POOL_DEBUG, RIGHTS = 7 };
+enum {
+	FLAGS = XPORT_POOL_HUGE | XPORT_POOL_LOCK | XPORT_POOL_DEBUG,
+	RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC
+};
 
 struct xport_pool {
 	uint8_t class[SVC_SMALL_MAX / SVC_BLOCK_MIN]; /* of (length - 1) / 64 */

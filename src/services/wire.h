@@ -12,6 +12,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <xport.h>
+
+/* All of enum xport_rights; which of them go together libxport says where they are used. */
+enum { SVC_RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC };
+
 struct svc_reader {
 	const uint8_t *at;
 	size_t left;

@@ -171,7 +171,8 @@ typedef struct xport_cache xport_cache;
 
 struct xport_cache_attr {
 	size_t size;
-	uint32_t rights;      /* of what it registers: enum xport_rights */
+	uint32_t rights;      /* of what it registers: enum xport_rights, but for XPORT_ATOMIC_NIC: what overlaps is
+	                         registered twice */
 	uint32_t max_entries; /* registrations kept; default 1024 */
 	size_t max_bytes;     /* bytes kept registered; 0: no limit */
 };
@@ -441,8 +442,8 @@ typedef enum xport_lease_event_type {
  * `status` of XPORT_LEASE_ENDED: XPORT_OK: the borrower returned it.  XPORT_ERR_STALE_KEY: the lender revoked
  * it.  XPORT_ERR_PEER_LOST, PEER_CLOSED, CLOSED: the endpoint ended, or the peer's leases did.  XPORT_ERR_PROTOCOL: the
  * peer was muted.  Without an event before it, it is why an ask or a gift was refused: NO_MEMORY (the peer's quota, or its
- * memory), ACCESS (rights that it does not lend, or its `allow`), NOT_SUPPORTED (it serves nobody, or takes nothing),
- * BUSY (too many leases).
+ * memory), ACCESS (rights that it does not lend, or its `allow`), INVALID (rights that do not go together), NOT_SUPPORTED (it
+ * serves nobody, or takes nothing), BUSY (too many leases).
  */
 struct xport_lease_event {
 	size_t size;

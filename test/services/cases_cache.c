@@ -85,6 +85,7 @@ static void hits(struct h *h)
 static void exact(struct h *h)
 {
 	struct xport_mr_info m = {.size = sizeof(m)};
+	struct xport_cache_attr b = {.size = sizeof(b)};
 	struct xport_cached a;
 	uint8_t *p = h_buf(h, 4 * PAGE);
 	xport_cache *c;
@@ -96,6 +97,13 @@ static void exact(struct h *h)
 	H_TRUE(m.base == p + 64 && m.length == 100 && m.rights == XPORT_REMOTE_WRITE);
 	H_OK(xport_cache_put(c, &a));
 	H_OK(xport_cache_destroy(c));
+	/* Buffers that overlap are registered twice, and no such word may be. */
+	b.rights = H_ALL | XPORT_ATOMIC_NIC;
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_create(h->x, &b, &c));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_create", "XPORT_ATOMIC_NIC");
+	b.rights = 16;
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_create(h->x, &b, &c));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_create", "unknown bits");
 }
 
 static void bounds(struct h *h)

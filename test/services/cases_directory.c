@@ -43,7 +43,7 @@ static void use_owner(struct h *h)
 	struct xport_directory_event event;
 	struct xport_directory_entry e;
 	char longest[256];
-	xport_mr *mr, *mr2;
+	xport_mr *mr, *mr2, *nic;
 	struct u u;
 
 	u_begin(&u, h, (int)h->param, NULL);
@@ -71,6 +71,12 @@ static void use_owner(struct h *h)
 	H_STATUS(XPORT_ERR_ACCESS, U_DONE(&u).status);
 	H_OK(xport_directory_remove(u.d, "nobody's", 8, NULL));
 	H_STATUS(XPORT_ERR_UNREACHABLE, U_DONE(&u).status);
+	/* All rights that there are. */
+	H_OK(xport_mr_alloc(h->x, U_LEN, H_ALL | XPORT_ATOMIC_NIC, &nic));
+	e = u_region(h, nic, 0, U_LEN);
+	H_OK(u_put(&u, "nic", &e));
+	H_OK(u_find(&u, "nic", &e));
+	H_EQ(H_ALL | XPORT_ATOMIC_NIC, e.rights);
 	H_STATUS(XPORT_ERR_BOUNDS, xport_directory_region(mr, 1, U_LEN, &e));
 	H_STATUS(XPORT_ERR_BUSY, xport_directory_join(u.d, h->ep[2]));
 	u_meet(&u, 2); /* it looks */

@@ -350,6 +350,64 @@ static void give_borrower(struct h *h)
 	h_sync(h);
 }
 
+/* ---- regions whose atomics an adapter may carry ---- */
+
+enum { NIC = D_RW | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC };
+
+static void nic_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	xport_lease *lease;
+	xport_mr *mr;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	H_OK(xport_mr_alloc(h->x, LEN, NIC, &mr));
+	H_OK(xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));
+	H_OK(d_settled(&d, lease));
+	d_sync(&d, 1);
+	H_EQ(NIC, d_info(&d, D_EVENT(&d, XPORT_LEASE_LENT).lease).rights);
+	d_sync(&d, 1);
+	H_EQ(0, d_all(&d).muted);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void nic_add(struct d *d, xport_lease *lease)
+{
+	struct d_op op = {0};
+	struct xport_opt o = {.size = sizeof(o), .context = &op};
+	uint64_t was = 1;
+	struct xport_atomic_args add = {
+		.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1, .result = &was};
+	struct h *h = d->h;
+
+	H_EQ(NIC, d_info(d, lease).rights);
+	H_OK(xport_atomic(h->ep[0], &add, d_info(d, lease).rkey, 64, &o));
+	H_OK(d_ended(d, &op));
+	H_EQ(0, was);
+}
+
+static void nic_borrower(struct h *h)
+{
+	struct xport_leases_attr a = {.size = sizeof(a), .flags = XPORT_LEASES_TAKE};
+	xport_lease *lease;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	nic_add(&d, D_EVENT(&d, XPORT_LEASE_GIVEN).lease);
+	d_sync(&d, 0);
+	/* Without XPORT_REMOTE_ATOMIC there is no such region. */
+	H_STATUS(XPORT_ERR_INVALID, refused(&d, LEN, XPORT_REMOTE_READ | XPORT_ATOMIC_NIC));
+	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, NIC, NULL, &lease));
+	H_OK(d_settled(&d, lease));
+	nic_add(&d, lease);
+	d_sync(&d, 0);
+	H_EQ(0, d_all(&d).muted);
+	d_end(&d);
+	h_sync(h);
+}
+
 /* ---- revoked under traffic ---- */
 
 enum { OPS = 16, PIECE = 20000, FORCED = 1 };
@@ -509,7 +567,7 @@ static void wrong_ask(struct h *h)
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_ask", "length is 0");
 	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 1, 0, NULL, &lease));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_ask", "rights");
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 1, 8, NULL, &lease));
+	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 1, 16, NULL, &lease));
 	/* It serves nobody. */
 	H_STATUS(XPORT_ERR_NOT_SUPPORTED, refused(&d, 1, D_RW));
 	d_sync(&d, 0);
@@ -528,6 +586,7 @@ const struct h_scenario svc_cases_lease[] = {
 	{"lease_ask", {ask_lender, ask_borrower}, asks, 0, 0},
 	{"lease_quota", {quota_lender, quota_borrower, quota_other}, NULL, H_ONCE, 0},
 	{"lease_give", {give_lender, give_borrower}, drivers, 0, 0},
+	{"lease_nic", {nic_lender, nic_borrower}, NULL, 0, 0},
 	{"lease_revoke", {traffic_lender, traffic_borrower}, revokes, 0, 0},
 	{0},
 };

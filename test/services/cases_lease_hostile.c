@@ -128,7 +128,7 @@ static void attack(struct h *h, uint8_t *bytes)
 	if (h->param == STATUS)
 		m.status = -1000;
 	if (h->param == RIGHTS)
-		m.rights = 0x100;
+		m.rights = 0x10;
 	if (h->param == KEY) {
 		m.key = key;
 		m.key_len = sizeof(key);
@@ -305,7 +305,7 @@ static void decode(struct h *h)
 			if (svc_lease_decode(bytes, len, &got)) {
 				H_TRUE(got.type >= SVC_LEASE_ASK && got.type <= SVC_LEASE_BYE);
 				H_TRUE(got.status <= 0 && got.status >= XPORT_ERR_BUSY);
-				H_TRUE(got.rights <= 7);
+				H_TRUE(got.rights <= 15);
 				H_TRUE(at >= 4 || value == was);
 			} else {
 				H_TRUE(at < 8 || (at >= 24 && at < 32));

@@ -126,6 +126,7 @@ static void wrong(struct h *h)
 {
 	struct xport_pool_attr a = {.size = sizeof(a) - 1};
 	struct xport_pool_info i = {.size = 8};
+	struct xport_mr_info m = {.size = sizeof(m)};
 	struct xport_block b, c, large;
 	xport_pool *p = NULL;
 
@@ -135,14 +136,27 @@ static void wrong(struct h *h)
 	a = (struct xport_pool_attr){.size = sizeof(a), .flags = 64};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_create", "flags");
-	a = (struct xport_pool_attr){.size = sizeof(a), .rights = 8};
+	a = (struct xport_pool_attr){.size = sizeof(a), .rights = 16};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_create", "rights");
 	a = (struct xport_pool_attr){.size = sizeof(a), .slab_bytes = 1000};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	a = (struct xport_pool_attr){.size = sizeof(a), .node = -2};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(NULL, NULL, &p));
 	H_TRUE(p == NULL);
+	/* What goes together is for libxport to say. */
+	a = (struct xport_pool_attr){.size = sizeof(a), .rights = XPORT_ATOMIC_NIC};
+	H_OK(xport_pool_create(h->x, &a, &p));
+	H_STATUS(XPORT_ERR_INVALID, xport_pool_alloc(p, 10, 0, &b));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_alloc", "XPORT_REMOTE_ATOMIC");
+	H_OK(xport_pool_destroy(p));
+	a.rights |= H_ALL;
+	H_OK(xport_pool_create(h->x, &a, &p));
+	b = take(h, p, 10, 0);
+	H_OK(xport_mr_query(b.mr, &m));
+	H_EQ(H_ALL | XPORT_ATOMIC_NIC, m.rights);
+	H_OK(xport_pool_destroy(p));
 	p = make(h, 0, 0);
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_query(p, &i));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_alloc(p, 0, 0, &b));
