@@ -5,6 +5,9 @@
  * looked at.  An entry is `found` (in the array) or forgotten; one that is found and has no users is in the list of
  * those that may make room.
  *
+ * What the caller has in its hand is no address but a number, by which its entry is found without being read: it may be long
+ * gone.  Each entry has a place for good, in the number's lower half; the upper half counts who was there.
+ *
  * Locks: `lock` guards all of it, also while memory is registered: on an instance that does not lock there is one
  * thread anyway.
  */
@@ -19,12 +22,17 @@
 
 enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC };
 
+enum { PLACE_BITS = sizeof(uintptr_t) * 4 };
+static const uintptr_t USED_AGAIN = (uintptr_t)1 << PLACE_BITS;
+
 struct entry {
+	uintptr_t id; /* never 0 while it is used */
 	uintptr_t base, end;
 	xport_mr *mr;
 	uint64_t users;
 	bool found;
-	struct entry *next, *prev; /* idle: the one used longer ago is next; or in the list of forgotten ones: next */
+	struct entry *next,
+		*prev; /* idle: the one used longer ago is next; or in the list of forgotten or spare ones: next */
 };
 
 struct xport_cache {
@@ -37,6 +45,9 @@ struct xport_cache {
 	size_t n;
 	struct entry idle;       /* head of the ring */
 	struct entry *forgotten; /* with users, or which could not be deregistered yet */
+	struct entry **place;    /* all that were ever made */
+	size_t places, room;
+	struct entry *spare;
 	struct xport_cache_info info;
 };
 
@@ -101,6 +112,56 @@ static void array_in(struct xport_cache *c, struct entry *e)
 	e->found = true;
 }
 
+/* ---- places ---- */
+
+static bool more_room(struct xport_cache *c)
+{
+	size_t room = c->room == 0 ? 16 : c->room * 2;
+	struct entry **place = realloc(c->place, room * sizeof(place[0]));
+
+	if (place == NULL)
+		return false;
+	c->place = place;
+	c->room = room;
+	return true;
+}
+
+static struct entry *take_entry(struct xport_cache *c)
+{
+	struct entry *e = c->spare;
+
+	if (e != NULL) {
+		c->spare = e->next;
+	} else {
+		if (c->places >> PLACE_BITS != 0 || (c->places == c->room && !more_room(c)) ||
+		    (e = malloc(sizeof(*e))) == NULL)
+			return NULL;
+		e->id = c->places;
+		c->place[c->places++] = e;
+	}
+	e->id += USED_AGAIN;
+	if (e->id < USED_AGAIN) /* the count began anew */
+		e->id += USED_AGAIN;
+	*e = (struct entry){.id = e->id};
+	return e;
+}
+
+static void spare_entry(struct xport_cache *c, struct entry *e)
+{
+	e->users = 0;
+	e->next = c->spare;
+	c->spare = e;
+}
+
+/* NULL: there is none any more. */
+static struct entry *entry_of(const struct xport_cache *c, const struct xport_cached *cached)
+{
+	uintptr_t id = (uintptr_t)cached->entry;
+	size_t i = id & (USED_AGAIN - 1);
+
+	return i < c->places && c->place[i]->id == id ? c->place[i] : NULL;
+}
+
 /* ---- entries ---- */
 
 /* Deregisters one that is neither found nor has users; BUSY: it is still there, forgotten. */
@@ -115,7 +176,7 @@ static int end_entry(struct xport_cache *c, struct entry *e)
 	}
 	c->info.entries--;
 	c->info.bytes -= e->end - e->base;
-	free(e);
+	spare_entry(c, e);
 	return XPORT_OK;
 }
 
@@ -209,12 +270,12 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	r = make_room(c, end - base);
 	if (r != XPORT_OK)
 		return r;
-	e = calloc(1, sizeof(*e));
+	e = take_entry(c);
 	if (e == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_get", NULL, "out of memory");
 	r = xport_mr_reg(c->x, (void *)base, end - base, c->rights, &e->mr);
 	if (r != XPORT_OK) {
-		free(e);
+		spare_entry(c, e);
 		return svc_pass(c->x, r, "xport_cache_get");
 	}
 	e->base = base;
@@ -276,6 +337,9 @@ int xport_cache_destroy(xport_cache *c)
 	if (r != XPORT_OK)
 		return svc_pass(c->x, r, "xport_cache_destroy");
 	pthread_mutex_destroy(&c->lock);
+	for (size_t i = 0; i < c->places; i++)
+		free(c->place[i]);
+	free(c->place);
 	free(c->list);
 	free(c);
 	return XPORT_OK;
@@ -303,7 +367,7 @@ int xport_cache_get(xport_cache *c, void *address, size_t length, struct xport_c
 			idle_out(e);
 			c->info.in_use++;
 		}
-		*cached = (struct xport_cached){.mr = e->mr, .offset = base - e->base, .entry = e};
+		*cached = (struct xport_cached){.mr = e->mr, .offset = base - e->base, .entry = (void *)e->id};
 	}
 	pthread_mutex_unlock(&c->lock);
 	return r;
@@ -311,13 +375,14 @@ int xport_cache_get(xport_cache *c, void *address, size_t length, struct xport_c
 
 int xport_cache_put(xport_cache *c, const struct xport_cached *cached)
 {
-	struct entry *e = cached == NULL ? NULL : cached->entry;
+	struct entry *e;
 	int r = XPORT_OK;
 
-	if (e == NULL)
+	if (cached == NULL || cached->entry == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_put", NULL, "it does not come from xport_cache_get");
 	pthread_mutex_lock(&c->lock);
-	if (e->users == 0) {
+	e = entry_of(c, cached);
+	if (e == NULL || e->users == 0) {
 		r = svc_fail(XPORT_ERR_INVALID, "xport_cache_put", "put once for each xport_cache_get",
 		             "the registration has no users");
 	} else if (--e->users == 0) {

@@ -221,6 +221,46 @@ static void busy(struct h *h)
 	H_OK(xport_cache_destroy(c));
 }
 
+/* A put too many, when the registration is gone, and its place was taken by something else. */
+static void put_twice(struct h *h)
+{
+	enum { PIECES = 64 };
+	struct xport_cached a, b;
+	uint8_t *m = h_buf(h, 64 * PAGE), *p[PIECES];
+	xport_cache *c;
+
+	h_open(h, NULL);
+	c = make(h, 0, 1, 0);
+	a = get(h, c, m, 1);
+	H_OK(xport_cache_put(c, &a));
+	H_EQ(0, xport_cache_invalidate(c, m, 1));
+	/* Whatever was freed is somebody else's now, if it is anybody's. */
+	for (size_t i = 0; i < PIECES; i++) {
+		p[i] = malloc(16 + i / 4 * 8);
+		H_TRUE(p[i] != NULL);
+		memset(p[i], 1, 16 + i / 4 * 8);
+	}
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &a));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_put", "has no users");
+	for (size_t i = 0; i < PIECES; i++) {
+		H_BYTES(p[i], 16 + i / 4 * 8, 1);
+		free(p[i]);
+	}
+	b = get(h, c, m + 10 * PAGE, 1);
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &a));
+	H_EQ(1, ask(h, c).in_use);
+	/* Forgotten, and gone with its last user. */
+	H_EQ(1, xport_cache_invalidate(c, m + 10 * PAGE, 1));
+	H_OK(xport_cache_put(c, &b));
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &b));
+	H_EQ(0, ask(h, c).entries);
+	b.entry = m; /* not the cache's at all */
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &b));
+	b.entry = NULL;
+	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &b));
+	H_OK(xport_cache_destroy(c));
+}
+
 /* Against a list that is searched from end to end: whatever covers is found, and nothing is kept that it should not. */
 static void at_random(struct h *h)
 {
@@ -324,6 +364,7 @@ const struct h_scenario svc_cases_cache[] = {
 	{"cache_bounds", {bounds}, NULL, 0, 0},
 	{"cache_invalidate", {invalidate}, NULL, 0, 0},
 	{"cache_busy", {busy}, NULL, 0, 0},
+	{"cache_put_twice", {put_twice}, NULL, 0, 0},
 	{"cache_at_random", {at_random}, NULL, 0, 0},
 	{"cache_stale", {stale_target, stale_initiator}, NULL, 0, 0},
 	{0},
