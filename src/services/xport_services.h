@@ -331,17 +331,22 @@ void xport_versioned_peer_destroy(xport_versioned_peer *peer);
 /*
  * Begins to read all bytes into `data`, or to write them (not COPIES: its owner alone writes), one thing at a
  * time.  The operations that this takes have `peer` as xport_completion.context: give each such completion to
- * xport_versioned_peer_step, until that says that it has ended.  `data` belongs to it until then. Errors: those of
- * xport_get and its like; BUSY: something is under way; NOT_SUPPORTED.
+ * xport_versioned_peer_step, and NULL when there may be room in a queue, until that says that it has ended.  `data` belongs
+ * to it until then.  Errors: those of xport_get and its like, but for AGAIN: it waits for room then, under way; BUSY:
+ * something is under way; NOT_SUPPORTED.
  */
 int xport_versioned_peer_read(xport_versioned_peer *peer, void *data) XPORT_CHECK;
 int xport_versioned_peer_write(xport_versioned_peer *peer, const void *data) XPORT_CHECK;
 
 /*
  * Goes on.  Returns 1: it is under way.  XPORT_OK: it has ended well.  An error: it has ended so; AGAIN: the bytes
- * changed during each try, or others held the lock, or took it away from this write, which is to be repeated.  After
- * AGAIN of a queue it is under way still, and a call with `completion` NULL tries again.  After an error of a write the
- * lock may be held: xport_versioned_recover.
+ * changed during each try, or others held the lock, or took it away from this write, which is to be repeated.  After an
+ * error of a write the lock may be held: xport_versioned_recover.
+ *
+ * Where an endpoint's queue was full it is under way without an operation, so that no completion of its own comes: a call with
+ * `completion` NULL tries again, and does nothing if an operation is posted.  So while it is under way call it with NULL,
+ * too, whenever xport_poll or xport_wait has returned, with completions or without (xport_wait returns, and xport_fd is
+ * readable, when there is room); before other operations take that.
  */
 int xport_versioned_peer_step(xport_versioned_peer *peer, const struct xport_completion *completion) XPORT_CHECK;
 

@@ -524,6 +524,97 @@ static void robbed_writer(struct h *h)
 	xport_rkey_destroy(k.k);
 }
 
+/* ---- a queue that is full ---- */
+
+enum { DEPTH = 2, ROUNDS = 20 };
+
+static void full_owner(struct h *h)
+{
+	struct xport_versioned_attr a = attr(h->param);
+	xport_versioned *object;
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = svc_object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	h_share(h, 1, &m);
+	h_sync(h); /* serves meanwhile */
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* Gets of somebody else, as many as go in. */
+static int fill_queue(struct h *h, const struct h_rkey *k, struct h_mem *m)
+{
+	struct xport_opt o = {.size = sizeof(o), .context = m, .mr = m->mr};
+	int r, n = 0;
+
+	while ((r = xport_get(h->ep[0], m->p, 8, k->k, 0, &o)) == XPORT_OK)
+		n++;
+	H_STATUS(XPORT_ERR_AGAIN, r);
+	return n;
+}
+
+/* An event loop as the header has it. */
+static int drive_full(struct h *h, xport_versioned_peer *p, const struct h_rkey *k, struct h_mem *m, int *others)
+{
+	int64_t until = h_now_us() + (int64_t)h_ms(10000) * 1000;
+	struct xport_completion c[DEPTH];
+	int n, r = 1;
+
+	while (r == 1) {
+		H_CHECK(h_now_us() < until, "it waits still");
+		n = xport_wait(h->x, c, DEPTH, h_ms(1000));
+		H_TRUE(n >= 0);
+		for (int i = 0; i < n; i++) {
+			if (c[i].context == p)
+				r = xport_versioned_peer_step(p, &c[i]);
+			else
+				(*others)--;
+		}
+		if (r == 1)
+			r = xport_versioned_peer_step(p, NULL);
+		*others += fill_queue(h, k, m);
+	}
+	return r;
+}
+
+static void full_peer(struct h *h)
+{
+	struct h_mem m;
+	struct xport_attr a = h_attr(h);
+	uint64_t data[WORDS], back[WORDS];
+	struct xport_completion c;
+	xport_versioned_peer *p;
+	struct h_rkey k;
+	int others = 0;
+
+	a.queue_depth = DEPTH;
+	h_mesh(h, &a);
+	p = reach(h, &k);
+	m = h_mem_local(h, 8, 0);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		fill(data, i);
+		others += fill_queue(h, &k, &m);
+		H_OK(xport_versioned_peer_write(p, data));
+		H_EQ(XPORT_OK, drive_full(h, p, &k, &m, &others));
+		H_OK(xport_versioned_peer_read(p, back));
+		H_EQ(XPORT_OK, drive_full(h, p, &k, &m, &others));
+		H_EQ(2 * i, xport_versioned_peer_version(p));
+		H_TRUE(memcmp(data, back, LEN) == 0);
+	}
+	while (others > 0) {
+		int n = xport_wait(h->x, &c, 1, h_ms(5000));
+
+		H_TRUE(n == 0 || (n == 1 && c.context == &m));
+		others -= n;
+	}
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+	h_mem_free(h, &m);
+}
+
 /* ---- alone ---- */
 
 static void wrong(struct h *h)
@@ -624,6 +715,7 @@ const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_long", {torn_owner, torn_reader}, long_forms, H_SLOW, 100000},
 	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
 	{"versioned_robbed", {robbed_owner, robbed_writer}, written, 0, 60},
+	{"versioned_full", {full_owner, full_peer}, written, 0, 60},
 	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
 	{0},
 };
