@@ -174,19 +174,13 @@ static size_t next_size(struct svc_depot *d, size_t need)
 	return n < left - spare ? n : left - spare;
 }
 
-/* `grow` is held. */
+/* `grow` is held.  The calling thread may call the instance. */
 static int grow(struct svc_depot *d, size_t need, const char *operation)
 {
 	struct svc_slab *slab;
 	size_t n, registered;
 	int r;
 
-	if (!d->any_grows && !pthread_equal(pthread_self(), d->owner))
-		return svc_fail(
-			XPORT_ERR_NO_MEMORY, operation,
-			"open the instance with XPORT_THREAD_MULTIPLE, or call xport_pool_reserve in the pool's thread",
-			"the pool has no memory left, and only the thread that created it may register more, since the "
-			"instance does not lock");
 	pthread_mutex_lock(&d->lock);
 	n = next_size(d, need);
 	registered = (size_t)d->registered;
@@ -198,6 +192,17 @@ static int grow(struct svc_depot *d, size_t need, const char *operation)
 			need * SVC_SPAN >> 10, registered >> 10, d->max_bytes >> 10);
 	r = svc_slab_new(&d->source, n, operation, &slab);
 	return r == XPORT_OK ? insert_or_end(d, slab, operation) : r;
+}
+
+/* For a block, which threads take that the instance does not know of. */
+static int grow_here(struct svc_depot *d, size_t need, const char *operation)
+{
+	if (!d->any_grows && !pthread_equal(pthread_self(), d->owner))
+		return svc_fail(XPORT_ERR_NO_MEMORY, operation,
+		                "open the instance with XPORT_THREAD_MULTIPLE, or call xport_pool_reserve ahead",
+		                "the pool has no memory left, and only the thread that created it may register more, "
+		                "since the instance does not lock");
+	return grow(d, need, operation);
 }
 
 int svc_depot_take(struct svc_depot *d, unsigned class, struct svc_piece *list, int n, const char *operation)
@@ -219,7 +224,7 @@ int svc_depot_take(struct svc_depot *d, unsigned class, struct svc_piece *list, 
 		pthread_mutex_unlock(&d->lock);
 		if (got > 0 || r != XPORT_OK)
 			break;
-		r = grow(d, 1, operation);
+		r = grow_here(d, 1, operation);
 	}
 	pthread_mutex_unlock(&d->grow);
 	return got > 0 ? got : r;
@@ -250,10 +255,10 @@ int svc_depot_take_large(struct svc_depot *d, size_t spans, struct svc_piece *pi
 		return XPORT_OK;
 	pthread_mutex_lock(&d->grow);
 	if (!take_row(d, spans, piece)) {
-		r = grow(d, spans, operation);
+		r = grow_here(d, spans, operation);
 		/* Another thread may have taken a part of it. */
 		while (r == XPORT_OK && !take_row(d, spans, piece))
-			r = grow(d, spans, operation);
+			r = grow_here(d, spans, operation);
 	}
 	pthread_mutex_unlock(&d->grow);
 	return r;

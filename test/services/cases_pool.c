@@ -445,12 +445,17 @@ static void *take_one(void *arg)
 	return (void *)(intptr_t)r;
 }
 
-static int in_a_thread(struct h *h, xport_pool *p)
+static void *reserve_one(void *arg)
+{
+	return (void *)(intptr_t)xport_pool_reserve(arg, 1);
+}
+
+static int in_a_thread(struct h *h, xport_pool *p, void *(*what)(void *))
 {
 	pthread_t t;
 	void *r;
 
-	H_EQ(0, pthread_create(&t, NULL, take_one, p));
+	H_EQ(0, pthread_create(&t, NULL, what, p));
 	pthread_join(t, &r);
 	return (int)(intptr_t)r;
 }
@@ -462,9 +467,15 @@ static void growth(struct h *h)
 
 	h_open(h, NULL);
 	p = make(h, 0, 0);
-	H_EQ(XPORT_ERR_NO_MEMORY, in_a_thread(h, p));
+	H_EQ(XPORT_ERR_NO_MEMORY, in_a_thread(h, p, take_one));
 	H_OK(xport_pool_reserve(p, 1));
-	H_EQ(XPORT_OK, in_a_thread(h, p));
+	H_EQ(XPORT_OK, in_a_thread(h, p, take_one));
+	H_OK(xport_pool_destroy(p));
+	/* Whoever is let in reserves: one at a time is all that the instance asks for. */
+	p = make(h, 0, 0);
+	H_EQ(XPORT_OK, in_a_thread(h, p, reserve_one));
+	H_EQ(XPORT_OK, in_a_thread(h, p, take_one));
+	H_EQ(1, ask(h, p).slabs);
 	H_OK(xport_pool_destroy(p));
 }
 
