@@ -375,7 +375,8 @@ uint64_t xport_versioned_peer_retries(const xport_versioned_peer *peer);
  *
  * An instance has one xport_leases, for both roles and all peers.  It is driven by the application's own loop: each
  * completion that was reaped goes to xport_leases_step, and what came of it out of xport_leases_next.  Nothing waits but
- * the functions called _wait, xport_leases_destroy, and a deregistration, which waits as xport_mr_dereg does.
+ * the functions called _wait, xport_leases_destroy, and a deregistration, which waits as xport_mr_dereg does: in
+ * xport_leases_step, xport_leases_forget, and xport_lease_revoke if patience_ms is -1 or the borrower cannot be told.
  *
  * Messages.  It talks to its like by messages under one tag, xport_leases_attr.tag, the same at all peers.  The
  * application leaves that tag alone: it sends nothing under it, and posts no receive that would match it (one with mask 0
@@ -431,7 +432,8 @@ int xport_leases_timeout(xport_leases *leases);
 
 /*
  * The endpoint's leases end.  To be called before xport_ep_close and xport_ep_destroy of an endpoint that has not ended
- * by itself; completions reaped before have gone to xport_leases_step.
+ * by itself; completions reaped before have gone to xport_leases_step.  Memory that is lent by it is deregistered, which
+ * waits as in xport_lease_revoke.
  */
 void xport_leases_forget(xport_leases *leases, xport_ep *ep);
 
@@ -488,8 +490,8 @@ int xport_lease_return(xport_lease *lease);
 
 /*
  * A lender wants its memory back.  The borrower is told, and has patience_ms to answer, which its xport_leases does by
- * itself; then the memory is deregistered, and XPORT_LEASE_ENDED follows.  With patience_ms -1 it is deregistered at
- * once.  Where the network itself carries puts and gets, deregistering waits for the borrower's library to
+ * itself; then the memory is deregistered, and XPORT_LEASE_ENDED follows.  With patience_ms -1, and where the borrower cannot
+ * be told, it is deregistered at once, in this call.  Where the network itself carries puts and gets, deregistering waits for the borrower's library to
  * answer: for a moment if it lives, and at the most until a silent peer is lost.  Errors: INVALID (the borrower's), CLOSED.
  */
 int xport_lease_revoke(xport_lease *lease);
