@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/grow.h"
+
 static _Thread_local struct xport_error last;
 
 static void begin(int status, const char *operation, const char *hint)
@@ -47,9 +49,8 @@ int svc_pass(xport *x, int status, const char *operation)
 
 int xport_services_last_error(struct xport_error *error)
 {
-	if (error == NULL || error->size != sizeof(*error))
+	if (error == NULL || !svc_grow_size(error->size, SVC_FIRST_ERROR))
 		return XPORT_ERR_INVALID;
-	*error = last;
-	error->size = sizeof(*error);
+	svc_grow_out(error, &last, sizeof(last));
 	return XPORT_OK;
 }

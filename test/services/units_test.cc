@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -137,6 +138,30 @@ TEST(LastError, RefusesAWrongStruct)
 
 	EXPECT_EQ(XPORT_ERR_INVALID, xport_services_last_error(&e));
 	EXPECT_EQ(XPORT_ERR_INVALID, xport_services_last_error(nullptr));
+	e.size = 4097;
+	EXPECT_EQ(XPORT_ERR_INVALID, xport_services_last_error(&e));
+}
+
+/* A newer program's struct xport_error, and one of the first size, as xport_last_error takes them. */
+TEST(LastError, TakesAStructThatHasGrown)
+{
+	struct {
+		xport_error known;
+		char more[16];
+	} e;
+
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(1, 0, 0, 2));
+	memset(&e, 0xee, sizeof(e));
+	e.known.size = sizeof(e);
+	ASSERT_EQ(XPORT_OK, xport_services_last_error(&e.known));
+	EXPECT_EQ(sizeof(e), e.known.size);
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, e.known.status);
+	EXPECT_STREQ("test", e.known.operation);
+	EXPECT_EQ(std::string(16, 0), std::string(e.more, 16));
+	memset(&e, 0xee, sizeof(e));
+	e.known.size = offsetof(xport_error, hint) + sizeof(e.known.hint);
+	ASSERT_EQ(XPORT_OK, xport_services_last_error(&e.known));
+	EXPECT_EQ(std::string(16, '\xee'), std::string(e.more, 16));
 }
 
 } // namespace

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * grow.h - structs of xport_services.h that begin with `size`, of an older or a newer program than this library; the rule is
+ * that of doc/abi.md.  Not the library's base/grow.h: the services stand on xport.h alone, as an application does.
+ */
+#ifndef SVC_GROW_H
+#define SVC_GROW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "services/xport_services.h"
+
+enum { SVC_GROW_MAX = 4096 }; /* more than any of them will ever have: what is beyond it is no size */
+
+/* The size of a struct whose last member was `last`, without what was padded behind. */
+#define SVC_SIZE_UP_TO(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
+
+/* The last member of each in its first version.  What others hold, xport_directory_entry, does not grow. */
+enum {
+	SVC_FIRST_ERROR = SVC_SIZE_UP_TO(struct xport_error, hint),
+	SVC_FIRST_POOL_ATTR = SVC_SIZE_UP_TO(struct xport_pool_attr, node),
+	SVC_FIRST_POOL_INFO = SVC_SIZE_UP_TO(struct xport_pool_info, placement),
+	SVC_FIRST_CACHE_ATTR = SVC_SIZE_UP_TO(struct xport_cache_attr, max_bytes),
+	SVC_FIRST_CACHE_INFO = SVC_SIZE_UP_TO(struct xport_cache_info, invalidations),
+	SVC_FIRST_VERSIONED_ATTR = SVC_SIZE_UP_TO(struct xport_versioned_attr, tries),
+	SVC_FIRST_LEASES_ATTR = SVC_SIZE_UP_TO(struct xport_leases_attr, arg),
+	SVC_FIRST_LEASES_INFO = SVC_SIZE_UP_TO(struct xport_leases_info, muted),
+	SVC_FIRST_LEASE_EVENT = SVC_SIZE_UP_TO(struct xport_lease_event, context),
+	SVC_FIRST_LEASE_INFO = SVC_SIZE_UP_TO(struct xport_lease_info, context),
+	SVC_FIRST_DIRECTORY_ATTR = SVC_SIZE_UP_TO(struct xport_directory_attr, peer_names),
+	SVC_FIRST_DIRECTORY_EVENT = SVC_SIZE_UP_TO(struct xport_directory_event, entry),
+	SVC_FIRST_DIRECTORY_INFO = SVC_SIZE_UP_TO(struct xport_directory_info, hits)
+};
+
+/* Whether a struct of a program may have this size. */
+static inline bool svc_grow_size(size_t size, size_t first)
+{
+	return size >= first && size <= SVC_GROW_MAX;
+}
+
+/*
+ * Reads the program's struct into one of this library's, of `known` bytes, whose size it sets; NULL: all defaults.  INVALID:
+ * it has a wrong size; NOT_SUPPORTED: it asks for what this library does not know.  `name` is the struct's.
+ */
+int svc_grow_in(void *to, size_t known, size_t first, const void *from, const char *operation, const char *name);
+
+/* Writes one of this library's into the program's, as much as goes in; its size stays. */
+void svc_grow_out(void *to, const void *from, size_t known);
+
+#endif
