@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "services/fault.h"
+#include "services/grow.h"
 
 enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC };
 
@@ -292,14 +293,16 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 
 int xport_cache_create(xport *x, const struct xport_cache_attr *attr, xport_cache **cache)
 {
-	static const struct xport_cache_attr none = {.size = sizeof(none)};
-	const struct xport_cache_attr *a = attr == NULL ? &none : attr;
+	struct xport_cache_attr own;
+	const struct xport_cache_attr *a = &own;
 	struct xport_cache *c;
+	int r = svc_grow_in(&own, sizeof(own), SVC_FIRST_CACHE_ATTR, attr, "xport_cache_create", "xport_cache_attr");
 
-	if (x == NULL || cache == NULL || a->size != sizeof(*a) || (a->rights & ~(uint32_t)RIGHTS) != 0)
+	if (r != XPORT_OK)
+		return r;
+	if (x == NULL || cache == NULL || (a->rights & ~(uint32_t)RIGHTS) != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_create", NULL, "%s",
 		                x == NULL || cache == NULL ? "an argument is NULL"
-		                : a->size != sizeof(*a)    ? "xport_cache_attr.size is not that of the struct"
 		                : (a->rights & XPORT_ATOMIC_NIC) != 0
 		                        ? "XPORT_ATOMIC_NIC: buffers that overlap would be registered twice"
 		                        : "xport_cache_attr.rights has unknown bits");
@@ -432,14 +435,12 @@ int xport_cache_query(xport_cache *c, struct xport_cache_info *info)
 {
 	struct xport_cache_info i;
 
-	if (info == NULL || info->size < sizeof(i))
-		return svc_fail(XPORT_ERR_INVALID, "xport_cache_query", NULL, "xport_cache_info.size is less than %zu",
-		                sizeof(i));
+	if (info == NULL || !svc_grow_size(info->size, SVC_FIRST_CACHE_INFO))
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_query", NULL,
+		                "xport_cache_info.size is not that of the struct");
 	pthread_mutex_lock(&c->lock);
 	i = c->info;
 	pthread_mutex_unlock(&c->lock);
-	i.size = info->size;
-	memset((char *)info + sizeof(i), 0, info->size - sizeof(i));
-	memcpy(info, &i, sizeof(i));
+	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "services/fault.h"
+#include "services/grow.h"
 #include "services/wire.h"
 
 static const uint64_t TAG = UINT64_C(0x78706f7274647200);
@@ -126,14 +127,17 @@ static int next_event(struct xport_directory *d, struct xport_directory_event *e
 
 int xport_directory_next(xport_directory *d, struct xport_directory_event *event)
 {
+	struct xport_directory_event e = {.size = sizeof(e)};
 	int r;
 
-	if (d == NULL || event == NULL || event->size != sizeof(*event))
+	if (d == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_DIRECTORY_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_next", NULL,
 		                "an argument is NULL, or xport_directory_event.size is not that of the struct");
 	pthread_mutex_lock(&d->lock);
-	r = next_event(d, event);
+	r = next_event(d, &e);
 	pthread_mutex_unlock(&d->lock);
+	if (r == 1)
+		svc_grow_out(event, &e, sizeof(e));
 	return r;
 }
 
@@ -373,17 +377,17 @@ void xport_directory_forget(xport_directory *d, xport_ep *ep)
 
 int xport_directory_query(xport_directory *d, struct xport_directory_info *info)
 {
-	size_t size = sizeof(*info);
+	struct xport_directory_info i;
 
-	if (d == NULL || info == NULL || info->size != size)
+	if (d == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_DIRECTORY_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_query", NULL,
 		                "an argument is NULL, or xport_directory_info.size is not that of the struct");
 	pthread_mutex_lock(&d->lock);
-	*info = d->info;
-	info->size = size;
-	info->names = d->names.n;
-	info->muted = d->mail.muted;
+	i = d->info;
+	i.names = d->names.n;
+	i.muted = d->mail.muted;
 	pthread_mutex_unlock(&d->lock);
+	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
 
@@ -415,14 +419,16 @@ static struct xport_directory *make(xport *x, const struct xport_directory_attr 
 
 int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xport_directory **directory)
 {
-	static const struct xport_directory_attr none = {.size = sizeof(none)};
-	const struct xport_directory_attr *a = attr == NULL ? &none : attr;
+	struct xport_directory_attr own;
+	const struct xport_directory_attr *a = &own;
+	int r = svc_grow_in(&own, sizeof(own), SVC_FIRST_DIRECTORY_ATTR, attr, "xport_directory_create",
+	                    "xport_directory_attr");
 
-	if (x == NULL || directory == NULL || a->size != sizeof(*a) ||
-	    (a->node != NULL && strlen(a->node) > SVC_DIR_NODE_MAX))
+	if (r != XPORT_OK)
+		return r;
+	if (x == NULL || directory == NULL || (a->node != NULL && strlen(a->node) > SVC_DIR_NODE_MAX))
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_create", NULL, "%s",
 		                x == NULL || directory == NULL ? "an argument is NULL"
-		                : a->size != sizeof(*a)        ? "xport_directory_attr.size is not that of the struct"
 		                                               : "xport_directory_attr.node is longer than 63 bytes");
 	*directory = make(x, a);
 	return *directory != NULL ? XPORT_OK

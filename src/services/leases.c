@@ -4,6 +4,7 @@
  *
  * Locks: `lock` guards all of it, also while memory is registered and deregistered.  A wait does not hold it.
  */
+#include "services/grow.h"
 #include "services/lease.h"
 
 #include <stdlib.h>
@@ -231,14 +232,17 @@ static int next_event(struct xport_leases *l, struct xport_lease_event *event)
 
 int xport_leases_next(xport_leases *l, struct xport_lease_event *event)
 {
+	struct xport_lease_event e = {.size = sizeof(e)};
 	int r;
 
-	if (l == NULL || event == NULL || event->size != sizeof(*event))
+	if (l == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_LEASE_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_next", NULL,
 		                "an argument is NULL, or xport_lease_event.size is not that of the struct");
 	pthread_mutex_lock(&l->lock);
-	r = next_event(l, event);
+	r = next_event(l, &e);
 	pthread_mutex_unlock(&l->lock);
+	if (r == 1)
+		svc_grow_out(event, &e, sizeof(e));
 	return r;
 }
 
@@ -443,20 +447,23 @@ int xport_lease_free(xport_lease *lease)
 
 int xport_lease_query(const xport_lease *lease, struct xport_lease_info *info)
 {
-	if (lease == NULL || info == NULL || info->size != sizeof(*info))
+	struct xport_lease_info i = {.size = sizeof(i)};
+
+	if (lease == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_LEASE_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_query", NULL,
 		                "an argument is NULL, or xport_lease_info.size is not that of the struct");
 	pthread_mutex_lock(&lease->leases->lock);
-	info->state = lease->state;
-	info->status = lease->status;
-	info->lender = lease->lender;
-	info->rights = lease->rights;
-	info->length = lease->length;
-	info->ep = lease->state == XPORT_LEASE_OVER ? NULL : lease->ep;
-	info->rkey = lease->rkey;
-	info->base = lease->base;
-	info->context = lease->context;
+	i.state = lease->state;
+	i.status = lease->status;
+	i.lender = lease->lender;
+	i.rights = lease->rights;
+	i.length = lease->length;
+	i.ep = lease->state == XPORT_LEASE_OVER ? NULL : lease->ep;
+	i.rkey = lease->rkey;
+	i.base = lease->base;
+	i.context = lease->context;
 	pthread_mutex_unlock(&lease->leases->lock);
+	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
 
@@ -469,16 +476,16 @@ void xport_lease_set_context(xport_lease *lease, void *context)
 
 int xport_leases_query(xport_leases *l, struct xport_leases_info *info)
 {
-	size_t size = sizeof(*info);
+	struct xport_leases_info i;
 
-	if (l == NULL || info == NULL || info->size != size)
+	if (l == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_LEASES_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_query", NULL,
 		                "an argument is NULL, or xport_leases_info.size is not that of the struct");
 	pthread_mutex_lock(&l->lock);
-	*info = l->info;
-	info->size = size;
-	info->muted = l->mail.muted;
+	i = l->info;
+	i.muted = l->mail.muted;
 	pthread_mutex_unlock(&l->lock);
+	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
 
@@ -493,8 +500,6 @@ void xport_leases_forget(xport_leases *l, xport_ep *ep)
 
 static const char *attr_wrong(const struct xport_leases_attr *a)
 {
-	if (a->size != sizeof(*a))
-		return "xport_leases_attr.size is not that of the struct";
 	if ((a->flags & ~(uint32_t)XPORT_LEASES_TAKE) != 0)
 		return "xport_leases_attr.flags has unknown bits";
 	if (a->patience_ms < -1)
@@ -504,10 +509,13 @@ static const char *attr_wrong(const struct xport_leases_attr *a)
 
 int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_leases **leases)
 {
-	static const struct xport_leases_attr none = {.size = sizeof(none)};
-	const struct xport_leases_attr *a = attr == NULL ? &none : attr;
+	struct xport_leases_attr own;
+	const struct xport_leases_attr *a = &own;
 	struct xport_leases *l;
+	int r = svc_grow_in(&own, sizeof(own), SVC_FIRST_LEASES_ATTR, attr, "xport_leases_create", "xport_leases_attr");
 
+	if (r != XPORT_OK)
+		return r;
 	if (x == NULL || leases == NULL || attr_wrong(a) != NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_create", NULL, "%s",
 		                x == NULL || leases == NULL ? "an argument is NULL" : attr_wrong(a));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "services/fault.h"
+#include "services/grow.h"
 #include "services/guard.h"
 #include "services/memlock.h"
 #include "services/node.h"
@@ -88,9 +89,6 @@ static struct svc_tcache *this_thread(struct xport_pool *p)
 
 static int check_attr(const struct xport_pool_attr *a, const char *operation)
 {
-	if (a->size != sizeof(*a))
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.size is %zu, not %zu", a->size,
-		                sizeof(*a));
 	if ((a->flags & ~(uint32_t)FLAGS) != 0)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.flags has unknown bits: %#x",
 		                (unsigned)a->flags);
@@ -155,11 +153,13 @@ static void fill_classes(struct xport_pool *p)
 
 int xport_pool_create(xport *x, const struct xport_pool_attr *attr, xport_pool **pool)
 {
-	static const struct xport_pool_attr none = {.size = sizeof(none)};
-	const struct xport_pool_attr *a = attr == NULL ? &none : attr;
+	struct xport_pool_attr own;
+	const struct xport_pool_attr *a = &own;
 	struct xport_pool *p;
-	int r = check_attr(a, "xport_pool_create");
+	int r = svc_grow_in(&own, sizeof(own), SVC_FIRST_POOL_ATTR, attr, "xport_pool_create", "xport_pool_attr");
 
+	if (r == XPORT_OK)
+		r = check_attr(a, "xport_pool_create");
 	if (r != XPORT_OK)
 		return r;
 	if (x == NULL || pool == NULL)
@@ -549,10 +549,9 @@ int xport_pool_query(xport_pool *p, struct xport_pool_info *info)
 	struct svc_depot *d = &p->depot;
 	struct xport_pool_info i = {.size = sizeof(i)};
 
-	if (info == NULL || info->size < sizeof(i))
-		return svc_fail(XPORT_ERR_INVALID, "xport_pool_query", NULL, "xport_pool_info.size is less than %zu",
-		                sizeof(i));
-	i.size = info->size;
+	if (info == NULL || !svc_grow_size(info->size, SVC_FIRST_POOL_INFO))
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_query", NULL,
+		                "xport_pool_info.size is not that of the struct");
 	i.allocations = atomic_load_explicit(&p->allocations, memory_order_relaxed);
 	i.frees = atomic_load_explicit(&p->frees, memory_order_relaxed);
 	i.refills = atomic_load_explicit(&p->refills, memory_order_relaxed);
@@ -573,7 +572,6 @@ int xport_pool_query(xport_pool *p, struct xport_pool_info *info)
 	memcpy(i.placement, d->source.placement, sizeof(i.placement));
 	pthread_mutex_unlock(&d->lock);
 	pthread_mutex_unlock(&d->grow);
-	memset((char *)info + sizeof(i), 0, info->size - sizeof(i));
-	memcpy(info, &i, sizeof(i));
+	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "services/snapshot.h"
 
+#include "services/fault.h"
+#include "services/grow.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-bool svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to)
+int svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to, const char *operation)
 {
-	if (from == NULL || from->size != sizeof(*from) || from->form < XPORT_VERSIONED_CHECKED ||
-	    from->form > XPORT_VERSIONED_COPIES || from->length == 0 || from->length > SIZE_MAX / 4 ||
-	    from->copies == 1 || from->copies > 1 << 16 || from->grace_ms < -1 || from->tries < 0)
-		return false;
-	*to = *from;
+	int r = svc_grow_in(to, sizeof(*to), SVC_FIRST_VERSIONED_ATTR, from, operation, "xport_versioned_attr");
+
+	if (r != XPORT_OK)
+		return r;
+	if (to->form < XPORT_VERSIONED_CHECKED || to->form > XPORT_VERSIONED_COPIES || to->length == 0 ||
+	    to->length > SIZE_MAX / 4 || to->copies == 1 || to->copies > 1 << 16 || to->grace_ms < -1 || to->tries < 0)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_versioned_attr is wrong");
 	if (to->copies == 0)
 		to->copies = SVC_COPIES;
 	if (to->grace_ms == 0)
 		to->grace_ms = SVC_GRACE_MS;
 	if (to->tries == 0)
 		to->tries = SVC_TRIES;
-	return true;
+	return XPORT_OK;
 }
 
 static struct svc_mark mark(uint64_t version, uint64_t check)
@@ -60,13 +65,16 @@ bool svc_mark_read_over(const void *at, const void *bytes, size_t length, uint64
 	return le64toh(m.check) == XXH3_64bits_withSeed(bytes, length, *version);
 }
 
+size_t svc_snapshot_size(const struct xport_versioned_attr *a)
+{
+	if (a->form == XPORT_VERSIONED_COPIES)
+		return (size_t)(svc_snapshot_copy(a, 2) - SVC_BODY) * a->copies + SVC_BODY;
+	return SVC_BODY + ((a->length + 63) & ~(size_t)63);
+}
+
 size_t xport_versioned_size(const struct xport_versioned_attr *attr)
 {
 	struct xport_versioned_attr a;
 
-	if (!svc_snapshot_attr(attr, &a))
-		return 0;
-	if (a.form == XPORT_VERSIONED_COPIES)
-		return (size_t)(svc_snapshot_copy(&a, 2) - SVC_BODY) * a.copies + SVC_BODY;
-	return SVC_BODY + ((a.length + 63) & ~(size_t)63);
+	return svc_snapshot_attr(attr, &a, "xport_versioned_size") == XPORT_OK ? svc_snapshot_size(&a) : 0;
 }

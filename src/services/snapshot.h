@@ -29,8 +29,9 @@ struct svc_mark {
 	uint64_t version, check;
 };
 
-/* The attributes with their defaults; false: they are wrong. */
-bool svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to);
+/* The attributes with their defaults; or INVALID, or NOT_SUPPORTED, in the name of `operation`. */
+int svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_versioned_attr *to, const char *operation);
+size_t svc_snapshot_size(const struct xport_versioned_attr *a);
 
 /* Where a copy begins, whose mark it is. */
 static inline uint64_t svc_snapshot_copy(const struct xport_versioned_attr *a, uint64_t version)

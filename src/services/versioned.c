@@ -110,11 +110,9 @@ int xport_versioned_recover(xport_versioned *v)
 
 static int check_place(xport_mr *mr, uint64_t offset, size_t need, struct xport_mr_info *info)
 {
-	if (mr == NULL || need == 0 || offset % 64 != 0)
+	if (mr == NULL || offset % 64 != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL, "%s",
-		                mr == NULL  ? "mr is NULL"
-		                : need == 0 ? "xport_versioned_attr is wrong"
-		                            : "the offset is not a multiple of 64");
+		                mr == NULL ? "mr is NULL" : "the offset is not a multiple of 64");
 	if (xport_mr_query(mr, info) != XPORT_OK || ((uintptr_t)info->base + offset) % 8 != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL,
 		                "not a region, or one that does not begin at a multiple of 8");
@@ -134,20 +132,25 @@ int xport_versioned_create(xport_mr *mr, uint64_t offset, const struct xport_ver
                            xport_versioned **object)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
-	size_t need = xport_versioned_size(attr);
+	struct xport_versioned_attr a;
 	struct xport_versioned *v;
-	int r = check_place(mr, offset, need, &info);
+	size_t need;
+	int r = svc_snapshot_attr(attr, &a, "xport_versioned_create");
 
+	if (r != XPORT_OK)
+		return r;
+	need = svc_snapshot_size(&a);
+	r = check_place(mr, offset, need, &info);
 	if (r != XPORT_OK)
 		return r;
 	if (object == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL, "object is NULL");
 	v = calloc(1, sizeof(*v));
-	if (v == NULL || !svc_snapshot_attr(attr, &v->a) ||
-	    (v->replaced = calloc(v->a.copies, sizeof(v->replaced[0]))) == NULL) {
+	if (v == NULL || (v->replaced = calloc(a.copies, sizeof(v->replaced[0]))) == NULL) {
 		free(v);
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_versioned_create", NULL, "out of memory");
 	}
+	v->a = a;
 	v->at = (uint8_t *)info.base + offset;
 	memset(v->at, 0, need);
 	if (v->a.form == XPORT_VERSIONED_SUMMED)

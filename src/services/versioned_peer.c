@@ -345,11 +345,12 @@ int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64
 	struct xport_mr_info info = {.size = sizeof(info)};
 	struct xport_versioned_attr a;
 	struct xport_versioned_peer *p;
-	int r;
+	int r = svc_snapshot_attr(attr, &a, "xport_versioned_peer_create");
 
-	if (x == NULL || ep == NULL || rkey == NULL || peer == NULL || !svc_snapshot_attr(attr, &a))
-		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_create", NULL,
-		                "an argument is NULL, or xport_versioned_attr is wrong");
+	if (r != XPORT_OK)
+		return r;
+	if (x == NULL || ep == NULL || rkey == NULL || peer == NULL)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_create", NULL, "an argument is NULL");
 	p = calloc(1, sizeof(*p));
 	if (p == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_versioned_peer_create", NULL, "out of memory");

@@ -5,7 +5,8 @@
  * A library of its own, libxport_services, on xport.h alone.
  *
  * This header is its whole interface and its manual.  Sizes and offsets are in bytes.  Parameter structs begin with
- * `size`, as those of xport.h do: set it to sizeof the struct and zero the rest; a zero field means the default.
+ * `size`, as those of xport.h do: set it to sizeof the struct and zero the rest; a zero field means the default.  They may
+ * grow at the end (doc/abi.md), but for struct xport_directory_entry.
  *
  * Error rule.  Functions that can fail return a negative xport_status; xport_services_last_error tells what, why, and
  * what to do.  What libxport itself refused is passed on with its own text.
@@ -579,7 +580,7 @@ struct xport_directory_attr {
 	uint32_t peer_names; /* serving: of one peer; default 4096 */
 };
 
-/* A region, or a part of one.  To put: xport_directory_region fills it in. */
+/* A region, or a part of one.  To put: xport_directory_region fills it in.  It does not grow. */
 struct xport_directory_entry {
 	size_t size;
 	char node[64];    /* of its owner; put: ignored */

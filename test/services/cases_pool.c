@@ -124,7 +124,7 @@ static void steady(struct h *h)
 
 static void wrong(struct h *h)
 {
-	struct xport_pool_attr a = {.size = sizeof(a) - 1};
+	struct xport_pool_attr a = {.size = offsetof(struct xport_pool_attr, node)};
 	struct xport_pool_info i = {.size = 8};
 	struct xport_mr_info m = {.size = sizeof(m)};
 	struct xport_block b, c, large;
