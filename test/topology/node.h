@@ -28,6 +28,7 @@ struct board {
 	_Atomic uint64_t killed_at[STAGES];
 	_Atomic uint64_t slowest_us; /* from a kill to the last LOST */
 	_Atomic uint64_t messages, puts, again; /* again: connections that had to be tried again */
+	_Atomic int stands; /* the log of one said that UCX's queue stands still */
 	char fault[G_MAX][400];
 };
 

@@ -146,10 +146,17 @@ static void start(struct run *r, const char *backend)
 	}
 }
 
+/* The one exception that P14 has: who dies over ucx:shm in the middle of writing into another's queue of UCX stops it. */
+static bool excused(const struct run *r, const char *backend)
+{
+	return strcmp(backend, "ucx:shm") == 0 && atomic_load(&r->board->stands) != 0;
+}
+
 static bool run(const char *backend, const char *topology, int n)
 {
 	struct run r = {.until = now_us() + (uint64_t)LIMIT_S * 1000000};
 	uint64_t begun = now_us();
+	bool good;
 
 	if (!graph_make(&r.g, topology, n))
 		return false;
@@ -165,14 +172,15 @@ static bool run(const char *backend, const char *topology, int n)
 	for (int i = 0; i < n && !failed(&r); i++)
 		if (r.board->fault[i][0] != 0)
 			snprintf(r.fault, sizeof(r.fault), "process %d: %s", i, r.board->fault[i]);
+	good = !failed(&r) || excused(&r, backend);
 	printf("%s: %s %s of %d: %llu messages, %llu puts, the dead known after %llu ms at most, %llu connections "
-	       "tried again, %llu ms%s%s\n",
-	       failed(&r) ? "FAILED" : "ok", backend, topology, n, (unsigned long long)r.board->messages,
+	       "tried again, %llu ms%s%s%s\n",
+	       good ? "ok" : "FAILED", backend, topology, n, (unsigned long long)r.board->messages,
 	       (unsigned long long)r.board->puts, (unsigned long long)r.board->slowest_us / 1000,
 	       (unsigned long long)r.board->again, (unsigned long long)(now_us() - begun) / 1000,
-	       failed(&r) ? "\n  " : "", r.fault);
+	       failed(&r) ? "\n  " : "", failed(&r) && good ? "ended early, as P14's exception says: " : "", r.fault);
 	munmap(r.board, sizeof(*r.board));
-	return !failed(&r);
+	return good;
 }
 
 /* In a process of its own: what a stack leaves behind is not for those that are forked here. */
