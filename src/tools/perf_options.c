@@ -325,7 +325,7 @@ static void judge_tax(struct argp_state *state, const struct reading *r)
 	if (r->listen != NULL || o->address != NULL || o->self)
 		argp_error(state, "--tax is done in two processes of its own, without an address or --self");
 	if (r->beyond_tax)
-		argp_error(state, "--tax goes with -B, --beside, -t, -m, -n, -D and --json alone");
+		argp_error(state, "--tax goes with -B, --beside, -W, -t, -m, -n, -D and --json alone");
 	if (o->json && o->tax != PERF_TAX_BATCHES)
 		argp_error(state, "--tax=steps has no JSON");
 	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
@@ -419,9 +419,9 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 
 static bool is_beyond_tax(int key)
 {
-	static const int keys[] = {'c',        'W',           's',      'w',     'q',      'e',
-	                           'T',        'b',           OPT_KEEP, OPT_CSV, OPT_PLOT, OPT_PER_SAMPLE,
-	                           OPT_MEMORY, OPT_NO_VERIFY, OPT_PLANT};
+	static const int keys[] = {
+		'c',        's',           'w',      'q', 'e', 'T', 'b', OPT_KEEP, OPT_CSV, OPT_PLOT, OPT_PER_SAMPLE,
+		OPT_MEMORY, OPT_NO_VERIFY, OPT_PLANT};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (key == keys[i])

@@ -8,6 +8,7 @@
 
 #include "tools/tax/pair.h"
 
+#include <poll.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -38,6 +39,7 @@ struct direct {
 	struct direct_receive receive[DIRECT_RECEIVES];
 	struct fi_context2 waited[DIRECT_WAITED]; /* of what is waited for, in turn */
 	unsigned turn;
+	int fd; /* what to sleep on; -1: nothing */
 };
 
 void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n);
@@ -55,6 +57,20 @@ static inline void direct_wait(struct pair *p)
 {
 	while (p->pending > 0)
 		direct_progress(p);
+}
+
+static inline bool direct_can_sleep(const struct pair *p)
+{
+	return p->direct->fd >= 0;
+}
+
+static inline void direct_sleep(struct pair *p)
+{
+	struct pollfd f = {.fd = p->direct->fd, .events = POLLIN};
+	struct fid *fids[] = {&p->direct->cq->fid};
+
+	if (fi_trywait(p->direct->fabric, fids, 1) == FI_SUCCESS)
+		poll(&f, 1, -1);
 }
 
 static inline void direct_send(struct pair *p, const void *buf, size_t len)

@@ -76,6 +76,7 @@ static void open_worker(struct pair *p)
 	CHECK(ucp_init(&params, config, &p->direct->context) == UCS_OK);
 	ucp_config_release(config);
 	CHECK(ucp_worker_create(p->direct->context, &wparams, &p->direct->worker) == UCS_OK);
+	CHECK(ucp_worker_get_efd(p->direct->worker, &p->direct->fd) == UCS_OK);
 	CHECK(ucp_worker_set_am_recv_handler(p->direct->worker, &am) == UCS_OK);
 }
 

@@ -106,8 +106,9 @@ void direct_open(struct pair *p)
 	p->direct = d;
 	d->id = bound(p);
 	d->pd = ibv_alloc_pd(d->id->verbs);
-	d->cq = ibv_create_cq(d->id->verbs, 2 * (DIRECT_RECEIVES + DIRECT_SQ), NULL, NULL, 0);
-	CHECK(d->pd != NULL && d->cq != NULL);
+	d->channel = ibv_create_comp_channel(d->id->verbs);
+	d->cq = ibv_create_cq(d->id->verbs, 2 * (DIRECT_RECEIVES + DIRECT_SQ), NULL, d->channel, 0);
+	CHECK(d->pd != NULL && d->channel != NULL && d->cq != NULL);
 	publish(p);
 }
 
@@ -165,6 +166,7 @@ void direct_close(struct pair *p)
 	ibv_dereg_mr(d->mr);
 	ibv_dereg_mr(d->inbox_mr);
 	ibv_destroy_cq(d->cq);
+	ibv_destroy_comp_channel(d->channel);
 	ibv_dealloc_pd(d->pd);
 	free(p->direct_mem);
 	free(d);

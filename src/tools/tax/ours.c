@@ -2,6 +2,8 @@
 /* ours.c - the half of xport_perf --tax that goes through libxport: the loops of twin.c. */
 #include "tools/tax/ours.h"
 
+#include <poll.h>
+
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
 
 static uint64_t inbox[WINDOW];
@@ -19,11 +21,10 @@ static void post_receive(struct pair *p, uint64_t *into)
 	CHECK(xport_recv(p->x, into, sizeof(*into), 5, UINT64_MAX, &opt) == XPORT_OK);
 }
 
-void tax_reap(struct pair *p)
-{
-	struct xport_completion c[16];
-	int n = xport_poll(p->x, c, 16);
+enum { REAPED = 16 };
 
+static void take(const struct xport_completion *c, int n)
+{
 	CHECK(n >= 0);
 	for (int i = 0; i < n; i++) {
 		CHECK(c[i].status == XPORT_OK);
@@ -34,6 +35,28 @@ void tax_reap(struct pair *p)
 			sends_open--;
 		}
 	}
+}
+
+void tax_reap(struct pair *p)
+{
+	struct xport_completion c[REAPED];
+
+	take(c, xport_poll(p->x, c, REAPED));
+}
+
+static void reap_in_wait(struct pair *p)
+{
+	struct xport_completion c[REAPED];
+
+	take(c, xport_wait(p->x, c, REAPED, -1));
+}
+
+static void reap_by_fd(struct pair *p)
+{
+	struct pollfd f = {.fd = xport_fd(p->x), .events = POLLIN};
+
+	poll(&f, 1, -1);
+	tax_reap(p);
 }
 
 static void replenish(struct pair *p)
@@ -62,7 +85,7 @@ static void post_put(struct pair *p, const uint64_t *word, uint64_t offset)
 	sends_open++;
 }
 
-void tax_pingpong(struct pair *p, long n)
+static inline void answer(struct pair *p, long n, void (*reap)(struct pair *p))
 {
 	uint64_t word = 1;
 
@@ -72,13 +95,28 @@ void tax_pingpong(struct pair *p, long n)
 		if (p->id == 0)
 			post_send(p, &word);
 		while ((int)(received - due) < 0)
-			tax_reap(p);
+			reap(p);
 		if (p->id == 1)
 			post_send(p, &word);
 		replenish(p);
 	}
 	while (sends_open > 0)
 		tax_reap(p);
+}
+
+void tax_pingpong(struct pair *p, long n)
+{
+	answer(p, n, tax_reap);
+}
+
+void tax_wakes(struct pair *p, long n)
+{
+	answer(p, n, reap_in_wait);
+}
+
+void tax_fd_wakes(struct pair *p, long n)
+{
+	answer(p, n, reap_by_fd);
 }
 
 void tax_rate(struct pair *p, long n)

@@ -10,6 +10,9 @@ void tax_ready(struct pair *p);
 void tax_reap(struct pair *p);
 
 void tax_pingpong(struct pair *p, long n);
+/* The same, asleep until something comes: in xport_wait, and in poll(2) on xport_fd.  The descriptor, once asked for, costs. */
+void tax_wakes(struct pair *p, long n);
+void tax_fd_wakes(struct pair *p, long n);
 void tax_rate(struct pair *p, long n);
 void tax_putpong(struct pair *p, long n);
 void tax_putrate(struct pair *p, long n);

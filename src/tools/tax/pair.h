@@ -65,7 +65,8 @@ struct pair_twin {
 	void (*connect)(struct pair *p);
 	void (*close)(struct pair *p);
 	void (*progress)(struct pair *p);
-	pair_work pingpong, rate, putpong, putone, putrate, getone, bandwidth, placed;
+	bool (*can_sleep)(const struct pair *p);
+	pair_work pingpong, wakes, rate, putpong, putone, putrate, getone, bandwidth, placed;
 };
 
 /* When each step began, where single steps are looked at. */

@@ -14,15 +14,21 @@
 #define DIRECT(f) offsetof(struct pair_twin, f)
 
 static const struct tax_kind kinds[] = {
-	{"send", PERF_LATENCY, 8, DIRECT(pingpong), tax_pingpong, 2, false},
-	{"put_local", PERF_LATENCY, 8, DIRECT(putpong), tax_putpong, 2, false},
-	{"put", PERF_LATENCY, 8, DIRECT(putone), tax_putone, 1, true},
-	{"get", PERF_LATENCY, 8, DIRECT(getone), tax_getone, 1, true},
-	{"send", PERF_RATE, 8, DIRECT(rate), tax_rate, WINDOW, false},
-	{"put_local", PERF_RATE, 8, DIRECT(putrate), tax_putrate, WINDOW, true},
-	{"put_quiet", PERF_RATE, 8, DIRECT(putrate), tax_quietrate, WINDOW, true},
-	{"put_local", PERF_BANDWIDTH, LARGE, DIRECT(bandwidth), tax_bandwidth, LONG_WINDOW, true},
-	{"put_quiet", PERF_BANDWIDTH, HUGE, DIRECT(placed), tax_placed, LONG_WINDOW, true},
+	{"send", PERF_LATENCY, 8, DIRECT(pingpong), tax_pingpong, 2, false, NULL},
+	{"put_local", PERF_LATENCY, 8, DIRECT(putpong), tax_putpong, 2, false, NULL},
+	{"put", PERF_LATENCY, 8, DIRECT(putone), tax_putone, 1, true, NULL},
+	{"get", PERF_LATENCY, 8, DIRECT(getone), tax_getone, 1, true, NULL},
+	{"send", PERF_RATE, 8, DIRECT(rate), tax_rate, WINDOW, false, NULL},
+	{"put_local", PERF_RATE, 8, DIRECT(putrate), tax_putrate, WINDOW, true, NULL},
+	{"put_quiet", PERF_RATE, 8, DIRECT(putrate), tax_quietrate, WINDOW, true, NULL},
+	{"put_local", PERF_BANDWIDTH, LARGE, DIRECT(bandwidth), tax_bandwidth, LONG_WINDOW, true, NULL},
+	{"put_quiet", PERF_BANDWIDTH, HUGE, DIRECT(placed), tax_placed, LONG_WINDOW, true, NULL},
+};
+
+/* With --wait; the last leaves a descriptor that costs. */
+static const struct tax_kind sleeping[] = {
+	{"send", PERF_LATENCY, 8, DIRECT(wakes), tax_wakes, 2, false, "xport_wait"},
+	{"send", PERF_LATENCY, 8, DIRECT(wakes), tax_fd_wakes, 2, false, "xport_fd"},
 };
 
 enum { PAIRS = 40, CALLS = 200 };
@@ -117,15 +123,17 @@ static void row(const struct tax_result *r)
 	const struct tax_kind *k = r->kind;
 
 	if (!options->json)
-		printf(" %-10s %-10s %9llu %14.1f %12.1f %8.3f %8.3f %8.3f %5ld/%-5ld %ld/%ld/%ld\n", k->test,
+		printf(" %-10s %-10s %9llu %14.1f %12.1f %8.3f %8.3f %8.3f %5ld/%-5ld %ld/%ld/%ld%s%s\n", k->test,
 		       perf_measure_names[k->measure], (unsigned long long)k->size, r->direct, r->ours, r->ratio[1],
-		       r->ratio[0], r->ratio[2], r->accepted, r->pairs, r->regimes[0], r->regimes[1], r->regimes[2]);
-	json_array_append_new(rows, json_pack("{ss ss sI sf sf s{sf sf sf} si si s{si si si}}", "test", k->test,
-	                                      "measure", perf_measure_names[k->measure], "size", (json_int_t)k->size,
-	                                      "direct_ns", r->direct, "ours_ns", r->ours, "ratio", "p25", r->ratio[0],
-	                                      "p50", r->ratio[1], "p75", r->ratio[2], "pairs", (int)r->pairs,
-	                                      "accepted", (int)r->accepted, "cores", "near", (int)r->regimes[0],
-	                                      "apart", (int)r->regimes[1], "far", (int)r->regimes[2]));
+		       r->ratio[0], r->ratio[2], r->accepted, r->pairs, r->regimes[0], r->regimes[1], r->regimes[2],
+		       k->in != NULL ? "  asleep in " : "", k->in != NULL ? k->in : "");
+	json_array_append_new(rows,
+	                      json_pack("{ss ss* ss sI sf sf s{sf sf sf} si si s{si si si}}", "test", k->test,
+	                                "asleep_in", k->in, "measure", perf_measure_names[k->measure], "size",
+	                                (json_int_t)k->size, "direct_ns", r->direct, "ours_ns", r->ours, "ratio", "p25",
+	                                r->ratio[0], "p50", r->ratio[1], "p75", r->ratio[2], "pairs", (int)r->pairs,
+	                                "accepted", (int)r->accepted, "cores", "near", (int)r->regimes[0], "apart",
+	                                (int)r->regimes[1], "far", (int)r->regimes[2]));
 }
 
 /* ---- the two ways, and what both processes do ---- */
@@ -174,12 +182,21 @@ static json_t *setup_of(struct pair *p)
 	json_t *all = perf_setup(p->x, options, 1);
 
 	json_object_update_new(all, json_pack("{s[ii] sb}", "threads_on_cores", atomic_load(&p->sh->core[0]),
-	                                      atomic_load(&p->sh->core[1]), "sleeps", 0));
+	                                      atomic_load(&p->sh->core[1]), "sleeps", options->wait));
 	return all;
 }
 
 static void work(struct pair *p)
 {
+	const struct tax_kind *kind = options->wait ? sleeping : kinds;
+	size_t n = options->wait ? sizeof(sleeping) / sizeof(sleeping[0]) : sizeof(kinds) / sizeof(kinds[0]);
+
+	if (options->wait && !p->twin->can_sleep(p)) {
+		if (p->id == 0)
+			fprintf(stderr, "xport_perf: directly there is nothing to sleep on over %s\n", p->beside);
+		missing++;
+		return;
+	}
 	pair_pin(p);
 	tax_ready(p);
 	pair_barrier(p);
@@ -187,9 +204,9 @@ static void work(struct pair *p)
 		setup = setup_of(p);
 		head();
 	}
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (wanted(&kinds[i]))
-			(options->tax == PERF_TAX_STEPS ? in_steps : in_batches)(p, &kinds[i]);
+	for (size_t i = 0; i < n; i++)
+		if (wanted(&kind[i]))
+			(options->tax == PERF_TAX_STEPS ? in_steps : in_batches)(p, &kind[i]);
 }
 
 static bool write_json(void)
@@ -224,9 +241,8 @@ int perf_tax(const struct perf_options *o)
 	if (rc != 0 || count)
 		return rc;
 	if (figures + missing == 0)
-		fprintf(stderr,
-		        "xport_perf: --tax has nothing of what -t and -m ask for: there are send, put, put_local, "
-		        "put_quiet and get\n");
+		fprintf(stderr, "xport_perf: --tax has nothing of what -t and -m ask for: there %s\n",
+		        options->wait ? "is the latency of send" : "are send, put, put_local, put_quiet and get");
 	if (missing > 0 || figures == 0)
 		return 1;
 	return o->json && !write_json() ? 1 : 0;

@@ -15,6 +15,7 @@ struct tax_kind {
 	pair_work ours;
 	unsigned parts; /* what a step's time is divided by */
 	bool passive;   /* the target only makes progress */
+	const char *in; /* what sleeps, where somebody does */
 };
 
 /* What came out for one kind, in ns. */

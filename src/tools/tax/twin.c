@@ -6,8 +6,15 @@
 static uint64_t due;
 static uint64_t turn;
 
+static inline void await(struct pair *p, bool asleep)
+{
+	for (; p->arrived < due; direct_progress(p))
+		if (asleep)
+			direct_sleep(p);
+}
+
 /* Half of a round trip of an 8-byte message. */
-static void pingpong(struct pair *p, long n)
+static inline void answer(struct pair *p, long n, bool asleep)
 {
 	uint64_t word = 1;
 
@@ -16,12 +23,21 @@ static void pingpong(struct pair *p, long n)
 		due++;
 		if (p->id == 0)
 			direct_send(p, &word, sizeof(word));
-		while (p->arrived < due)
-			direct_progress(p);
+		await(p, asleep);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
 	}
 	direct_wait(p);
+}
+
+static void pingpong(struct pair *p, long n)
+{
+	answer(p, n, false);
+}
+
+static void wakes(struct pair *p, long n)
+{
+	answer(p, n, true);
 }
 
 /* Windows of messages, each answered by one. */
@@ -34,8 +50,7 @@ static void rate(struct pair *p, long n)
 		due += p->id == 0 ? 1 : WINDOW;
 		for (int k = 0; p->id == 0 && k < WINDOW; k++)
 			direct_send(p, &word, sizeof(word));
-		while (p->arrived < due)
-			direct_progress(p);
+		await(p, false);
 		if (p->id == 1)
 			direct_send(p, &word, sizeof(word));
 	}
@@ -119,6 +134,11 @@ static void progress(struct pair *p)
 	direct_progress(p);
 }
 
+static bool can_sleep(const struct pair *p)
+{
+	return direct_can_sleep(p);
+}
+
 extern const struct pair_twin xport_tax_twin;
 __attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
 	.size = sizeof(struct pair),
@@ -126,7 +146,9 @@ __attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
 	.connect = direct_connect,
 	.close = direct_close,
 	.progress = progress,
+	.can_sleep = can_sleep,
 	.pingpong = pingpong,
+	.wakes = wakes,
 	.rate = rate,
 	.putpong = putpong,
 	.putone = putone,

@@ -10,6 +10,8 @@
  *   direct_get(p, buf, len, offset)  out of it
  *   direct_wait(p)                   for what the stack still holds
  *   direct_flush(p)                  until all is placed
+ *   direct_can_sleep(p)              whether the stack has what to sleep on here
+ *   direct_sleep(p)                  until there is something to make progress with; not if there is already
  */
 #ifndef XPORT_TOOLS_TAX_TWIN_H
 #define XPORT_TOOLS_TAX_TWIN_H
