@@ -377,6 +377,45 @@ static void test_cycles(struct side *s, const char *provider, bool a)
 	close_side(s);
 }
 
+static void on_any_frame(struct xpi_core *c, const void *hdr, size_t hlen, const void *data, size_t dlen)
+{
+	(void)c, (void)hdr, (void)hlen, (void)data, (void)dlen;
+}
+
+/* A barrier without progress. */
+static void barrier_asleep(struct side *s)
+{
+	char c = 's';
+
+	put_msg(s, &c, 1);
+	CHECK(recv(s->sock, &c, 1, 0) == 1);
+}
+
+/*
+ * Both close while what A has sent still stands in the way, and B first: its end and room in the socket come to A at once.
+ * UCX, asked to close before it has handled that, crashes there sooner or later (ucx_ep.c says how).
+ */
+static void test_close_in_the_middle(struct side *s, const char *provider, bool a)
+{
+	open_side(s, provider);
+	s->core.on_frame = on_any_frame;
+	for (int round = 0; round < 20; round++) {
+		struct conn *c = conn_new(s);
+
+		for (uint64_t i = 0; a && frame_send(s, c, i, s->caps.am_max, 8, false) != XPORT_ERR_AGAIN; i++)
+			;
+		barrier_asleep(s);
+		for (int i = 0; !a && i < round % 20; i++)
+			poll_be(s);
+		if (!a)
+			conn_quiesce(s, c);
+		barrier_asleep(s);
+		conn_free(s, c);
+		barrier(s);
+	}
+	close_side(s);
+}
+
 static void on_candidate(void *arg, const struct xport_candidate *c)
 {
 	struct side *s = arg;
@@ -431,6 +470,7 @@ static const struct test tests[] = {
 	{.name = "native_rma", .fn = test_native_rma},
 	{.name = "two_endpoints", .fn = test_two_endpoints},
 	{.name = "cycles", .fn = test_cycles},
+	{.name = "close_in_the_middle", .fn = test_close_in_the_middle},
 	{.name = "kill_seen", .fn = test_kill_seen, .b_dies = true},
 	{.name = "kill_unseen", .fn = test_kill_unseen, .b_dies = true},
 	{.name = "kill_idle", .fn = test_kill_idle, .b_dies = true},

@@ -101,6 +101,8 @@ struct ucx_ep {
 	uint64_t give_up_ms; /* CLOCK_MONOTONIC: when to close although the peer did not answer; 0: not asked for */
 	bool flushing;       /* the flush that proves the way has begun */
 	bool greeted;        /* the message that has UCX know the peer's endpoint has */
+	bool emptying;       /* the flush before closing has */
+	unsigned left;       /* ... npending, when it was last looked at */
 	bool settled;        /* ... the last of them that has begun has ended */
 };
 

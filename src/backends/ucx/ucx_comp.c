@@ -60,7 +60,7 @@ void ucx_ended(void *request, ucs_status_t status, void *arg)
 		be->up->done(be->core, req, ucx_status(status));
 		return;
 	}
-	ep->settled = true; /* the first flush, or the greeting, for which nobody but ep_connect waits */
+	ep->settled = true; /* a flush, or the greeting, for which ep_connect or ep_quiesce waits */
 	if (status != UCS_OK && ep->why == UCS_OK)
 		ep->why = status;
 }

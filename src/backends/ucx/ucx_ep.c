@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "ucx.h"
 
-enum { GIVE_UP_MS = 1000 };
+enum { GIVE_UP_MS = 1000, EMPTY_MS = 50 };
 
 int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
@@ -68,18 +68,18 @@ static int connect_fail(struct xpi_be *be, ucs_status_t status)
 }
 
 /*
- * A flush, which ends when the way there and back is known to work.  One that cannot even begin is tried again at the next
+ * The first flush ends when the way there and back is known to work.  One that cannot even begin is tried again at the next
  * poll, until the connection's time is over: an endpoint that is closed before its peer has answered is what UCX bears
  * least (see give_up_time).  One that has failed tells ep_failed.
  */
-static void first_flush(struct ucx_ep *ep)
+static void flush(struct ucx_ep *ep)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = ucx_ended};
 	ucs_status_ptr_t result = ucp_ep_flush_nbx(ep->ucp, &param);
 
 	ep->flushing = !UCS_PTR_IS_ERR(result);
 	if (ep->flushing)
-		ep->settled = ucx_posted(ep, result, NULL, NULL, "the first flush") == XPORT_OK;
+		ep->settled = ucx_posted(ep, result, NULL, NULL, "a flush") == XPORT_OK;
 }
 
 /*
@@ -149,7 +149,7 @@ static bool settled(struct ucx_ep *ep)
 	if (ep->why != UCS_OK)
 		return true;
 	if (!ep->flushing)
-		first_flush(ep);
+		flush(ep);
 	if (ep->settled && ep->be->provider->sockets && !ep->greeted)
 		greet(ep);
 	return ep->settled && ep->greeted == ep->be->provider->sockets;
@@ -181,13 +181,34 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
  * or has had the time to.  Over sockets that is what the first flush waits for; elsewhere RESOLVE_REMOTE_EP_ID makes UCX
  * ask, and the flush comes behind that on the same way.
  */
-static bool give_up_time(struct ucx_ep *ep)
+static bool give_up_time(struct ucx_ep *ep, unsigned after_ms)
 {
 	uint64_t ms = ucx_now_ms();
 
 	if (ep->give_up_ms == 0)
-		ep->give_up_ms = ms + GIVE_UP_MS;
+		ep->give_up_ms = ms + after_ms;
 	return ms >= ep->give_up_ms;
+}
+
+/*
+ * Whether nothing waits for the socket to take it, or it has waited long enough.  UCX's tcp keeps the socket of an endpoint
+ * that is closed before the peer's, until it reads that the peer has closed, too: then it frees what it knows of the
+ * socket, and if the same event of epoll says that the socket takes more, looks into that memory for what to call
+ * (uct_tcp_iface_handle_events, in 1.13.1 and in what came after).  It asks for that event while something waits.  The peer's
+ * UCX must answer the flush; a peer that does not is not about to close either, and a socket that it lets fill up takes no
+ * word of closing from UCX, which then keeps nothing.
+ */
+static bool emptied(struct ucx_ep *ep)
+{
+	if (!ep->be->provider->sockets || ep->why != UCS_OK)
+		return true;
+	if (!ep->emptying)
+		flush(ep);
+	if (!ep->emptying || ep->npending < ep->left)
+		ep->give_up_ms = 0; /* who takes some takes more */
+	ep->emptying = true;
+	ep->left = ep->npending;
+	return ep->settled || give_up_time(ep, EMPTY_MS);
 }
 
 int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
@@ -200,7 +221,9 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	struct ucx_ep *ep = ep_;
 	int rc;
 
-	if (ep->state == UCX_EP_CONNECTING && !settled(ep) && !give_up_time(ep))
+	if (ep->state == UCX_EP_CONNECTING && !settled(ep) && !give_up_time(ep, GIVE_UP_MS))
+		return XPORT_ERR_AGAIN;
+	if (ep->state == UCX_EP_UP && !emptied(ep))
 		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_CONNECTING || ep->state == UCX_EP_UP) {
 		ep->state = UCX_EP_CLOSING;
