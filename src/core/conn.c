@@ -519,6 +519,13 @@ static void step(struct xpi_conn *conn)
 		x->err = before;
 }
 
+/* One whose network broke is looked at although its socket is silent: it waits no longer than XPI_BROKEN_MS. */
+static bool is_due(struct xpi_conn *conn)
+{
+	return conn->step == XPI_CONN_NATIVE || atomic_load(&conn->watch.rang) ||
+	       (conn->ep != NULL && conn->ep->broken);
+}
+
 /* Takes the steps that are due; whether one of them is to be taken again soon. */
 static bool walk(struct xport *x)
 {
@@ -527,7 +534,7 @@ static bool walk(struct xport *x)
 	xpi_list_for_safe(pos, &x->conns) {
 		struct xpi_conn *conn = xpi_container(pos, struct xpi_conn, link);
 
-		if (!conn->dead && (conn->step == XPI_CONN_NATIVE || atomic_load(&conn->watch.rang)))
+		if (!conn->dead && is_due(conn))
 			step(conn);
 		if (conn->dead)
 			xpi_conn_free(conn);

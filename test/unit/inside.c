@@ -165,3 +165,49 @@ int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadli
 	*until_ms = c->conn->watch.deadline_ms - now;
 	return rc;
 }
+
+/* ---- peers that are made up ---- */
+
+size_t inside_hello(xport *x, void *buf, size_t room)
+{
+	struct xpi_hello h;
+
+	xpi_conn_identity(x, &h);
+	h.ep_id = h.session = 1;
+	h.address_len = sizeof(x->be->id);
+	memcpy(h.address, &x->be->id, sizeof(x->be->id));
+	return xpi_hello_encode(&h, buf, room);
+}
+
+void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, const void *records, size_t len)
+{
+	struct xpi_frame_head h = {.dst = htole32(id), .session = htole32(session), .seq = htole32(seq)};
+	struct loop_ep to = {.peer = x->be->id};
+
+	if (loop_deliver(x->be, &to, &h, sizeof(h), records, len) != XPORT_OK)
+		abort();
+}
+
+bool inside_taken(xport *x)
+{
+	bool taken;
+
+	pthread_mutex_lock(&loop_lock);
+	taken = xpi_list_empty(&x->be->inbox);
+	pthread_mutex_unlock(&loop_lock);
+	return taken;
+}
+
+void inside_ep_failed(xport_ep *ep)
+{
+	ep->x->be->up->ep_failed(ep->x->be->core, (struct xpi_core_ep *)ep, 5, "a cable was pulled");
+}
+
+unsigned inside_endpoints(xport *x)
+{
+	unsigned n = 0;
+
+	xpi_list_for(l, &x->eps)
+		n++;
+	return n;
+}

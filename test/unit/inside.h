@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inside.h - what C++ cannot read of the core: frames into an endpoint, keys that are written anew, bytes of a handshake. */
+/* inside.h - what C++ cannot read of the core: frames into an endpoint, keys that are written anew, handshakes. */
 #ifndef INSIDE_H
 #define INSIDE_H
 
@@ -42,6 +42,16 @@ int inside_fill(struct inside_conn *c, size_t want);
 /* xpi_conn_watch; what it waits for, and until when, relative to now. */
 int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadline_ms, uint32_t *events,
                  int64_t *until_ms);
+
+/* What a peer over `loop`, at the address of `x`, would say first; its length. */
+size_t inside_hello(xport *x, void *buf, size_t room);
+/* A frame for the endpoint of those ids, into the inbox of `x`: from any thread.  Whether all were taken out. */
+void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, const void *records, size_t len);
+bool inside_taken(xport *x);
+/* The network below says that the endpoint failed. */
+void inside_ep_failed(xport_ep *ep);
+/* Endpoints that are not freed. */
+unsigned inside_endpoints(xport *x);
 
 #ifdef __cplusplus
 }
