@@ -113,12 +113,10 @@ void xpi_conn_fail(struct xpi_conn *conn, int status)
 		wait->err = err;
 	}
 	xpi_conn_discard(conn);
-	if (ep != NULL)
+	if (ep != NULL) {
 		snprintf(ep->why, sizeof(ep->why), "%.150s", err.text);
-	if (ep != NULL)
-		xpi_ep_fail(ep, status, server || wait != NULL ? 0 : XPORT_EVENT_LOST);
-	if (ep != NULL && server)
-		xpi_ep_destroy(ep);
+		xpi_ep_fail(ep, status, XPORT_EVENT_LOST);
+	}
 	x->err = err;
 }
 

@@ -203,16 +203,23 @@ static bool is_proper(const struct xport_ep *ep)
 	return ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED;
 }
 
+/* Nobody's yet: xport_connect itself says that it failed, and of a listener's the application has not heard. */
+static bool is_nobodys(const struct xport_ep *ep)
+{
+	return ep->state == XPI_EP_CONNECTING && !ep->announce;
+}
+
 void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 {
 	struct xport *x = ep->x;
+	bool nobodys = is_nobodys(ep);
 
 	if (ep->state >= XPI_EP_FAILING)
 		return;
 	ep->state = XPI_EP_FAILING;
 	ep->quick = 0;
 	ep->reason = reason;
-	ep->end_event = (uint8_t)event;
+	ep->end_event = (uint8_t)(nobodys ? 0 : event);
 	if (ep->why[0] == '\0')
 		snprintf(ep->why, sizeof(ep->why), "%s", xport_strerror(reason));
 	xpi_log(x->log, XPORT_LOG_INFO, "0002", "%s: %s: %s", ep->peer, xport_status_name(reason), ep->why);
@@ -225,6 +232,8 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 		xpi_list_del(&ep->work);
 	xpi_list_push(&x->failing, &ep->work);
 	xpi_bell_ring(x);
+	if (nobodys && ep->accepted)
+		xpi_ep_destroy(ep);
 }
 
 static void complete_all(struct xport_ep *ep, struct xpi_list *list)

@@ -146,6 +146,8 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 /*
  * Ends the endpoint with `reason` (a status): stops posting, quiesces, completes everything with `reason`, then queues
  * the event (XPORT_EVENT_CLOSED, XPORT_EVENT_LOST, 0: none).  Continues in the polls that follow until DEAD.
+ * One that was CONNECTING, and of which the application knows nothing, has no event; a listener's is destroyed as well,
+ * a client's is left to xport_connect.
  */
 void xpi_ep_fail(struct xport_ep *ep, int reason, int event);
 

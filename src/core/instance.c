@@ -260,8 +260,7 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 		if (ep->state >= XPI_EP_FAILING)
 			continue;
 		snprintf(ep->why, sizeof(ep->why), "the back end broke");
-		/* Of one in a handshake the application has not heard, unless it waits to be told. */
-		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, ep->conn == NULL || ep->announce ? XPORT_EVENT_LOST : 0);
+		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 	}
 	fail_steps(x);
 	return xpi_refuse(x, n, "xport_poll", "the back end broke");

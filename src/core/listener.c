@@ -207,7 +207,6 @@ int xpi_listener_hello(struct xpi_conn *conn)
 		ep->conn = NULL;
 		snprintf(ep->why, sizeof(ep->why), "%.150s", text);
 		xpi_ep_fail(ep, rc, 0);
-		xpi_ep_destroy(ep);
 	}
 	return refuse(conn, rc, text);
 }

@@ -185,7 +185,47 @@ protected:
 	}
 };
 
+/* ---- a server ---- */
+
+TEST_F(Unmade, AClientThatNobodyHeardOf)
+{
+	client();
+	frame_to(b, 1, message());
+	hang_up();
+	wait_for_log("went away while the connection was being made");
+	receive(b);
+	EXPECT_TRUE(reap(b, 20).empty());
+	EXPECT_EQ(0u, inside_endpoints(b));
+}
+
+TEST_F(Unmade, AClientThatBreaksTheProtocol)
+{
+	for (int i = 0; i < 2; i++) {
+		client();
+		frame_to(b, 7, message());
+		wait_for_log("broke the protocol");
+		EXPECT_TRUE(reap(b, 20).empty());
+		EXPECT_EQ(0u, inside_endpoints(b));
+		hang_up();
+		logged.clear();
+		xport_listener_close(listener);
+	}
+}
+
 /* ---- a client ---- */
+
+TEST_F(Unmade, AServerThatBreaksTheProtocol)
+{
+	std::string name = server();
+	std::thread t([&] {
+		serve();
+		frame_to(a, 7, message());
+	});
+	EXPECT_EQ(XPORT_ERR_PROTOCOL, xport_connect(a, name.c_str(), nullptr, 20000, &ep));
+	t.join();
+	EXPECT_TRUE(reap(a, 20).empty());
+	EXPECT_EQ(0u, inside_endpoints(a));
+}
 
 /* Its socket is open and silent, so that only the network can tell. */
 TEST_F(Unmade, AServerWhoseNetworkBreaksBeforeItIsReady)
