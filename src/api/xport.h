@@ -503,8 +503,9 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 /*
  * Posts a receive for a message whose tag equals `tag` in all bits of `mask`, from opt->source or any peer.  Posted
  * receives match in the order posted.  A longer message completes it with XPORT_ERR_TRUNCATED: the first `len` bytes
- * and the true length.  A message may come before xport_accept has handed out its endpoint: xport_completion.ep is the
- * one that it will.  Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
+ * and the true length.  A message may come before xport_accept or xport_connect has handed out its endpoint:
+ * xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it, and it is to be destroyed.
+ * Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;
 

@@ -231,16 +231,17 @@ static int wait_for(struct xport *x, struct xport_ep *ep, int64_t deadline_ms, s
 	return wait->err.status;
 }
 
-/* Takes a handshake back that the caller of xport_connect will never see. */
+/* Takes a handshake back that the caller of xport_connect will never see, unless a completion has named the endpoint. */
 static int undo(struct xport *x, struct xport_ep *ep, int status)
 {
 	struct xport_error err = x->err;
 
-	if (ep != NULL) {
-		if (ep->conn != NULL)
-			ep->conn->wait = NULL;
+	if (ep != NULL && ep->conn != NULL)
+		ep->conn->wait = NULL;
+	if (ep != NULL && xpi_ep_named(ep))
+		xpi_ep_hand_over(ep, status);
+	else if (ep != NULL)
 		xpi_ep_destroy(ep);
-	}
 	x->err = err;
 	return status;
 }

@@ -203,10 +203,13 @@ static bool is_proper(const struct xport_ep *ep)
 	return ep->reason == XPORT_ERR_CLOSED || ep->reason == XPORT_ERR_PEER_CLOSED;
 }
 
-/* Nobody's yet: xport_connect itself says that it failed, and of a listener's the application has not heard. */
+/*
+ * Nobody's yet: xport_connect itself says that it failed, and of a listener's the application has not heard, unless a
+ * message or notification has named it.
+ */
 static bool is_nobodys(const struct xport_ep *ep)
 {
-	return ep->state == XPI_EP_CONNECTING && !ep->announce;
+	return ep->state == XPI_EP_CONNECTING && !ep->announce && (!ep->accepted || !xpi_ep_named(ep));
 }
 
 void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
@@ -266,6 +269,11 @@ static void complete_operations(struct xport_ep *ep)
 	xpi_match_forget(x->match, ep, !ep->destroyed, xpi_msg_drop);
 }
 
+static void tell_end(struct xport_ep *ep)
+{
+	xpi_event(ep->x, &ep->end_room, ep->end_event, ep->reason, ep, ep->context);
+}
+
 bool xpi_ep_fail_step(struct xport_ep *ep)
 {
 	struct xport *x = ep->x;
@@ -294,7 +302,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	if (ep->ready != NULL && ep->end_event == XPORT_EVENT_LOST && !xpi_ep_named(ep))
 		return true; /* nobody has heard of it */
 	if (ep->end_event != 0)
-		xpi_event(x, &ep->end_room, ep->end_event, ep->reason, ep, ep->context);
+		tell_end(ep);
 	return true;
 }
 
@@ -443,6 +451,23 @@ void xpi_ep_destroy(struct xport_ep *ep)
 	if (ep->state == XPI_EP_DEAD)
 		xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
 	xpi_ep_release(ep);
+}
+
+void xpi_ep_hand_over(struct xport_ep *ep, int reason)
+{
+	xpi_list_for(l, &ep->x->cq.later) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind == XPORT_EVENT_NOTIFY && op->ep == ep)
+			op->context = NULL;
+	}
+	ep->context = NULL;
+	xpi_ep_fail(ep, reason, 0);
+	ep->end_event = XPORT_EVENT_LOST;
+	if (ep->state != XPI_EP_DEAD)
+		return;
+	tell_end(ep);
+	xpi_signal(ep->x);
 }
 
 void xpi_ep_release(struct xport_ep *ep)

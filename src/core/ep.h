@@ -170,6 +170,9 @@ int xpi_ep_refused(struct xport_ep *ep, int status) __attribute__((cold));
 
 int xpi_ep_close(struct xport_ep *ep, int timeout_ms);
 void xpi_ep_destroy(struct xport_ep *ep);
+/* Of an xport_connect that failed, though a message or notification has named the endpoint: instead of destroying it, the
+ * application is told that it is lost, and has it.  The context is forgotten: the caller of xport_connect may free it. */
+void xpi_ep_hand_over(struct xport_ep *ep, int reason);
 /* Whether a message or notification has told the application of it. */
 bool xpi_ep_named(const struct xport_ep *ep);
 /* Frees it if it was destroyed, is DEAD, and nothing refers to it any more. */

@@ -187,6 +187,18 @@ protected:
 
 /* ---- a server ---- */
 
+TEST_F(Unmade, AClientThatAMessageNamed)
+{
+	client();
+	receive(b);
+	frame_to(b, 1, message());
+	auto c = reap(b, 10000, XPORT_OP_RECV);
+	ASSERT_EQ(1u, c.size());
+	ASSERT_NE(nullptr, c[0].ep);
+	hang_up();
+	told_and_given_back(b, c[0].ep, XPORT_ERR_REFUSED);
+}
+
 TEST_F(Unmade, AClientThatNobodyHeardOf)
 {
 	client();
@@ -212,7 +224,53 @@ TEST_F(Unmade, AClientThatBreaksTheProtocol)
 	}
 }
 
+TEST_F(Unmade, AClientThatAMessageNamedBreaksTheProtocol)
+{
+	client();
+	receive(b);
+	frame_to(b, 1, message());
+	frame_to(b, 7, message());
+	auto c = reap(b, 10000, XPORT_OP_RECV);
+	ASSERT_EQ(1u, c.size());
+	told_and_given_back(b, c[0].ep, XPORT_ERR_PROTOCOL);
+}
+
 /* ---- a client ---- */
+
+TEST_F(Unmade, AServerThatMessagesNamed)
+{
+	xpi_rec_notify n{};
+	xport_conn_attr attr{};
+	auto *context = new int(0);
+
+	attr.size = sizeof(attr);
+	attr.context = context;
+	ASSERT_EQ(XPORT_OK, xport_mr_reg(a, memory, sizeof(memory), XPORT_REMOTE_WRITE, &mr));
+	n.r = record(XPI_REC_NOTIFY, 8);
+	n.region = htole64(inside_region(mr));
+	n.length = htole64(8);
+	n.op = htole32(XPI_OP_NOBODY);
+	std::string name = server();
+	receive(a);
+	std::thread t([&] {
+		serve();
+		frame_to(a, 1, bytes(n, 8));
+		frame_to(a, 2, message());
+		while (!inside_taken(a))
+			std::this_thread::sleep_for(std::chrono::milliseconds(1));
+		hang_up();
+	});
+	EXPECT_EQ(XPORT_ERR_REFUSED, xport_connect(a, name.c_str(), &attr, 20000, &ep));
+	t.join();
+	delete context;
+	xport_completion c[2];
+	ASSERT_EQ(2, xport_poll(a, c, 2));
+	EXPECT_EQ(uint32_t(XPORT_EVENT_NOTIFY), c[0].type);
+	EXPECT_EQ(nullptr, c[0].context);
+	EXPECT_EQ(uint32_t(XPORT_OP_RECV), c[1].type);
+	EXPECT_EQ(c[0].ep, c[1].ep);
+	told_and_given_back(a, c[1].ep, XPORT_ERR_REFUSED);
+}
 
 TEST_F(Unmade, AServerThatBreaksTheProtocol)
 {
