@@ -266,7 +266,7 @@ static void complete_operations(struct xport_ep *ep)
 		xpi_match_remove(x->match, op);
 		xpi_recv_end(x, op, ep->reason);
 	}
-	xpi_match_forget(x->match, ep, !ep->destroyed, xpi_msg_drop);
+	xpi_match_forget(x->match, ep, true, xpi_msg_drop);
 }
 
 static void tell_end(struct xport_ep *ep)
@@ -300,8 +300,8 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	if (ep->ready != NULL && ep->end_event == XPORT_EVENT_LOST && !xpi_ep_named(ep))
-		return true; /* nobody has heard of it */
-	if (ep->end_event != 0)
+		xpi_match_forget(x->match, ep, false, xpi_msg_drop); /* nobody has heard of it, nor will */
+	else if (ep->end_event != 0)
 		tell_end(ep);
 	return true;
 }
@@ -448,8 +448,7 @@ void xpi_ep_destroy(struct xport_ep *ep)
 		xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	ep->closed = ep->destroyed = true;
 	ep->quick = 0;
-	if (ep->state == XPI_EP_DEAD)
-		xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
+	xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
 	xpi_ep_release(ep);
 }
 

@@ -235,6 +235,39 @@ TEST_F(Unmade, AClientThatAMessageNamedBreaksTheProtocol)
 	told_and_given_back(b, c[0].ep, XPORT_ERR_PROTOCOL);
 }
 
+/* ---- what is ready, and not accepted ---- */
+
+TEST_F(Unmade, WhatALostClientSentIsNotReceived)
+{
+	xport_ep *taken = nullptr;
+
+	ready_client();
+	frame_to(b, 1, message());
+	EXPECT_TRUE(reap(b, 5).empty());
+	hang_up();
+	wait_for_log("PEER_LOST");
+	EXPECT_TRUE(reap(b, 5).empty());
+	receive(b);
+	EXPECT_TRUE(reap(b, 5).empty());
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, xport_accept(listener, 0, &taken));
+	EXPECT_TRUE(reap(b, 5).empty());
+	EXPECT_EQ(0u, inside_endpoints(b));
+}
+
+TEST_F(Unmade, WhatCameOfAnEndpointGivenBackIsNotReceived)
+{
+	xport_ep *taken = nullptr;
+
+	ready_client();
+	ASSERT_EQ(XPORT_OK, xport_accept(listener, 0, &taken));
+	frame_to(b, 1, message());
+	EXPECT_TRUE(reap(b, 5).empty());
+	xport_ep_destroy(taken);
+	receive(b);
+	EXPECT_TRUE(reap(b, 20).empty());
+	EXPECT_EQ(0u, inside_endpoints(b));
+}
+
 /* ---- a client ---- */
 
 TEST_F(Unmade, AServerThatMessagesNamed)
