@@ -518,8 +518,15 @@ void xpi_listener_close(struct xport_listener *l)
 			xpi_conn_free(conn);
 	}
 	x->conn_busy = false;
-	while (!xpi_list_empty(&l->ready))
-		xpi_ep_destroy(take(l, xpi_container(l->ready.next, struct xpi_ready, link)));
+	while (!xpi_list_empty(&l->ready)) {
+		struct xport_ep *ep = take(l, xpi_container(l->ready.next, struct xpi_ready, link));
+
+		/* By a completion, or as the peer closed it, the application has heard of it. */
+		if (xpi_ep_named(ep) || ep->end_room == NULL)
+			xpi_ep_fail(ep, XPORT_ERR_CLOSED, XPORT_EVENT_LOST);
+		else
+			xpi_ep_destroy(ep);
+	}
 	while (xpi_event_forget(x, XPORT_EVENT_INCOMING, l, 0)) /* what they name is no more */
 		;
 	x->err = before;

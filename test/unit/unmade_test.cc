@@ -268,6 +268,41 @@ TEST_F(Unmade, WhatCameOfAnEndpointGivenBackIsNotReceived)
 	EXPECT_EQ(0u, inside_endpoints(b));
 }
 
+TEST_F(Unmade, AClosedListenersThatAMessageNamed)
+{
+	ready_client();
+	receive(b);
+	frame_to(b, 1, message());
+	auto c = reap(b, 10000, XPORT_OP_RECV);
+	ASSERT_EQ(1u, c.size());
+	xport_listener_close(listener);
+	told_and_given_back(b, c[0].ep, XPORT_ERR_CLOSED);
+}
+
+TEST_F(Unmade, AClosedListenersWhoseEndIsNotReaped)
+{
+	xport_completion c;
+	char name[64];
+
+	ASSERT_EQ(XPORT_OK, xport_listen(b, "127.0.0.1:0", nullptr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	ASSERT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &ep));
+	for (int i = 0; i < 20000 && logged.find("PEER_CLOSED") == std::string::npos; i++) {
+		for (auto &d : reap(a, 0))
+			if (d.type == XPORT_EVENT_CONNECTED)
+				xport_ep_destroy(ep);
+		EXPECT_EQ(0, xport_poll(b, nullptr, 0));
+	}
+	EXPECT_EQ(0, xport_poll(b, nullptr, 0));
+	xport_listener_close(listener);
+	ASSERT_EQ(1, xport_poll(b, &c, 1));
+	ASSERT_EQ(uint32_t(XPORT_EVENT_CLOSED), c.type);
+	ASSERT_EQ(1u, inside_endpoints(b));
+	xport_ep_destroy(c.ep);
+	EXPECT_TRUE(reap(b, 20).empty());
+	EXPECT_EQ(0u, inside_endpoints(b));
+}
+
 /* ---- a client ---- */
 
 TEST_F(Unmade, AServerThatMessagesNamed)
