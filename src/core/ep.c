@@ -447,6 +447,7 @@ void xpi_ep_destroy(struct xport_ep *ep)
 	if (ep->state < XPI_EP_FAILING)
 		xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	ep->closed = ep->destroyed = true;
+	ep->end_event = 0;
 	ep->quick = 0;
 	xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
 	xpi_ep_release(ep);

@@ -107,10 +107,8 @@ static void drop_ended(struct xport_listener *l)
 		if (ep->state == XPI_EP_OPEN || ep->reason == XPORT_ERR_PEER_CLOSED)
 			continue;
 		take(l, ready);
-		if (!xpi_ep_named(ep)) {
-			ep->end_event = 0;
+		if (!xpi_ep_named(ep))
 			xpi_ep_destroy(ep);
-		}
 	}
 }
 
