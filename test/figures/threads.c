@@ -120,6 +120,18 @@ static void lock_line(const char *provider, struct both *one, struct both *many,
 	       median(more, ROUNDS));
 }
 
+/* The key is asked for at its owner, who is in this thread, too. */
+static void await_mapped(struct both *b)
+{
+	struct xport_rkey_info info = {.size = sizeof(info)};
+
+	for (uint64_t end = pair_ns() + 5000000000; info.direct == 0;) {
+		CHECK(pair_ns() < end);
+		CHECK(xport_poll(b->x[0], NULL, 0) >= 0 && xport_poll(b->x[1], NULL, 0) >= 0);
+		CHECK(xport_rkey_query(b->key, &info) == XPORT_OK);
+	}
+}
+
 /* Where a put is a copy: nothing else would be seen beside a system call. */
 static void lock(const char *provider)
 {
@@ -127,6 +139,8 @@ static void lock(const char *provider)
 
 	both_open(&one, provider, XPORT_THREAD_SERIALIZED);
 	both_open(&many, provider, XPORT_THREAD_MULTIPLE);
+	await_mapped(&one);
+	await_mapped(&many);
 	lock_line(provider, &one, &many, 1);
 	lock_line(provider, &one, &many, BURST);
 	both_close(&one);
