@@ -201,6 +201,7 @@ static void fail_steps(struct xport *x)
 static __attribute__((cold)) void attend(struct xport *x)
 {
 	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+	x->stirred = true;
 	xpi_list_for_safe(l, &x->eps)
 		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
 	if (!xpi_list_empty(&x->conns) || !xpi_list_empty(&x->listeners))
@@ -274,8 +275,10 @@ int xpi_progress_rest(struct xport *x, int n)
 		attend(x);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
 		occasional(x);
-	if (x->todo & XPI_TODO_WORK)
+	if (x->todo & XPI_TODO_WORK) {
 		pump(x);
+		x->stirred = true;
+	}
 	return n;
 }
 
@@ -283,6 +286,7 @@ int xpi_progress(struct xport *x)
 {
 	int n = xpi_progress_be(x);
 
+	x->stirred = x->stirred || n != 0;
 	return xpi_progress_more(x, n) ? xpi_progress_rest(x, n) : n;
 }
 
@@ -377,6 +381,7 @@ static struct xport *instance_new(struct xport_error *err)
 	xpi_list_init(&x->cq.later);
 	x->cq.first = x->cq.next = x->cq.end = x->cq.now;
 	xpi_list_init(&x->work);
+	xpi_list_init(&x->crowd);
 	xpi_list_init(&x->eps);
 	xpi_list_init(&x->listeners);
 	xpi_list_init(&x->conns);

@@ -91,6 +91,9 @@ struct xport {
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
 	struct xpi_spin spin;  /* of xport_wait */
+	struct xpi_list crowd; /* who sleeps beside the one who makes progress (wait.c) */
+	bool led;              /* somebody sleeps on what the back end has */
+	bool stirred;          /* something happened that the crowd has not been told of */
 	int64_t look_ms[XPI_LOOKS]; /* when old operations were looked for, by tick */
 	struct xpi_list all; /* in the list of all instances, for the fork rule */
 	/* threads */
@@ -130,6 +133,9 @@ int xpi_progress_rest(struct xport *x, int n);
  * signal handler ran. */
 bool xpi_idle(struct xport *x, int timeout_ms);
 
+/* Wakes those who sleep beside the one who makes progress. */
+void xpi_tell_crowd(struct xport *x);
+
 /* Makes the descriptor readable: something waits that it does not know of. */
 void xpi_signal(struct xport *x);
 
@@ -150,8 +156,11 @@ static inline int xpi_enter_to_look(struct xport *x)
 
 static inline void xpi_leave(struct xport *x)
 {
-	if (__builtin_expect(x->slow & XPI_SLOW_LOCK, 0))
+	if (__builtin_expect(x->slow & XPI_SLOW_LOCK, 0)) {
+		if (__builtin_expect(!xpi_list_empty(&x->crowd), 0))
+			xpi_tell_crowd(x);
 		pthread_mutex_unlock(&x->lock);
+	}
 }
 
 /* The helper thread's way to call us, taken by ourselves: the next progress looks after the control channels. */

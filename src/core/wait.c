@@ -182,6 +182,58 @@ void xpi_fd_settle(struct xport *x)
 		stay_readable(x);
 }
 
+/* ---- many who sleep ---- */
+
+/*
+ * One sleeps on what the back end has, and makes progress when that wakes it: the first to come, or the progress thread.
+ * The others of the crowd sleep each on a descriptor of its own, and are told whenever something has happened, by whoever it
+ * happened to, and whenever somebody leaves, who may have been the first.
+ */
+struct sleeper {
+	struct xpi_list link; /* xport.crowd */
+	int fd;
+};
+
+enum { DOZE_MS = 1000, NAP_MS = 10, WITHOUT_MS = 1 };
+
+void xpi_tell_crowd(struct xport *x)
+{
+	x->stirred = false;
+	xpi_list_for(l, &x->crowd)
+		write_event(xpi_container(l, struct sleeper, link)->fd);
+}
+
+/* ppoll with the lock released.  False: a signal handler ran. */
+static bool sleep_on(struct xport *x, int fd, int timeout_ms, const sigset_t *mask)
+{
+	struct timespec t = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int n;
+
+	pthread_mutex_unlock(&x->lock);
+	n = ppoll(&p, 1, timeout_ms < 0 ? NULL : &t, mask);
+	if (n < 0)
+		n = -errno;
+	pthread_mutex_lock(&x->lock);
+	if (x->fd_state == XPI_FD_ARMED)
+		xpi_signal(x); /* we go on to poll, and then what the other sleeps on does not wake it */
+	return n != -EINTR;
+}
+
+static bool doze(struct xport *x, int timeout_ms, const sigset_t *mask)
+{
+	struct sleeper me = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	int most = me.fd >= 0 ? DOZE_MS : WITHOUT_MS;
+	bool more;
+
+	xpi_list_push(&x->crowd, &me.link);
+	more = sleep_on(x, me.fd, timeout_ms < 0 || timeout_ms > most ? most : timeout_ms, mask);
+	xpi_list_del(&me.link);
+	if (me.fd >= 0)
+		close(me.fd);
+	return more;
+}
+
 /* Sleeps with the signals of `mask` blocked; NULL: those that are.  *slept: whether it did, or there is something to do. */
 static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *slept)
 {
@@ -190,17 +242,23 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	struct epoll_event ev;
 	int n;
 
-	if (x->thread_running) {
-		/* The thread polls; wait for it to have done something. */
-		pthread_mutex_unlock(&x->lock);
-		usleep(200);
-		pthread_mutex_lock(&x->lock);
-		*slept = true;
-		return true;
+	if (x->stirred)
+		xpi_tell_crowd(x);
+	*slept = true;
+	if (x->thread_running || (others && x->led))
+		return doze(x, timeout_ms, mask);
+	if (others && x->fd_asked && !xpi_cq_empty(&x->cq)) {
+		/* It is for who sleeps on the descriptor; that is awake now, but may take its time. */
+		stay_readable(x);
+		return doze(x, timeout_ms < 0 || timeout_ms > NAP_MS ? NAP_MS : timeout_ms, mask);
 	}
 	*slept = arm(x);
-	if (!*slept)
+	if (!*slept) {
+		if (x->fd_asked)
+			stay_readable(x); /* or who goes on to sleep on it does so for ever */
 		return true;
+	}
+	x->led = others;
 	if (others)
 		pthread_mutex_unlock(&x->lock);
 	n = epoll_pwait(x->epfd, &ev, 1, timeout_ms, mask);
@@ -208,6 +266,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 		n = -errno;
 	if (others)
 		pthread_mutex_lock(&x->lock);
+	x->led = false;
 	if (x->fd_asked)
 		stay_readable(x);
 	else
@@ -242,17 +301,8 @@ static bool nothing(struct xport *x)
 /* With the progress thread: sleeps on what it signals. */
 static bool wait_for_thread(struct xport *x, int timeout_ms, const sigset_t *mask)
 {
-	struct timespec t = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
-	struct pollfd p = {.fd = x->user_fd, .events = POLLIN};
-	int n;
-
 	user_fd_settle(x);
-	pthread_mutex_unlock(&x->lock);
-	n = ppoll(&p, 1, timeout_ms < 0 ? NULL : &t, mask);
-	if (n < 0)
-		n = -errno;
-	pthread_mutex_lock(&x->lock);
-	return n != -EINTR;
+	return sleep_on(x, x->user_fd, timeout_ms, mask);
 }
 
 /*
@@ -345,8 +395,10 @@ static void *progress_thread(void *arg)
 		pthread_mutex_lock(&x->lock);
 		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
 		user_fd_settle(x);
+		if (x->stirred)
+			xpi_tell_crowd(x);
 		if (!spins(&spin, &last, vain))
-			sleep = arm(x);
+			sleep = arm(x) && !atomic_load_explicit(&x->thread_stop, memory_order_acquire);
 		pthread_mutex_unlock(&x->lock);
 		if (!sleep) {
 			if (vain > 20)

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * crowd_test.cc - who sleeps, and who sleeps beside it: no wake-up is lost by a call that waits on the descriptor's behalf,
+ * nor by one thread to another.
+ */
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <xport.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+long since(Clock::time_point t)
+{
+	return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - t).count();
+}
+
+/* H_TIMEOUT_SCALE, as in the conformance suite: valgrind and a busy machine take longer. */
+long scaled(long ms)
+{
+	const char *s = getenv("H_TIMEOUT_SCALE");
+	return s != nullptr ? ms * atol(s) : ms;
+}
+
+void nap(long ms)
+{
+	std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+/* Side 0 is looked at; side 1 polls in a thread of its own, once it is asked to. */
+class Crowd : public testing::Test
+{
+protected:
+	xport *x[2] = {};
+	xport_ep *ep[2] = {};
+	xport_mr *mr = nullptr;
+	xport_rkey *key = nullptr;
+	xport_listener *listener = nullptr;
+	std::vector<uint8_t> bytes = std::vector<uint8_t>(4096);
+	std::thread other;
+	std::atomic<bool> stop{false};
+
+	static xport_attr attr()
+	{
+		xport_attr a{};
+		a.size = sizeof(a);
+		a.backend = "loop:message";
+		a.peer_timeout_ms = 60000;
+		return a;
+	}
+
+	void connect(const xport_attr &first)
+	{
+		xport_attr second = attr();
+		xport_completion c{};
+		char name[64];
+
+		ASSERT_EQ(XPORT_OK, xport_open(&first, &x[0]));
+		ASSERT_EQ(XPORT_OK, xport_open(&second, &x[1]));
+		ASSERT_EQ(XPORT_OK, xport_listen(x[1], "127.0.0.1:0", nullptr, &listener));
+		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+		ASSERT_EQ(XPORT_OK, xport_connect(x[0], name, nullptr, 0, &ep[0]));
+		for (auto start = Clock::now(); c.type != XPORT_EVENT_CONNECTED && since(start) < 30000;) {
+			xport_poll(x[1], nullptr, 0);
+			xport_wait(x[0], &c, 1, 1);
+		}
+		ASSERT_EQ(static_cast<uint32_t>(XPORT_EVENT_CONNECTED), c.type);
+		ASSERT_EQ(XPORT_OK, xport_accept(listener, 30000, &ep[1]));
+
+		uint8_t packed[2048];
+		size_t len = sizeof(packed);
+		ASSERT_EQ(XPORT_OK, xport_mr_reg(x[1], bytes.data(), bytes.size(), XPORT_REMOTE_WRITE, &mr));
+		ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, packed, &len));
+		ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep[0], packed, len, &key));
+	}
+
+	void poll_other()
+	{
+		other = std::thread([this] {
+			xport_completion c[8];
+			while (!stop)
+				xport_wait(x[1], c, 8, 20);
+		});
+	}
+
+	int put() { return xport_put(ep[0], "x", 1, key, 0, nullptr); }
+
+	/* Completes as it is posted. */
+	int put_nothing() { return xport_put(ep[0], nullptr, 0, key, 0, nullptr); }
+
+	void TearDown() override
+	{
+		stop = true;
+		if (other.joinable())
+			other.join();
+		xport_close(x[0]);
+		xport_close(x[1]);
+	}
+};
+
+bool readable(int fd)
+{
+	pollfd p{};
+	p.fd = fd;
+	p.events = POLLIN;
+	return poll(&p, 1, 0) == 1;
+}
+
+/* A thread that waits for one completion; how long it took. */
+struct Waiter {
+	std::atomic<long> ms{-1};
+	std::thread thread;
+
+	explicit Waiter(xport *x, long limit_ms = scaled(10000))
+	    : thread([this, x, limit_ms] {
+		      xport_completion c{};
+		      auto start = Clock::now();
+		      while (c.type == 0 && since(start) < limit_ms)
+			      xport_wait(x, &c, 1, static_cast<int>(limit_ms));
+		      ms = since(start);
+	      })
+	{
+	}
+	long join()
+	{
+		thread.join();
+		return ms;
+	}
+};
+
+/* The timer's tick that ends the operation comes as xport_wait looks whether it may sleep. */
+TEST_F(Crowd, TheDescriptorIsReadableAfterAWaitThatLeftSomething)
+{
+	xport_attr a = attr();
+	a.op_timeout_ms = static_cast<int>(scaled(200));
+	connect(a);
+	int fd = xport_fd(x[0]);
+	xport_completion c{};
+	ASSERT_GE(fd, 0);
+	while (xport_poll(x[0], &c, 1) > 0)
+		;
+	ASSERT_EQ(XPORT_OK, put()); /* nobody answers */
+	ASSERT_EQ(1, xport_wait(x[0], &c, 1, static_cast<int>(scaled(10000))));
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, c.status);
+	EXPECT_TRUE(readable(fd)) << "that the endpoint is lost is still to be reaped";
+	ASSERT_EQ(1, xport_poll(x[0], &c, 1));
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), c.type);
+}
+
+TEST_F(Crowd, WhoSleepsIsNotForgottenByWhoLeaves)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	Waiter waiter(x[0]);
+	nap(scaled(100));
+	ASSERT_EQ(0, xport_wait(x[0], &c, 1, 20));
+	nap(scaled(50));
+	ASSERT_EQ(XPORT_OK, put_nothing());
+	nap(scaled(500));
+	EXPECT_GE(waiter.ms, 0) << "it sleeps on";
+	ASSERT_EQ(XPORT_OK, put_nothing());
+	waiter.join();
+	xport_poll(x[0], &c, 1);
+}
+
+/* The one that led leaves, and the other sleeps on what comes from below. */
+TEST_F(Crowd, WhoSleepsBesideAnotherTakesItsPlace)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	uint64_t word = 1, in = 0;
+	ASSERT_EQ(XPORT_OK, xport_recv(x[0], &in, sizeof(in), 3, UINT64_MAX, nullptr));
+	std::thread first([this] {
+		xport_completion mine{};
+		EXPECT_EQ(0, xport_wait(x[0], &mine, 1, static_cast<int>(scaled(150))));
+	});
+	nap(scaled(30));
+	Waiter waiter(x[0]);
+	first.join();
+	nap(scaled(50));
+	ASSERT_EQ(XPORT_OK, xport_send(ep[1], &word, sizeof(word), 3, nullptr));
+	for (auto start = Clock::now(); waiter.ms < 0 && since(start) < scaled(2000);)
+		xport_wait(x[1], &c, 1, 1);
+	EXPECT_GE(waiter.ms, 0) << "it sleeps on";
+	put_nothing();
+	waiter.join();
+	EXPECT_EQ(1u, in);
+}
+
+/* Both in one poll of the one of them that makes progress, which takes its own and leaves. */
+TEST_F(Crowd, EachOfTwoWhoWaitGetsOne)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	for (int round = 0; round < 20; round++) {
+		uint64_t word = 1, in[2] = {};
+		for (auto &i : in)
+			ASSERT_EQ(XPORT_OK, xport_recv(x[0], &i, sizeof(i), 3, UINT64_MAX, nullptr));
+		Waiter one(x[0]), two(x[0]);
+		nap(scaled(round < 3 ? 50 : 5));
+		for (int i = 0; i < 2; i++)
+			ASSERT_EQ(XPORT_OK, xport_send(ep[1], &word, sizeof(word), 3, nullptr));
+		for (auto start = Clock::now(); (one.ms < 0 || two.ms < 0) && since(start) < scaled(2000);)
+			xport_wait(x[1], &c, 1, 1);
+		EXPECT_TRUE(one.ms >= 0 && two.ms >= 0) << "in round " << round;
+		for (int i = 0; i < 2 && HasFailure(); i++)
+			put_nothing();
+		one.join();
+		two.join();
+		if (HasFailure())
+			return;
+	}
+}
+
+/* One thread accepts while another waits: whoever makes progress, both are told. */
+TEST_F(Crowd, WhoAcceptsBesideWhoWaits)
+{
+	xport_attr a = attr();
+	xport_listener *mine = nullptr;
+	xport_ep *in = nullptr, *out = nullptr;
+	xport_completion c{};
+	char name[64];
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	ASSERT_EQ(XPORT_OK, xport_listen(x[0], "127.0.0.1:0", nullptr, &mine));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(mine, name, sizeof(name)));
+	std::atomic<bool> enough{false};
+	std::thread waits([&] {
+		xport_completion some[4];
+		while (!enough)
+			xport_wait(x[0], some, 4, 100);
+	});
+	std::atomic<long> took{-1};
+	std::thread accepts([&] {
+		auto start = Clock::now();
+		EXPECT_EQ(XPORT_OK, xport_accept(mine, static_cast<int>(scaled(10000)), &in));
+		took = since(start);
+	});
+	nap(scaled(50));
+	auto start = Clock::now();
+	ASSERT_EQ(XPORT_OK, xport_connect(x[1], name, nullptr, 0, &out));
+	while (took < 0 && since(start) < scaled(10000))
+		xport_wait(x[1], &c, 1, 5);
+	EXPECT_LT(since(start), scaled(2000));
+	accepts.join();
+	enough = true;
+	waits.join();
+}
+
+/* With the progress thread a call that waits costs next to no processor. */
+TEST_F(Crowd, WhoWaitsBesideTheProgressThreadSleeps)
+{
+	xport_attr a = attr();
+	xport_listener *mine = nullptr;
+	xport_ep *in = nullptr;
+	rusage from{}, to{};
+	a.progress = "thread";
+	connect(a);
+	ASSERT_EQ(XPORT_OK, xport_listen(x[0], "127.0.0.1:0", nullptr, &mine));
+	nap(50);
+	getrusage(RUSAGE_SELF, &from);
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, xport_accept(mine, 1000, &in));
+	getrusage(RUSAGE_SELF, &to);
+	EXPECT_LT(to.ru_nvcsw - from.ru_nvcsw, 200) << "times that somebody went to sleep in an idle second";
+}
+
+/* Its thread may be about to sleep as it is told to end. */
+TEST_F(Crowd, ClosingDoesNotWaitForTheProgressThreadsSleep)
+{
+	for (int i = 0; i < 300; i++) {
+		xport_attr a = attr();
+		xport *one = nullptr;
+		a.progress = "thread";
+		ASSERT_EQ(XPORT_OK, xport_open(&a, &one));
+		if (i % 3 > 0)
+			std::this_thread::sleep_for(std::chrono::microseconds(i % 40));
+		auto start = Clock::now();
+		xport_close(one);
+		ASSERT_LT(since(start), scaled(700)) << "in round " << i;
+	}
+}
+
+} // namespace
