@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 3
+#define XPI_BACKEND_ABI 4
 
 enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 
@@ -135,9 +135,11 @@ struct xpi_backend {
 	void (*mr_dereg)(struct xpi_be *be, void *mr);
 	/* Writes the native key, at most rkey_native_max bytes; *len: in room, out written. */
 	int (*rkey_pack)(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-	/* `rkey` has rkey_size bytes.  *direct: set to where the region is mapped in this process, if it is: then the
-	 * core copies, and put and get are not called for it. */
-	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+	/* `rkey` has rkey_size bytes; `length` and `rights` are those of the region.  *direct: set to where that many bytes of it
+	 * are mapped in this process with these rights, if they are, whatever the native key says: then the core copies, and
+	 * put and get are not called for it. */
+	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+	                   uint32_t rights, void **direct);
 	void (*rkey_destroy)(struct xpi_be *be, void *rkey);
 
 	/* ---- connect: required ---- */

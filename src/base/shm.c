@@ -47,10 +47,11 @@ static bool make(struct xpi_shm *s, size_t length)
 	if (getrandom(s->name, sizeof(s->name), 0) != sizeof(s->name))
 		return false;
 	name_of(s->name, name);
-	s->fd = memfd_create(name, MFD_CLOEXEC);
+	s->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (s->fd < 0)
 		return false;
 	if (ftruncate(s->fd, (off_t)length) == 0) {
+		(void)fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK); /* nobody maps it where that cannot be */
 		s->base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 		s->length = length;
 		s->pid = getpid();
@@ -94,10 +95,11 @@ void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KE
 	xpi_wr_u64(&w, writable);
 }
 
-/* Whether the open file is the one that was meant: name and size. */
+/* Whether the open file is the one that was meant, by name and size, and stays as long as it is. */
 static bool is_it(int fd, const uint64_t bits[2], uint64_t length)
 {
 	char name[NAME_MAX_LEN], path[NAME_MAX_LEN], is[128], wanted[128];
+	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 	ssize_t n;
 
@@ -108,10 +110,11 @@ static bool is_it(int fd, const uint64_t bits[2], uint64_t length)
 	if (n < 0)
 		return false;
 	is[n] = '\0';
-	return strcmp(is, wanted) == 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == length;
+	return strcmp(is, wanted) == 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == length && seals >= 0 &&
+	       (seals & F_SEAL_SHRINK) != 0;
 }
 
-void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], size_t *length)
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 {
 	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
 	uint64_t bits[2] = {xpi_rd_u64(&r), xpi_rd_u64(&r)};
@@ -122,16 +125,14 @@ void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], size_t *length)
 	void *base = NULL;
 	int fd;
 
-	if (size == 0 || size > SIZE_MAX / 2)
+	if (length == 0 || length > size || size > SIZE_MAX / 2 || (writing && !writable))
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, theirs);
-	fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = open(path, (writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return NULL;
-	if (is_it(fd, bits, size)) {
-		base = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-		*length = size;
-	}
+	if (is_it(fd, bits, size))
+		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	return base == MAP_FAILED ? NULL : base;
 }

@@ -4,7 +4,8 @@
  *
  * It is an anonymous file (memfd): no name in any file system, nothing left behind by a kill.  The peer reaches it as
  * /proc/PID/fd/FD and maps it only if it is the very file that the key was written for: its name carries 128 random
- * bits.  So a key of memory that is gone, or of a process that is gone, maps nothing, whatever took its place.
+ * bits.  So a key of memory that is gone, or of a process that is gone, maps nothing, whatever took its place.  Nor can the
+ * file become shorter than it was: its owner has sealed it, and who maps it looks.
  */
 #ifndef XPI_BASE_SHM_H
 #define XPI_BASE_SHM_H
@@ -32,9 +33,9 @@ void xpi_shm_free(struct xpi_shm *s);
 /* Writes the key; `writable`: whether peers may map it for writing. */
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY]);
 
-/* Maps a peer's memory.  NULL: it is not (or no longer) there, of another host, or of a process that may not be looked
- * into; *length is set otherwise. */
-void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], size_t *length);
+/* Maps the first `length` bytes of a peer's memory, for writing as well if `writing`.  NULL: that much is not (or no longer)
+ * there, or not to be written to, or it is of another host, or of a process that may not be looked into. */
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
 void xpi_shm_unmap(void *base, size_t length);
 
 #endif

@@ -109,7 +109,8 @@ static void adopt(struct xport_rkey *k)
 	struct xport *x = k->ep->x;
 	bool put = !(x->settings.emulate & XPI_EMULATE_PUT), get = !(x->settings.emulate & XPI_EMULATE_GET);
 	void *direct = NULL;
-	int r = x->ops->rkey_unpack(x->be, xpi_ep_be(k->ep), xpi_rkey_be(k), k->native_key, k->native_len, &direct);
+	int r = x->ops->rkey_unpack(x->be, xpi_ep_be(k->ep), xpi_rkey_be(k), k->native_key, k->native_len, k->length,
+	                            k->rights, &direct);
 
 	free(k->native_key);
 	k->native_key = NULL;

@@ -2,6 +2,10 @@
 /* cases_p07.c - P7, bytes are hostile: keys that are damaged, cut, foreign or no keys at all. */
 #include "harness.h"
 
+#include <endian.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { LEN = 4096 };
 
 /* Refused with one of the two errors that a key can meet, and nothing is made. */
@@ -146,6 +150,58 @@ static void foreign_owner(struct h *h)
 	H_BYTES(m.p, LEN, 0);
 }
 
+/* What a key says of its region, and where that stands in it; at its end is a checksum of all before. */
+enum { KEY_LENGTH = 32, KEY_RIGHTS = 40, MORE_BYTES = 0, MORE_RIGHTS = 1 };
+
+/* A good key, but that it grants more than there is. */
+static void boast(struct h_key *key, uint64_t what)
+{
+	uint64_t length = htole64(key->length + (1 << 20)), sum;
+	uint32_t magic, rights = htole32(H_ALL);
+
+	memcpy(&magic, key->bytes, sizeof(magic));
+	if (what == MORE_BYTES)
+		memcpy(key->bytes + KEY_LENGTH, &length, sizeof(length));
+	else
+		memcpy(key->bytes + KEY_RIGHTS, &rights, sizeof(rights));
+	sum = htole64(XXH64(key->bytes, key->len - sizeof(sum), le32toh(magic)));
+	memcpy(key->bytes + key->len - sizeof(sum), &sum, sizeof(sum));
+}
+
+static void less_than_said(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, h->param == MORE_BYTES ? H_ALL : XPORT_REMOTE_READ);
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_BYTES(m.p, LEN, 0);
+	h_mem_free(h, &m);
+}
+
+/* Its memory is not mapped: the owner sees what is asked, and refuses it. */
+static void more_than_there_is(struct h *h)
+{
+	struct xport_rkey_info info = {.size = sizeof(info)};
+	struct h_key key = begin(h);
+	struct h_mem l = h_mem_local(h, 64, 0);
+	struct h_rkey r;
+
+	boast(&key, h->param);
+	r = h_unpack(h, h->ep[0], &key);
+	h_run_for(h, 100); /* the owner grants its use */
+	H_OK(xport_rkey_query(r.k, &info));
+	H_EQ(0, info.direct);
+	if (info.put == XPORT_NATIVE)
+		h_skip(h, "mapped memory is absent: the network carries puts, and checks them itself");
+	if (h->param == MORE_BYTES)
+		H_DONE_AS(XPORT_ERR_BOUNDS, h_put(h, h->ep[0], H_AT(l, 0, 8), &r, key.length + (1 << 19), 0));
+	else
+		H_DONE_AS(XPORT_ERR_ACCESS, h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 0));
+	h_sync(h);
+}
+
 /* Packing: room is respected to the byte, the length needed is told. */
 static void pack_room(struct h *h)
 {
@@ -206,12 +262,18 @@ static void many_keys(struct h *h)
 	h_sync(h);
 }
 
+static const struct h_param boasts[] = {{"bytes", MORE_BYTES}, {"rights", MORE_RIGHTS}, {NULL, 0}};
+
 const struct h_scenario cases_p07[] = {
 	{.name = "P7_every_bit_of_a_key", .role = {key_target, every_bit}, .flags = H_TARGET},
 	{.name = "P7_every_length_of_a_key", .role = {key_target, every_length}, .flags = H_TARGET},
 	{.name = "P7_noise_as_key", .role = {key_target, noise}, .flags = H_TARGET},
 	{.name = "P7_no_key_at_all", .role = {key_target, no_key}},
 	{.name = "P7_foreign_key", .role = {key_target, foreign, foreign_owner}, .flags = H_TARGET | H_KILLS},
+	{.name = "P7_key_to_more_than_there_is",
+         .role = {less_than_said, more_than_there_is},
+         .params = boasts,
+         .flags = H_TARGET},
 	{.name = "P7_pack_respects_room", .role = {pack_room}, .flags = H_TARGET},
 	{.name = "P7_many_keys_destroyed_in_use", .role = {many_keys_target, many_keys}, .flags = H_TARGET},
 	{.name = NULL},

@@ -73,7 +73,8 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t 
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 void loop_mr_dereg(struct xpi_be *be, void *mr);
 int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                     uint32_t rights, void **direct);
 void loop_rkey_destroy(struct xpi_be *be, void *rkey);
 int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
              struct xpi_req *req);

@@ -46,9 +46,12 @@ int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct)
+int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                     uint32_t rights, void **direct)
 {
 	(void)ep;
+	(void)length;
+	(void)rights;
 	(void)direct; /* it could be mapped, but then nothing would test put and get */
 	if (len != sizeof(struct loop_rkey))
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a key of loop has %zu bytes, not %zu",

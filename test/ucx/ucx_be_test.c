@@ -176,8 +176,9 @@ static void test_memory(struct side *s, const char *provider, bool a)
 		n = get_msg(s, key, sizeof(key));
 		if (n > 1) {
 			for (size_t cut = 0; cut < n; cut++)
-				CHECK(s->ops->rkey_unpack(s->be, c->ep, rkey, key, cut, &direct) == XPORT_ERR_BAD_KEY);
-			rc = s->ops->rkey_unpack(s->be, c->ep, rkey, key, n, &direct);
+				CHECK(s->ops->rkey_unpack(s->be, c->ep, rkey, key, cut, len, 7, &direct) ==
+				      XPORT_ERR_BAD_KEY);
+			rc = s->ops->rkey_unpack(s->be, c->ep, rkey, key, n, len, 7, &direct);
 			CHECK(rc == XPORT_OK && direct != NULL, "%d %s", rc, s->err.text);
 			*(unsigned char *)direct = 1;
 			((unsigned char *)direct)[len - 1] = 2;

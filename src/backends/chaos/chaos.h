@@ -228,7 +228,8 @@ int chaos_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_
 int chaos_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void chaos_mr_dereg(struct xpi_be *be, void *mr);
 int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int chaos_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+int chaos_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                      uint32_t rights, void **direct);
 void chaos_rkey_destroy(struct xpi_be *be, void *rkey);
 
 #endif

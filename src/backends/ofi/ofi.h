@@ -153,7 +153,6 @@ struct ofi_ep {
 	struct ofi_page *ours, *theirs;
 	uint32_t taken; /* of what was sent through ours */
 	struct xpi_shm page; /* ours */
-	size_t theirs_len;
 	uint8_t cookie[OFI_COOKIE];
 	/* buffers */
 	uint8_t *slab;
@@ -267,7 +266,8 @@ void ofi_ep_tell_gone(struct xpi_be *be);
 int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void ofi_mr_dereg(struct xpi_be *be, void *mr);
 int ofi_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct);
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                    uint32_t rights, void **direct);
 void ofi_rkey_destroy(struct xpi_be *be, void *rkey);
 
 /* ofi_am.c */

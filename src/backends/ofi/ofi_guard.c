@@ -52,8 +52,8 @@ int ofi_guard_open(struct ofi_ep *ep)
 int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key)
 {
 	errno = 0;
-	ep->theirs = xpi_shm_map(key, &ep->theirs_len);
-	if (ep->theirs != NULL && ep->theirs_len >= sizeof(*ep->theirs))
+	ep->theirs = xpi_shm_map(key, sizeof(*ep->theirs), true);
+	if (ep->theirs != NULL)
 		return XPORT_OK;
 	if (errno == EMFILE || errno == ENFILE)
 		return xpi_fail_errno(ep->be->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`",
@@ -66,7 +66,7 @@ int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key)
 void ofi_guard_close(struct ofi_ep *ep)
 {
 	if (ep->theirs != NULL)
-		xpi_shm_unmap(ep->theirs, ep->theirs_len);
+		xpi_shm_unmap(ep->theirs, sizeof(*ep->theirs));
 	if (ep->ours != NULL)
 		xpi_shm_free(&ep->page);
 	ep->ours = ep->theirs = NULL;

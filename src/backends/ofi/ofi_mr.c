@@ -41,8 +41,9 @@ int ofi_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-/* NOT_SUPPORTED: the memory is gone, or its owner may not be looked into; the core then carries it. */
-int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, void **direct)
+/* NOT_SUPPORTED: the memory is gone, its owner may not be looked into, or it is less than was said; the core then carries it. */
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, uint64_t length,
+                    uint32_t rights, void **direct)
 {
 	struct ofi_rkey *rkey = rkey_;
 
@@ -50,7 +51,8 @@ int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, s
 	if (len != XPI_SHM_KEY)
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
-	rkey->map = xpi_shm_map(buf, &rkey->length);
+	rkey->map = xpi_shm_map(buf, length, (rights & XPORT_REMOTE_WRITE) != 0);
+	rkey->length = length;
 	*direct = rkey->map;
 	return rkey->map != NULL ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
 }

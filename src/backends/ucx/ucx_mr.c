@@ -150,7 +150,8 @@ static int unpack_rdma(struct xpi_be *be, struct ucx_ep *ep, struct ucx_rkey *ke
 }
 
 /* NOT_SUPPORTED: this endpoint has no native way to that memory (say, of another host); the core then carries it. */
-int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct)
+int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                    uint32_t rights, void **direct)
 {
 	struct ucx_rkey *key = rkey;
 	struct xpi_rd r = xpi_rd(buf, len);
@@ -163,8 +164,9 @@ int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
 	if (shm != NULL && be->shm)
-		key->map = xpi_shm_map(shm, &key->map_len);
+		key->map = xpi_shm_map(shm, length, (rights & XPORT_REMOTE_WRITE) != 0);
 	if (key->map != NULL) {
+		key->map_len = length;
 		*direct = key->map;
 		return XPORT_OK;
 	}

@@ -72,12 +72,15 @@ int vrb_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, void **direct)
+int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
+                    uint32_t rights, void **direct)
 {
 	struct xpi_rd r = xpi_rd(buf, len);
 	struct vrb_rkey *key = rkey;
 
 	(void)ep;
+	(void)length; /* the adapter checks */
+	(void)rights;
 	*direct = NULL;
 	key->base = xpi_rd_u64(&r);
 	key->rkey = xpi_rd_u32(&r);

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What C++ says of C's enumerations. */
+#pragma GCC diagnostic ignored "-Wextra"
+extern "C" {
+#include "base/shm.h"
+}
+
+namespace
+{
+
+constexpr size_t LENGTH = 3 * 4096;
+
+class Shm : public testing::Test
+{
+protected:
+	void SetUp() override { ASSERT_EQ(XPORT_OK, xpi_shm_alloc(&shm, LENGTH, nullptr)); }
+	void TearDown() override { xpi_shm_free(&shm); }
+	void *map(uint64_t length, bool writing, bool writable = true)
+	{
+		uint8_t key[XPI_SHM_KEY];
+
+		xpi_shm_pack(&shm, writable, key);
+		return xpi_shm_map(key, length, writing);
+	}
+
+	struct xpi_shm shm = {};
+};
+
+TEST_F(Shm, IsMappedAsFarAsItGoes)
+{
+	for (uint64_t length : {uint64_t{1}, uint64_t{4097}, uint64_t{LENGTH}}) {
+		auto *p = static_cast<uint8_t *>(map(length, true));
+
+		ASSERT_NE(nullptr, p) << length;
+		p[length - 1] = 7;
+		EXPECT_EQ(7, static_cast<uint8_t *>(shm.base)[length - 1]);
+		xpi_shm_unmap(p, length);
+	}
+	for (uint64_t length : {uint64_t{0}, uint64_t{LENGTH + 1}, uint64_t{1} << 30, UINT64_MAX})
+		EXPECT_EQ(nullptr, map(length, true)) << length;
+}
+
+TEST_F(Shm, IsWrittenToByWhoMay)
+{
+	void *p = map(LENGTH, false, false);
+
+	EXPECT_EQ(nullptr, map(LENGTH, true, false));
+	ASSERT_NE(nullptr, p);
+	EXPECT_EQ(-1, mprotect(p, LENGTH, PROT_READ | PROT_WRITE)) << "it was opened for reading alone";
+	xpi_shm_unmap(p, LENGTH);
+}
+
+/* Or whoever has mapped it would be ended by a signal. */
+TEST_F(Shm, StaysAsLongAsItIs)
+{
+	EXPECT_EQ(-1, ftruncate(shm.fd, 4096));
+}
+
+/* The same memory, but that its owner can take it away. */
+TEST_F(Shm, IsNotMappedIfItCanBecomeShorter)
+{
+	std::string name(64, '\0');
+	struct xpi_shm other = shm;
+
+	ssize_t n = readlink(("/proc/self/fd/" + std::to_string(shm.fd)).c_str(), &name[0], name.size());
+	ASSERT_GT(n, 0);
+	name = name.substr(0, name.find(' ')).substr(strlen("/memfd:"));
+	other.fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	ASSERT_EQ(0, ftruncate(other.fd, LENGTH));
+	std::swap(shm.fd, other.fd);
+	EXPECT_EQ(nullptr, map(LENGTH, true));
+	ASSERT_EQ(0, fcntl(shm.fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	void *p = map(LENGTH, true);
+	EXPECT_NE(nullptr, p) << "it is the seal alone that was missing";
+	xpi_shm_unmap(p, LENGTH);
+	std::swap(shm.fd, other.fd);
+	close(other.fd);
+}
+
+} // namespace
