@@ -409,6 +409,7 @@ static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
 	bye = xpi_op_get(ep->x, ep, XPI_OP_BYE);
 	if (bye == NULL)
 		return false;
+	bye->after_native = UINT64_MAX;
 	xpi_list_push(&ep->q_reply, &bye->link);
 	xpi_work(ep);
 	return wait_for(ep, bye_arrived, deadline);

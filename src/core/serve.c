@@ -197,6 +197,7 @@ void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region)
 	if (op == NULL)
 		return;
 	op->region = region;
+	op->after_native = UINT64_MAX;
 	xpi_list_push(&ep->q_reply, &op->link);
 }
 
@@ -318,6 +319,14 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
+/* Whether it would arrive after all native puts that were there when this was asked first. */
+static bool follows_puts(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (op->after_native == UINT64_MAX)
+		op->after_native = ep->native_handed;
+	return xpi_native_ready(ep, op->after_native);
+}
+
 static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_value value = {
@@ -342,7 +351,9 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		len = sizeof(cts);
 		break;
 	case XPI_OP_REVOKED:
-		if (!xpi_rkey_revoke(ep, op->region)) /* native operations use it: later, xpi_rkey_idle sees to it */
+		/* Later: while native operations use it, or what they have put may not be there yet.  xpi_rkey_idle and
+		 * xpi_drained see to it. */
+		if (!xpi_rkey_revoke(ep, op->region) || !follows_puts(ep, op))
 			return XPORT_ERR_BUSY;
 		rec = &key.r;
 		len = sizeof(key);
@@ -362,6 +373,8 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		xpi_op_complete(op, XPORT_OK);
 		return XPORT_OK;
 	default:
+		if (!follows_puts(ep, op))
+			return XPORT_ERR_BUSY;
 		flags = XPI_FRAME_ACK_NOW;
 	}
 	if (xpi_tx_record(ep, NULL, rec, len, NULL, flags) < 0)

@@ -55,6 +55,7 @@ struct xpi_be {
 extern struct loop_manners {
 	bool wrong_caps; /* says what contradicts the contract */
 	bool broken;     /* poll says so */
+	bool stall;      /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */

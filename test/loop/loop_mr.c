@@ -190,6 +190,8 @@ int loop_rma_poll(struct xpi_be *be)
 	struct xpi_list *l;
 	int n = 0;
 
+	if (__atomic_load_n(&loop_manners.stall, __ATOMIC_RELAXED))
+		return 0;
 	while (n < 32 && (l = xpi_list_pop(&be->own)) != NULL) {
 		struct loop_item *it = xpi_container(l, struct loop_item, link);
 		struct xpi_req *req = it->req;

@@ -39,6 +39,7 @@ class Loop : public testing::TestWithParam<const char *>
 protected:
 	Side a, b;
 	xport_listener *listener = nullptr;
+	const char *around = ""; /* "chaos:" */
 	std::vector<std::string> logged;
 
 	static void log(void *arg, int, const char *id, const char *line)
@@ -49,7 +50,7 @@ protected:
 	void open(Side &s)
 	{
 		std::string param = GetParam();
-		std::string backend = "loop:" + param.substr(0, param.find('_'));
+		std::string backend = around + ("loop:" + param.substr(0, param.find('_')));
 		std::string emulate = param.substr(param.find('_') + 1);
 		xport_attr attr{};
 		attr.size = sizeof(attr);
