@@ -282,7 +282,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 		return true;
 	if (ep->conn != NULL)
 		xpi_conn_drop(ep);
-	if (ep->prepared && x->ops->ep_quiesce(x->be, xpi_ep_be(ep)) != XPORT_OK && !x->broken)
+	if (ep->prepared && x->ops->ep_quiesce(x->be, xpi_ep_be(ep)) != XPORT_OK)
 		return false;
 	xpi_rkey_orphan(ep);
 	if (ep->prepared)

@@ -251,10 +251,10 @@ static void pump(struct xport *x)
 		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
 }
 
-/* Nothing comes from below any more: every endpoint ends, and with it what was posted on it. */
+/* Nothing comes from below any more: every endpoint ends, and with it what was posted on it.  That comes first, the error
+ * once none is left. */
 static __attribute__((cold)) int broke(struct xport *x, int n)
 {
-	x->broken = true;
 	xpi_list_for_safe(l, &x->eps) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
 
@@ -264,7 +264,7 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 	}
 	fail_steps(x);
-	return xpi_refuse(x, n, "xport_poll", "the back end broke");
+	return xpi_list_empty(&x->failing) ? xpi_refuse(x, n, "xport_poll", "the back end broke") : 0;
 }
 
 int xpi_progress_rest(struct xport *x, int n)
@@ -457,8 +457,7 @@ static void end_endpoints(struct xport *x)
 			xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	}
 	while (!xpi_list_empty(&x->failing))
-		if (xpi_progress(x) < 0)
-			break;
+		xpi_progress(x);
 }
 
 static void free_all(struct xport *x)

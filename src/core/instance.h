@@ -86,7 +86,6 @@ struct xport {
 	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
 	bool fd_asked;         /* by xport_fd: stays in use after xport_wait */
 	bool reaped;           /* the last poll gave something: the application will come again */
-	bool broken;           /* the back end: nothing comes from there any more */
 	bool space_freed;      /* what was answered AGAIN is worth trying again */
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;

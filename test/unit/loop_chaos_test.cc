@@ -20,6 +20,11 @@ class LoopChaos : public Loop
 {
 protected:
 	void SetUp() override {}
+	void TearDown() override
+	{
+		Loop::TearDown();
+		loop_manners = {};
+	}
 	void begin(const char *words)
 	{
 		setenv("XPORT_CHAOS", words, 1);
@@ -126,6 +131,39 @@ TEST_P(LoopChaos, WhatWasPutIsThereAfterClosing)
 	stop = true;
 	peer.join();
 	EXPECT_EQ(there(r, words), words.size());
+}
+
+/* What quiesces takes its time, and gets it: chaos says in the log if it does not. */
+TEST_P(LoopChaos, ABackEndThatBreaks)
+{
+	uint8_t in[8];
+	xport_opt o{};
+	xport_completion c[16];
+	int n = 0, error = 0;
+
+	begin("delay=100,late=0,again=0");
+	o.size = sizeof(o);
+	o.source = a.ep;
+	ASSERT_EQ(xport_recv(a.x, in, sizeof(in), 5, UINT64_MAX, &o), XPORT_OK);
+	both(5);
+	loop_manners.broken = true;
+	for (int i = 0; i < 1000 && error == 0; i++) {
+		int r = xport_poll(a.x, c + n, 16 - n);
+		(r < 0 ? error : n) += r;
+	}
+	EXPECT_EQ(error, XPORT_ERR_SYSTEM) << "once all has ended";
+	ASSERT_EQ(n, 2);
+	EXPECT_EQ(c[0].type, (uint32_t)XPORT_OP_RECV);
+	EXPECT_EQ(c[0].status, XPORT_ERR_PEER_LOST);
+	EXPECT_EQ(c[1].type, (uint32_t)XPORT_EVENT_LOST);
+	EXPECT_EQ(xport_poll(a.x, c, 16), XPORT_ERR_SYSTEM);
+}
+
+/* Closing ends all the same, and in the same order. */
+TEST_P(LoopChaos, ABackEndThatIsBrokenWhenItIsClosed)
+{
+	begin("delay=100,late=0,again=0");
+	loop_manners.broken = true;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LoopChaos, testing::Values("native_none"),
