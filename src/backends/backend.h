@@ -5,9 +5,9 @@
  * Read it from top to bottom: it is all a back-end author needs; test/loop/ is the example to copy and
  * contrib/NEW-BACKEND.md walks through it.
  *
- * Locking law.  The core calls into one opened back end (struct xpi_be) from one thread at a time, and a back end calls
- * the core only from within such a call.  A back end needs no locks and starts no threads.  Only `list` may run
- * concurrently with anything else.
+ * Locking law.  The core calls into one opened back end (struct xpi_be) from one thread at a time, not always the same,
+ * and a back end calls the core only from within such a call.  A back end needs no locks and starts no threads.  Only
+ * `list` may run concurrently with anything else.
  *
  * Calling back.  am_recv, done and ep_failed may be called from within `poll`, and done and ep_failed from within any
  * data or endpoint call except am_send, am_send_two, put, get, atomic and drain, whose return value says it all.  From within
@@ -73,7 +73,6 @@ struct xpi_be_open_args {
 	const struct xpi_log *log;
 	struct xport_error *err; /* filled by whoever fails, through xpi_fail() */
 	int peer_timeout_ms;
-	bool threads; /* calls will come from more than one thread (never at once) */
 	const char *options; /* XPORT_CHAOS, for the back end of that name; may be NULL.  Read during the call only */
 };
 

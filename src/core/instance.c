@@ -301,7 +301,6 @@ static int open_parts(struct xport *x)
 		.log = x->log,
 		.err = err,
 		.peer_timeout_ms = x->settings.peer_timeout_ms,
-		.threads = x->settings.multiple,
 		.options = x->settings.chaos,
 	};
 	struct xpi_choice choice;

@@ -103,8 +103,7 @@ void open_side(struct side *s, const char *provider)
 	                                .up = &core_ops,
 	                                .log = &s->log,
 	                                .err = &s->err,
-	                                .peer_timeout_ms = PEER_TIMEOUT_MS,
-	                                .threads = strcmp(provider, "shm") == 0};
+	                                .peer_timeout_ms = PEER_TIMEOUT_MS};
 	int rc;
 
 	load(s);

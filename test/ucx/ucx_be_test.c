@@ -207,6 +207,19 @@ static void *ucp(const char *name)
 
 #define UCP(name) ((__typeof__(&name))ucp(#name))
 
+/* The core lets one thread in at a time, and now this one, now that: on some adapters UCX has to know. */
+static void test_thread_mode(struct side *s, const char *provider, bool a)
+{
+	ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE};
+
+	if (!a)
+		return;
+	open_side(s, provider);
+	CHECK(UCP(ucp_worker_query)(s->be->worker, &attr) == UCS_OK);
+	CHECK(attr.thread_mode == UCS_THREAD_MODE_SERIALIZED, "%d", (int)attr.thread_mode);
+	close_side(s);
+}
+
 /*
  * put, get and drain by UCX itself, which the back end uses only with an RDMA adapter: the key is made here by hand, so
  * that the code is run where there is none.
@@ -464,6 +477,7 @@ struct test {
 
 static const struct test tests[] = {
 	{.name = "load_list", .fn = test_load_list, .once = true},
+	{.name = "thread_mode", .fn = test_thread_mode},
 	{.name = "pingpong", .fn = test_pingpong},
 	{.name = "flood", .fn = test_flood},
 	{.name = "wakeup", .fn = test_wakeup},

@@ -299,12 +299,12 @@ static int open_self(struct xpi_be *be)
 	return ucx_fail(be, status, self_hint(be), "connecting to itself for a test");
 }
 
-static int open_worker(struct xpi_be *be, bool threads)
+static int open_worker(struct xpi_be *be)
 {
 	ucp_worker_params_t params = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS,
 		.events = be->provider->shm ? UCP_WAKEUP_RX : UCP_WAKEUP_RX | UCP_WAKEUP_TX, /* see ucx_comp.c */
-		.thread_mode = threads ? UCS_THREAD_MODE_SERIALIZED : UCS_THREAD_MODE_SINGLE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED, /* one thread at a time, whichever: nothing is locked */
 	};
 	ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
 	ucs_status_t status = ucp_worker_create(be->context, &params, &be->worker);
@@ -381,7 +381,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	ucx_sink_probe(&be->sink, true);
 	rc = open_context(be, ways);
 	if (rc == XPORT_OK)
-		rc = open_worker(be, args->threads);
+		rc = open_worker(be);
 	if (rc == XPORT_OK)
 		rc = open_self(be);
 	if (rc != XPORT_OK) {
