@@ -278,8 +278,8 @@ void xpi_tx_done(struct xport *x, struct xpi_tx *tx, int status)
 	struct xport_ep *ep = tx->ep;
 	struct xpi_op *op = tx->op;
 
-	if (status != XPORT_OK)
-		xpi_tx_refused(ep, status);
+	if (status != XPORT_OK) /* it is lost, also for want of memory */
+		xpi_ep_broken(ep);
 	xpi_list_del(&tx->link);
 	tx_free(x, tx);
 	if (op != NULL)

@@ -59,6 +59,7 @@ extern struct loop_manners {
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
+	int kept;           /* what kept frames end with, if that is not 0 */
 } loop_manners;
 
 /* Guards the table and everything another instance may touch: inbox, regions. */

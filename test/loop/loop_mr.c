@@ -100,6 +100,8 @@ static int carry_out(struct xpi_be *be, const struct loop_item *it)
 
 	if (it->kind == LOOP_DRAIN)
 		return loop_manners.drained;
+	if (it->kind == LOOP_KEPT && loop_manners.kept != 0)
+		return loop_manners.kept;
 	if (it->kind == LOOP_KEPT)
 		return loop_deliver(be, it->ep, it->buf, it->len, NULL, 0);
 	pthread_mutex_lock(&loop_lock);
@@ -197,6 +199,10 @@ int loop_rma_poll(struct xpi_be *be)
 		struct xpi_req *req = it->req;
 		int r = carry_out(be, it);
 
+		if (it->kind == LOOP_KEPT && r == XPORT_ERR_AGAIN) { /* it was taken: it may not end so */
+			xpi_list_push_front(&be->own, l);
+			break;
+		}
 		if (it->kind == LOOP_KEPT || (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC)))
 			it->ep->before--;
 		free(it);

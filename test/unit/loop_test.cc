@@ -196,6 +196,29 @@ TEST_P(Loop, ADrainThatFails)
 	}
 }
 
+/* A frame that was taken and did not leave ends the endpoint, whatever it ends with: nothing sends it again. */
+TEST_P(Loop, AKeptFrameThatFails)
+{
+	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none")
+		GTEST_SKIP() << "puts by message are absent";
+	Remote r;
+	uint64_t word = 1;
+	share(r, 4096);
+	loop_manners.keep = 1;
+	loop_manners.kept = XPORT_ERR_AGAIN; /* which the back end has to see to */
+	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+	both(10);
+	EXPECT_TRUE(a.done.empty());
+	loop_manners.kept = 0;
+	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+	loop_manners.keep = 1;
+	loop_manners.kept = XPORT_ERR_NO_MEMORY;
+	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_ERR_PEER_LOST);
+	EXPECT_EQ(wait(a, XPORT_EVENT_LOST).ep, a.ep);
+	loop_manners = {};
+}
+
 TEST_P(Loop, ABackEndThatContradictsTheContractIsNotOpened)
 {
 	xport_attr attr{};
