@@ -29,8 +29,7 @@ void directory(struct scene *s);
 
 static void open_close(struct scene *s)
 {
-	if (sc_open_side(s, 0)) {
-		sc_query(s, 0);
+	if (sc_open_both(s)) {
 		sc_breathe(s, 3);
 		if (xport_fd(s->x[0]) < 0)
 			scene_bad(s, "xport_fd has no descriptor");

@@ -27,6 +27,7 @@ struct scene {
 	const char *backend;
 	bool threads;
 	xport *x[2]; /* 0 listens */
+	struct xport_info info[2];
 	xport_listener *listener;
 	xport_ep *ep[2];
 	bool up[2], ended[2]; /* connected; lost or closed */

@@ -221,14 +221,20 @@ bool sc_open_side(struct scene *s, int side)
 
 bool sc_query(struct scene *s, int side)
 {
-	struct xport_info info = {.size = sizeof(info)};
-
-	return sc_ok(s, s->x[side], "xport_query", xport_query(s->x[side], &info), 0);
+	s->info[side].size = sizeof(s->info[side]);
+	return sc_ok(s, s->x[side], "xport_query", xport_query(s->x[side], &s->info[side]), 0);
 }
 
+/* What failed while one of them was opened may not make it another than what was asked for. */
 bool sc_open_both(struct scene *s)
 {
-	return sc_open_side(s, 0) && sc_open_side(s, 1) && sc_query(s, 0);
+	const size_t all = offsetof(struct xport_info, nic_atomic) + sizeof(int);
+
+	if (!sc_open_side(s, 0) || !sc_open_side(s, 1) || !sc_query(s, 0) || !sc_query(s, 1))
+		return false;
+	if (memcmp(&s->info[0], &s->info[1], all) != 0)
+		scene_bad(s, "two instances of %s can do different things", s->backend);
+	return true;
 }
 
 static void take_accepted(struct scene *s)

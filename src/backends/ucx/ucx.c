@@ -187,19 +187,20 @@ static void add_word(char *list, size_t size, const char *word)
 }
 
 /* Which transports and devices the context really took: UCX tells only people, in lines "... -- tcp/eth0". */
-static void read_resources(struct xpi_be *be)
+static int read_resources(struct xpi_be *be)
 {
 	char *text = NULL, *line, *save = NULL, tl[32], dev[40];
 	const char *at;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
-	if (f == NULL)
-		return;
-	ucp_context_print_info(be->context, f);
-	fclose(f);
-	for (line = text != NULL ? strtok_r(text, "\n", &save) : NULL; line != NULL;
-	     line = strtok_r(NULL, "\n", &save)) {
+	if (f != NULL)
+		ucp_context_print_info(be->context, f);
+	if (f == NULL || fclose(f) != 0 || text == NULL) {
+		free(text);
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
+	}
+	for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
 		at = strstr(line, "-- ");
 		if (strstr(line, "resource") == NULL || at == NULL || sscanf(at, "-- %31[^/]/%39s", tl, dev) != 2)
 			continue;
@@ -212,6 +213,7 @@ static void read_resources(struct xpi_be *be)
 			add_word(be->device, sizeof(be->device), dev);
 	}
 	free(text);
+	return XPORT_OK;
 }
 
 uint64_t ucx_now_ms(void)
@@ -384,11 +386,12 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		rc = open_worker(be);
 	if (rc == XPORT_OK)
 		rc = open_self(be);
+	if (rc == XPORT_OK)
+		rc = read_resources(be);
 	if (rc != XPORT_OK) {
 		ucx_close(be);
 		return rc;
 	}
-	read_resources(be);
 	if (be->provider->shm) { /* where open_worker did not ask to be woken for what leaves */
 		be->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 		if (be->timer < 0) {
