@@ -7,6 +7,7 @@
  * The main process never touches UCX: it forks two processes for every test, A and B, joined by a socket pair that
  * stands for the control channel.  A test passes if both exit with 0 (B may have been killed, where that is the test).
  */
+#include "base/bytes.h"
 #include "side.h"
 
 /* ---- tests: each is what one of the two processes does ---- */
@@ -220,6 +221,27 @@ static void test_thread_mode(struct side *s, const char *provider, bool a)
 	close_side(s);
 }
 
+/* UCX would take the key, and write where it says by a message, whatever is there. */
+static void refuse_without_adapter(struct side *s, struct conn *c, uint64_t base, const void *blob, size_t len)
+{
+	uint8_t key[UCX_KEY_MAX + 16];
+	struct xpi_wr w = xpi_wr(key, sizeof(key));
+	struct ucx_rkey rkey;
+	void *direct;
+
+	if (s->be->rdma)
+		return;
+	xpi_wr_u8(&w, 2);
+	xpi_wr_u64(&w, base);
+	xpi_wr_u16(&w, (uint16_t)len);
+	xpi_wr_bytes(&w, blob, len);
+	CHECK(!w.bad);
+	s->be->rdma = true;
+	CHECK(s->ops->rkey_unpack(s->be, c->ep, &rkey, key, sizeof(key) - w.left, 8, 7, &direct) ==
+	      XPORT_ERR_NOT_SUPPORTED);
+	s->be->rdma = false;
+}
+
 /*
  * put, get and drain by UCX itself, which the back end uses only with an RDMA adapter: the key is made here by hand, so
  * that the code is run where there is none.
@@ -263,6 +285,7 @@ static void test_native_rma(struct side *s, const char *provider, bool a)
 		int rc[3];
 
 		CHECK(get_msg(s, &m, sizeof(m)) == sizeof(m));
+		refuse_without_adapter(s, c, m.base, m.blob, m.len);
 		CHECK(UCP(ucp_ep_rkey_unpack)(((struct ucx_ep *)c->ep)->ucp, m.blob, &key.rkey) == UCS_OK);
 		key.base = m.base;
 		for (size_t i = 0; i < sizeof(mem); i++)

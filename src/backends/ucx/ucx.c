@@ -207,7 +207,7 @@ static int read_resources(struct xpi_be *be)
 		add_word(be->transports, sizeof(be->transports), tl);
 		if (strcmp(tl, "posix") == 0 || strcmp(tl, "sysv") == 0)
 			be->shm = true;
-		else if (strncmp(tl, "rc", 2) == 0 || strncmp(tl, "dc", 2) == 0)
+		else if (ucx_is_adapter(tl))
 			be->rdma = true;
 		if (strncmp(dev, "memory", 6) != 0)
 			add_word(be->device, sizeof(be->device), dev);

@@ -10,6 +10,7 @@
 #define UCX_H
 
 #include <pthread.h>
+#include <string.h>
 #include <ucp/api/ucp.h>
 
 #include "backends/backend.h"
@@ -130,6 +131,12 @@ struct ucx_rkey {
 
 /* ucx.c */
 uint64_t ucx_now_ms(void); /* CLOCK_MONOTONIC */
+
+/* Whether a transport, as UCX calls it ("rc_mlx5"), is an adapter's that carries puts and gets by itself. */
+static inline bool ucx_is_adapter(const char *tl)
+{
+	return strncmp(tl, "rc", 2) == 0 || strncmp(tl, "dc", 2) == 0;
+}
 
 /* ucx_room.c */
 /* Whether descriptors are left for `what`: UCX 1.13 aborts if it gets some but not all it wants. */

@@ -13,6 +13,8 @@
  *   key: u8 kind; the shm key (XPI_SHM_KEY bytes) if kind has KEY_SHM; u64 base, u16 length and the bytes of
  *        ucp_rkey_pack if it has KEY_RDMA
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -124,6 +126,27 @@ int ucx_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 }
 
 /*
+ * Whether this peer is reached by an adapter.  If not, UCX unpacks the key all the same, and carries what it is used for
+ * by messages, unchecked.  It tells only people, in lines "... lane[0]:  2:rc_mlx5/mlx5_0:1.0 md[1] -> ...".
+ */
+static bool has_adapter(ucp_ep_h ep)
+{
+	char *text = NULL, tl[8];
+	bool found = false;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (f == NULL)
+		return false;
+	ucp_ep_print_info(ep, f);
+	fclose(f);
+	for (const char *at = text; !found && at != NULL && (at = strstr(at, "lane[")) != NULL; at++)
+		found = sscanf(at, "lane[%*d]: %*d:%7[^/]", tl) == 1 && ucx_is_adapter(tl);
+	free(text);
+	return found;
+}
+
+/*
  * UCX's decoder takes no length: it works on a copy with zeros behind, so that what runs off the end stays in our
  * memory.
  */
@@ -139,6 +162,8 @@ static int unpack_rdma(struct xpi_be *be, struct ucx_ep *ep, struct ucx_rkey *ke
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key is malformed");
 	if (ep->state != UCX_EP_UP || ep->why != UCS_OK)
 		return xpi_fail(be->err, XPORT_ERR_PEER_LOST, 0, NULL, NULL, "the endpoint is not connected");
+	if (!has_adapter(ep->ucp))
+		return XPORT_ERR_NOT_SUPPORTED;
 	memcpy(blob, bytes, n);
 	status = ucp_ep_rkey_unpack(ep->ucp, blob, &key->rkey);
 	if (status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED)
