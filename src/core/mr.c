@@ -295,17 +295,18 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
 		hold_end(ep, xpi_container(ep->holds.next, struct holder, link));
 }
 
-/* Asks those that may reach it without us to stop; tells the others, whose use would be refused anyway. */
+/*
+ * Asks those that may reach it without us to stop; tells the others, whose use would be refused anyway.  One that fails
+ * holds its key until it is quiesced; one that has not heard yet that its peer is ready may have granted some.
+ */
 static void ask_peers(struct xport_mr *mr)
 {
 	xpi_list_for_safe(l, &mr->x->eps) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+		bool held = hold_find(ep, mr->id) != NULL;
 
-		if (ep->state != XPI_EP_OPEN && ep->state != XPI_EP_CLOSING)
-			continue;
-		if (hold_find(ep, mr->id) != NULL)
-			mr->revoking++;
-		if (mr->packed)
+		mr->revoking += held;
+		if (ep->state < XPI_EP_FAILING && mr->packed && (held || ep->state != XPI_EP_CONNECTING))
 			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
 	}
 }

@@ -62,6 +62,23 @@ void inside_refuse(unsigned frames)
 	loop_manners.refuse = frames;
 }
 
+xport_ep *inside_connecting(xport *x)
+{
+	xpi_list_for(l, &x->eps) {
+		xport_ep *ep = xpi_container(l, xport_ep, link);
+
+		if (ep->state == XPI_EP_CONNECTING && ep->conn != NULL && ep->conn->listener != NULL &&
+		    ep->conn->step == XPI_CONN_READY)
+			return ep;
+	}
+	return NULL;
+}
+
+void inside_claim(xport_ep *ep, const xport_mr *mr)
+{
+	xpi_serve_key(ep, XPI_REC_CLAIM, mr->id);
+}
+
 size_t inside_other_key(const void *key, size_t len, enum inside_change what, void *out, size_t room)
 {
 	static const uint8_t garbage[5] = {1, 2, 3, 4, 5};

@@ -21,6 +21,10 @@ uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
 void inside_refuse(unsigned frames);
+/* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */
+xport_ep *inside_connecting(xport *x);
+/* The endpoint's peer asks for the native key of the region. */
+void inside_claim(xport_ep *ep, const xport_mr *mr);
 
 enum inside_change { INSIDE_BACKEND, INSIDE_INCARNATION, INSIDE_NATIVE };
 /* The key, whole and with its checksum, but for one thing that is another. */

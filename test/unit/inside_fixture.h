@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <endian.h>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,14 @@ protected:
 	uint8_t memory[4096] = {};
 	xport_mr *mr = nullptr, *there = nullptr; /* a's, and b's */
 	std::string logged;
+	std::mutex logging;
 
 	static void log(void *arg, int, const char *id, const char *line)
 	{
-		static_cast<Inside *>(arg)->logged += std::string(id) + ": " + line + "\n";
+		Inside *me = static_cast<Inside *>(arg);
+		std::lock_guard<std::mutex> alone(me->logging);
+
+		me->logged += std::string(id) + ": " + line + "\n";
 	}
 	/* Before another connect. */
 	void drop()

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* inside_test.cc - frames and keys, the ways around each check that no good peer and no good network takes. */
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -310,6 +311,40 @@ TEST_F(Inside, AKeyThatWasRevokedBeforeItWasGranted)
 	passes(bytes(k), "granted");
 	(void)xport_poll(a, nullptr, 0);
 	EXPECT_EQ(XPORT_ERR_STALE_KEY, xport_put(ep, source, sizeof(source), rkey, 0, nullptr));
+}
+
+/* The peer's word that it is ready is not here yet, but its frames are. */
+TEST_F(Inside, AKeyThatIsGrantedBeforeTheEndpointIsOpen)
+{
+	xport_listener *listener;
+	xport_ep *second, *here = nullptr;
+	Bytes key(1024);
+	size_t len = key.size();
+	char name[64];
+
+	connect("loop:native");
+	ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, key.data(), &len));
+	ASSERT_EQ(XPORT_OK, xport_listen(a, "127.0.0.1:0", nullptr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	ASSERT_EQ(XPORT_OK, xport_connect(b, name, nullptr, 0, &second));
+	for (int i = 0; i < 60000 && here == nullptr; i++) {
+		EXPECT_GE(xport_poll(b, nullptr, 0), 0);
+		EXPECT_GE(xport_poll(a, nullptr, 0), 0);
+		here = inside_connecting(a);
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	}
+	ASSERT_NE(nullptr, here);
+	inside_claim(here, mr);
+	std::atomic<bool> over{false};
+	std::thread owner([&] {
+		EXPECT_EQ(XPORT_OK, xport_mr_dereg(mr));
+		over = true;
+	});
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+	EXPECT_FALSE(over) << "the peer may still use it";
+	while (!over)
+		EXPECT_GE(xport_poll(b, nullptr, 0), 0);
+	owner.join();
 }
 
 TEST_F(Inside, ADamagedKey)

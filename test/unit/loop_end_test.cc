@@ -4,6 +4,7 @@
  */
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -244,6 +245,56 @@ TEST_P(LoopEnd, DestroyedWithCompletionsNotReaped)
 	for (auto &c : a.done)
 		EXPECT_EQ(c.status, XPORT_OK);
 	both(10);
+}
+
+/* A region ends once none of those that hold its native key uses it any more, though the endpoint of one ends meanwhile. */
+TEST_P(LoopEnd, ARegionOutlivesAllWhoHoldItsKey)
+{
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+		GTEST_SKIP() << "there are no native keys";
+	uint8_t key[2048];
+	size_t len = sizeof(key);
+	xport_ep *taken = nullptr;
+	xport_rkey_info info{};
+	xport_rkey *second;
+	char name[64];
+	Side c;
+	Remote r;
+	share(r, 64);
+	open(c);
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	ASSERT_EQ(xport_connect(c.x, name, nullptr, 0, &c.ep), XPORT_OK);
+	for (int i = 0; i < 60000 && (taken == nullptr || c.done.empty()); i++) {
+		both();
+		c.poll();
+		if (taken == nullptr)
+			(void)!xport_accept(listener, 1, &taken);
+	}
+	ASSERT_EQ(c.done.size(), 1u);
+	ASSERT_EQ(xport_rkey_pack(r.mr, key, &len), XPORT_OK);
+	ASSERT_EQ(xport_rkey_unpack(c.ep, key, len, &second), XPORT_OK);
+	for (int i = 0; i < 10; i++) {
+		both();
+		c.poll();
+	}
+	info.size = sizeof(info);
+	for (xport_rkey *k : {r.key, second}) {
+		ASSERT_EQ(xport_rkey_query(k, &info), XPORT_OK);
+		ASSERT_EQ(info.put, XPORT_NATIVE);
+	}
+	xport_ep_destroy(b.ep);
+	std::atomic<bool> over{false};
+	std::thread owner([&] {
+		EXPECT_EQ(xport_mr_dereg(r.mr), XPORT_OK);
+		over = true;
+	});
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+	EXPECT_FALSE(over) << "the other one may still use it";
+	while (!over)
+		c.poll();
+	owner.join();
+	EXPECT_EQ(xport_put(c.ep, key, 8, second, 0, nullptr), XPORT_ERR_STALE_KEY);
+	xport_close(c.x);
 }
 
 TEST_P(LoopEnd, PeerThatClosesIsSeenAfterItsMessages)
