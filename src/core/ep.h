@@ -59,7 +59,8 @@ struct xport_ep {
 	struct xpi_tx *open;  /* the frame being packed, or NULL */
 	struct xpi_tx *nak_tx; /* a control frame with failures that the back end would not take yet, or NULL */
 	size_t frame_max, pack_max; /* longest frame, and longest packed one */
-	/* operations of q_rma posted and handed over, ever; what goes the short way is both at once, and not counted */
+	/* operations of q_rma posted and handed over, ever, and fences behind a get; what goes the short way is both at once,
+	 * and not counted */
 	uint64_t rma_posted, rma_sent;
 	/* queues */
 	struct xpi_list q_rma;     /* put, get, atomic, fence, flush, in order */
@@ -75,6 +76,7 @@ struct xport_ep {
 	struct xpi_list holds;     /* native keys of ours that the peer may use */
 	struct xpi_list txs;       /* frames in the back end's hands */
 	uint32_t nrequests, requests_max;
+	uint32_t ngets;       /* that are not done */
 	uint32_t nserving;    /* gets of the peer's being answered */
 	uint32_t owed;        /* other answers to the peer that have not left, see xpi_op_owed */
 	uint32_t rx_credits;  /* frames that the peer may send unacknowledged */

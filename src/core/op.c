@@ -130,6 +130,8 @@ void xpi_op_complete(struct xpi_op *op, int status)
 	op->mr = NULL;
 	op->rkey = NULL;
 	op->status = status;
+	if (op->kind == XPORT_OP_GET && op->len > 0)
+		ep->ngets--;
 	if (op->kind >= XPI_OP_FENCE) {
 		ep->owed -= xpi_op_owed(op->kind);
 		xpi_op_free(ep, op);

@@ -229,8 +229,10 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 	if (unlikely(op == NULL))
 		return no_memory(ep, "xport_get");
 	ep->n.bytes_in += len;
-	if (len > 0)
+	if (len > 0) {
+		ep->ngets++;
 		return launch(ep, op, k, k->get);
+	}
 	xpi_op_complete_new(ep->x, op);
 	return XPORT_OK;
 }
@@ -369,6 +371,10 @@ int xpi_fence(struct xport_ep *ep)
 	op = xpi_op_get(ep->x, ep, XPI_OP_FENCE);
 	if (op == NULL)
 		return no_memory(ep, "xport_fence");
+	/* A message cannot overtake puts and atomics that left before it, but gets that still read: so it waits for this. */
+	op->len = ep->ngets > 0;
+	ep->rma_posted += op->len;
+	ep->fence_rma = ep->rma_posted;
 	xpi_list_push(&ep->q_rma, &op->link);
 	ep->q_busy = true;
 	xpi_work(ep);

@@ -306,31 +306,31 @@ void xpi_prove(struct xport_ep *ep)
 
 /* ---- order ---- */
 
+static int fence_end(struct xport_ep *ep, struct xpi_op *op)
+{
+	ep->rma_sent += op->len;
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
 static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	if (ep->nrequests > 0)
 		return XPORT_ERR_AGAIN;
-	if (!ep->direct) {
-		xpi_op_complete(op, XPORT_OK);
-		return XPORT_OK;
-	}
+	if (!ep->direct)
+		return fence_end(ep, op);
 	/* What follows may overtake messages: everything before must be known to be there. */
 	if (!xpi_list_empty(&ep->native) || !xpi_native_ready(ep, ep->native_handed))
 		return XPORT_ERR_AGAIN;
-	if (xpi_tx_changed(ep)) {
-		xpi_op_complete(op, XPORT_OK);
-		return XPORT_OK;
-	}
+	if (xpi_tx_changed(ep))
+		return fence_end(ep, op);
 	if (op->done == 0) {
 		if (send_flush(ep) != XPORT_OK)
 			return XPORT_ERR_AGAIN;
 		op->seq = xpi_tx_seq(ep);
 		op->done = 1;
 	}
-	if (!xpi_seq_reached(ep->tx_acked, op->seq))
-		return XPORT_ERR_AGAIN;
-	xpi_op_complete(op, XPORT_OK);
-	return XPORT_OK;
+	return xpi_seq_reached(ep->tx_acked, op->seq) ? fence_end(ep, op) : XPORT_ERR_AGAIN;
 }
 
 static int flush_step(struct xport_ep *ep, struct xpi_op *op)

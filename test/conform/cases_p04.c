@@ -2,7 +2,7 @@
 /* cases_p04.c - P4, order: messages and notifications as posted, notifications after the data, fences. */
 #include "harness.h"
 
-enum { MANY = 20000, TURNS = 1500, ROOM = 1 << 20 };
+enum { MANY = 20000, TURNS = 1500, ROOM = 1 << 20, LONG = 4 << 20 };
 
 /* The length of message i: mostly small, now and then around a threshold or far beyond. */
 static size_t length_of(struct h *h, uint64_t i)
@@ -323,6 +323,52 @@ static void fence_send_target(struct h *h)
 	}
 }
 
+/* get, fence, message or notification: who receives it may write where the get has read. */
+static void fence_get_send(struct h *h)
+{
+	struct h_mem l;
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, LONG, 0);
+	r = h_import(h, 0);
+	for (uint64_t i = 1; i <= 8; i++) {
+		h_hear_u64(h, 0);
+		h_get(h, h->ep[0], H_AT(l, 0, LONG), &r, 0);
+		H_OK(xport_fence(h->ep[0]));
+		if (i % 2 == 1)
+			h_send(h, h->ep[0], &i, sizeof(i), 2);
+		else
+			h_notify(h, h->ep[0], H_AT(l, 0, 0), &r, 0, i, 0);
+		h_settle(h);
+		H_FILLED(l.p, LONG, i);
+	}
+	h_sync(h);
+}
+
+static void fence_get_send_target(struct h *h)
+{
+	struct h_mem m;
+	struct h_op *op;
+	uint64_t got;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LONG, 0, H_ALL);
+	h_share(h, 1, &m);
+	for (uint64_t i = 1; i <= 8; i++) {
+		h_fill(m.p, LONG, i);
+		op = i % 2 == 1 ? h_recv(h, NULL, &got, sizeof(got), 2, UINT64_MAX) : NULL;
+		h_tell_u64(h, 1, 1);
+		if (op != NULL)
+			H_DONE(op);
+		else
+			H_EQ(i, H_EVENT(XPORT_EVENT_NOTIFY).tag);
+		memset(m.p, 0, LONG);
+	}
+	h_sync(h);
+	H_GUARDS(m);
+}
+
 /* A get that completed saw the old bytes, whatever is put there afterwards. */
 static void get_then_put(struct h *h)
 {
@@ -423,6 +469,7 @@ const struct h_scenario cases_p04[] = {
 	{.name = "P4_fence_litmus", .role = {fence_reader, fence_writer}, .flags = H_TARGET},
 	{.name = "P4_fence_orders_pairs", .role = {plain_target, fence_pairs}, .flags = H_TARGET},
 	{.name = "P4_fence_before_send", .role = {fence_send_target, fence_send}, .flags = H_TARGET},
+	{.name = "P4_fence_get_send", .role = {fence_get_send_target, fence_get_send}, .flags = H_TARGET},
 	{.name = "P4_fence_while_a_key_is_new",
          .role = {deaf_target, fence_new_key},
          .params = before,

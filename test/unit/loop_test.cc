@@ -111,6 +111,40 @@ TEST_P(Loop, FenceOrdersPutsAndGets)
 	}
 }
 
+/* Who is told behind a fence may write where the gets before it have read. */
+TEST_P(Loop, FenceOrdersGetsAndMessages)
+{
+	Remote r;
+	share(r, 3 << 20);
+	auto out = pattern(3 << 20, 1);
+	std::vector<uint8_t> in(3 << 20);
+	uint64_t word = 0, got = 0;
+	both(20); /* a native key is in use */
+	for (uint32_t type : {XPORT_OP_SEND, XPORT_OP_PUT_NOTIFY}) {
+		memcpy(r.bytes.data(), out.data(), out.size());
+		if (type == XPORT_OP_SEND) {
+			ASSERT_EQ(xport_recv(b.x, &got, 8, 7, UINT64_MAX, nullptr), XPORT_OK);
+		}
+		ASSERT_EQ(xport_get(a.ep, in.data(), in.size(), r.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_fence(a.ep), XPORT_OK);
+		if (type == XPORT_OP_SEND) {
+			ASSERT_EQ(xport_send(a.ep, &word, 8, 7, nullptr), XPORT_OK);
+		} else {
+			ASSERT_EQ(xport_put_notify(a.ep, nullptr, 0, r.key, 0, nullptr), XPORT_OK);
+		}
+		for (int i = 0; i < 10000 && b.done.empty(); i++) {
+			a.poll();
+			b.poll();
+		}
+		ASSERT_EQ(b.done.size(), 1u);
+		b.done.clear();
+		memset(r.bytes.data(), 0xee, r.bytes.size());
+		EXPECT_EQ(wait(a, XPORT_OP_GET).status, XPORT_OK);
+		EXPECT_EQ(wait(a, type).status, XPORT_OK);
+		EXPECT_TRUE(in == out) << "type " << type;
+	}
+}
+
 TEST_P(Loop, AtomicsApplyOnce)
 {
 	Remote r;
