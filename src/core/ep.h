@@ -38,6 +38,7 @@ struct xport_ep {
 	uint8_t state;        /* enum xpi_ep_state: first thing every operation looks at */
 	bool q_busy;          /* something waits in q_rma: a new operation queues behind it */
 	bool ack_now;         /* the peer asked for an acknowledgement */
+	bool short_of_room;   /* for want of credits or of the back end's, something was not sent */
 	uint32_t quick;       /* operations that may go the short way, see quick.h */
 	uint32_t refs;        /* operations and completions not reaped yet */
 	uint32_t epoch;       /* the poll during which something was last sent */
@@ -88,6 +89,7 @@ struct xport_ep {
 	bool flush_waits;       /* a flush waits only for such */
 	uint32_t ntold;       /* notifications that wait behind their data */
 	bool nak_hold;        /* acknowledgements stay at nak_seq until q_nak is empty */
+	uint8_t turn;         /* who is the first to be sent of what waits, see xpi_ep_pump */
 	bool drain_running;
 	bool direct;          /* has keys of memory that is mapped here, or native ones */
 	uint32_t rx_charged;  /* message bytes of the peer's received, ever */

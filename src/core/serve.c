@@ -428,17 +428,49 @@ static void reply_pump(struct xport_ep *ep)
 		to_the_end(&ep->q_reply, xpi_container(wait.next, struct xpi_op, link));
 }
 
+static void prove_pump(struct xport_ep *ep)
+{
+	if (!xpi_list_empty(&ep->proving))
+		xpi_prove(ep);
+}
+
+/*
+ * Not all that waits could be sent: a queue that is never empty, as that of replies to a peer that goes on reading, would
+ * take whatever room there is.  So each is the first in its turn, which passes on behind the first that sent something.
+ */
+static __attribute__((cold)) void pump_in_turn(struct xport_ep *ep)
+{
+	static void (*const pumps[])(struct xport_ep *) = {reply_pump, prove_pump, xpi_rma_pump, xpi_msg_pump};
+	const unsigned n = sizeof(pumps) / sizeof(pumps[0]), first = ep->turn;
+	bool sent = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned at = (first + i) % n;
+		uint64_t before = ep->rma_sent + xpi_tx_seq(ep);
+
+		pumps[at](ep);
+		if (!sent && ep->rma_sent + xpi_tx_seq(ep) != before) {
+			ep->turn = (uint8_t)((at + 1) % n);
+			sent = true;
+		}
+	}
+}
+
 void xpi_ep_pump(struct xport_ep *ep)
 {
 	if (ep->state >= XPI_EP_FAILING) /* LCOV_EXCL_BR_LINE: it left the list of work as it failed */
 		return;
-	reply_pump(ep);
-	if (!xpi_list_empty(&ep->proving))
-		xpi_prove(ep);
-	if (ep->q_busy)
-		xpi_rma_pump(ep);
-	if (!xpi_list_empty(&ep->q_msg))
-		xpi_msg_pump(ep);
+	if (__builtin_expect(ep->short_of_room, 0)) {
+		ep->short_of_room = false;
+		pump_in_turn(ep);
+	} else {
+		reply_pump(ep);
+		prove_pump(ep);
+		if (ep->q_busy)
+			xpi_rma_pump(ep);
+		if (!xpi_list_empty(&ep->q_msg))
+			xpi_msg_pump(ep);
+	}
 	xpi_tx_flush(ep);
 	if ((ep->ack_now && ep->told.ack != ep->seen.ack) || !xpi_list_empty(&ep->q_nak) || ep->nak_tx != NULL ||
 	    ep->seen.ack - ep->told.ack >= ep->rx_credits / 2 || ep->seen.freed - ep->told.freed >= ep->window / 4)

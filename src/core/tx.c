@@ -11,6 +11,12 @@ static bool has_credit(const struct xport_ep *ep)
 	return ep->tx_seq - ep->tx_acked < ep->credits;
 }
 
+static __attribute__((cold)) int no_room(struct xport_ep *ep)
+{
+	ep->short_of_room = true;
+	return XPORT_ERR_AGAIN;
+}
+
 /* An acknowledgement must not run ahead of the failures that belong to its frames. */
 static uint32_t ack_value(const struct xport_ep *ep)
 {
@@ -53,7 +59,7 @@ int xpi_tx_refused(struct xport_ep *ep, int status)
 	if (status != XPORT_ERR_AGAIN && status != XPORT_ERR_NO_MEMORY)
 		xpi_ep_broken(ep);
 	xpi_work(ep);
-	return XPORT_ERR_AGAIN;
+	return no_room(ep);
 }
 
 void xpi_tx_lone_kept(struct xport_ep *ep)
@@ -108,7 +114,7 @@ int xpi_tx_flush(struct xport_ep *ep)
 	if (ep->open == NULL)
 		return XPORT_OK;
 	if (!has_credit(ep))
-		return XPORT_ERR_AGAIN;
+		return no_room(ep);
 	r = emit_packed(ep, ep->open);
 	if (r < 0)
 		return r;
@@ -204,7 +210,7 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
 			return XPORT_ERR_AGAIN;
 	}
 	if (!has_credit(ep))
-		return XPORT_ERR_AGAIN;
+		return no_room(ep);
 	if (small && ep->epoch == ep->x->epoch) {
 		tx = open_frame(ep);
 		if (tx != NULL) {

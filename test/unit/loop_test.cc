@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "loop_fixture.h"
@@ -318,6 +319,86 @@ TEST_P(Loop, ManyOperationsMixed)
 	done += (unsigned)a.done.size();
 	EXPECT_EQ(done, posted);
 	EXPECT_GT(arrived, 100u);
+}
+
+/* A peer that reads without end leaves room for what this side has to say. */
+TEST_P(Loop, RepliesLeaveRoomForOwnOperations)
+{
+	const size_t n = 8 << 20;
+	std::vector<std::vector<uint8_t>> in(3, std::vector<uint8_t>(n));
+	uint64_t word = 1, got = 0;
+	Remote r, other;
+	xport_opt o{};
+	o.size = sizeof(o);
+	share(r, n);
+	std::swap(a, b);
+	share(other, 64); /* a's memory, and the key at b */
+	std::swap(a, b);
+	auto read = [&](void *into) {
+		o.context = into;
+		ASSERT_EQ(xport_get(a.ep, into, n, r.key, 0, &o), XPORT_OK);
+	};
+	auto go_on = [&] {
+		both();
+		for (auto &c : std::exchange(a.done, {}))
+			if (c.type == XPORT_OP_GET)
+				read(c.context);
+	};
+	both(20);
+	for (auto &buf : in) {
+		read(buf.data());
+		for (int i = 0; i < 15; i++)
+			go_on();
+	}
+	for (int round = 0; round < 10; round++) {
+		ASSERT_EQ(xport_recv(a.x, &got, 8, 3, UINT64_MAX, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_put(b.ep, &word, 8, other.key, 0, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_send(b.ep, &word, 8, 3, nullptr), XPORT_OK);
+		for (int i = 0; i < 100 && b.done.size() < 2; i++)
+			go_on();
+		EXPECT_EQ(b.done.size(), 2u) << "round " << round;
+		b.done.clear();
+	}
+	for (size_t i = 0; i < in.size(); i++)
+		EXPECT_EQ(wait(a, XPORT_OP_GET).status, XPORT_OK);
+	both(100); /* what had no room */
+}
+
+/* And so do puts without end for a message. */
+TEST_P(Loop, PutsLeaveRoomForMessages)
+{
+	const size_t n = 64 << 10;
+	std::vector<uint8_t> out(n);
+	uint64_t got = 0;
+	bool sent = false;
+	int under_way = 0;
+	Remote r;
+	share(r, n);
+	both(20);
+	auto go_on = [&] {
+		for (int s = XPORT_OK; s == XPORT_OK; under_way += s == XPORT_OK) {
+			s = xport_put(a.ep, out.data(), n, r.key, 0, nullptr);
+			ASSERT_TRUE(s == XPORT_OK || s == XPORT_ERR_AGAIN);
+		}
+		both();
+		for (auto &c : std::exchange(a.done, {})) {
+			sent = sent || c.type == XPORT_OP_SEND;
+			under_way -= c.type == XPORT_OP_PUT;
+		}
+	};
+	for (int i = 0; i < 20; i++)
+		go_on();
+	ASSERT_EQ(xport_recv(b.x, &got, 8, 3, UINT64_MAX, nullptr), XPORT_OK);
+	for (int s = XPORT_ERR_AGAIN; s != XPORT_OK; both()) {
+		s = xport_send(a.ep, out.data(), 8, 3, nullptr);
+		ASSERT_TRUE(s == XPORT_OK || s == XPORT_ERR_AGAIN);
+	}
+	for (int i = 0; i < 100 && !sent; i++)
+		go_on();
+	EXPECT_TRUE(sent);
+	for (; under_way > 0; under_way--)
+		EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+	both(100);
 }
 
 /* Small sends and puts, one a poll: the short way.  Now and then the back end refuses a frame, or keeps it. */
