@@ -113,9 +113,10 @@ static void on_done(struct xpi_core *core, struct xpi_req *req, int status)
 	case XPI_WAIT_OP: {
 		struct xpi_op *op = (struct xpi_op *)w;
 
-		if (status != XPORT_OK)
+		if (status == XPORT_OK)
+			xpi_op_done(op);
+		else /* it completes as its endpoint ends: why, the control channel knows better */
 			xpi_ep_broken(op->ep);
-		xpi_op_done(op, status);
 		break;
 	}
 	default:

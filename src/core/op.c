@@ -182,10 +182,8 @@ void xpi_op_sent(struct xpi_op *op)
 		xpi_work(ep);
 }
 
-void xpi_op_done(struct xpi_op *op, int status)
+void xpi_op_done(struct xpi_op *op)
 {
-	if (status != XPORT_OK && op->status == XPORT_OK)
-		op->status = status;
 	if (op->waits & XPI_WAIT_PROOF)
 		xpi_work(op->ep);
 	xpi_op_sent(op);

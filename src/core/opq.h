@@ -120,7 +120,7 @@ void xpi_op_settle(struct xpi_op *op);
 /* One piece of it left the back end's hands. */
 void xpi_op_sent(struct xpi_op *op);
 
-/* The request that the back end gave back. */
-void xpi_op_done(struct xpi_op *op, int status);
+/* The back end is done with the request. */
+void xpi_op_done(struct xpi_op *op);
 
 #endif

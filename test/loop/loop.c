@@ -181,6 +181,7 @@ static int loop_ep_quiesce(struct xpi_be *be, void *ep_state)
 
 		if (it->ep == ep_state) {
 			xpi_list_del(l);
+			be->up->done(be->core, it->req, XPORT_ERR_PEER_LOST);
 			free(it);
 		}
 	}

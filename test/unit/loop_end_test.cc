@@ -247,6 +247,42 @@ TEST_P(LoopEnd, DestroyedWithCompletionsNotReaped)
 	both(10);
 }
 
+/* What the network cancels tells why the endpoint ended, and not what the network makes of that. */
+TEST_P(LoopEnd, OperationsOfTheNetworkEndAsTheirEndpoint)
+{
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+		GTEST_SKIP() << "there are none";
+	std::vector<uint8_t> in(4096);
+	Remote r;
+	share(r, in.size());
+	both(20);
+	for (int i = 0; i < 40; i++) /* more than are done in the poll that closes */
+		ASSERT_EQ(xport_get(a.ep, in.data(), 8, r.key, 0, nullptr), XPORT_OK);
+	ASSERT_EQ(xport_ep_close(a.ep, 0), XPORT_OK);
+	for (int i = 0; i < 3; i++)
+		a.poll();
+	ASSERT_EQ(a.done.size(), 40u);
+	EXPECT_EQ(a.done[0].status, XPORT_OK);
+	EXPECT_EQ(a.done[39].status, XPORT_ERR_CLOSED);
+
+	begin_again();
+	share(r, in.size());
+	both(20);
+	ASSERT_EQ(xport_get(a.ep, in.data(), in.size(), r.key, 0, nullptr), XPORT_OK);
+	xport_close(b.x);
+	b.x = nullptr;
+	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* its goodbye is here */
+	a.done.clear();
+	for (int i = 0; i < 1000 && a.done.size() < 2; i++) {
+		a.poll();
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	}
+	ASSERT_EQ(a.done.size(), 2u);
+	EXPECT_EQ(a.done[0].type, (uint32_t)XPORT_OP_GET);
+	EXPECT_EQ(a.done[0].status, XPORT_ERR_PEER_CLOSED);
+	EXPECT_EQ(a.done[1].type, (uint32_t)XPORT_EVENT_CLOSED);
+}
+
 /* A region ends once none of those that hold its native key uses it any more, though the endpoint of one ends meanwhile. */
 TEST_P(LoopEnd, ARegionOutlivesAllWhoHoldItsKey)
 {
