@@ -71,6 +71,9 @@ int xpi_quick_unusual(struct xport_ep *ep, int status)
 		return XPORT_OK;
 	}
 	ep->n.bytes_out -= le32toh(rec->len);
+	/* What this frame was to tell the peer, which may wait for it. */
+	ep->told.ack = ep->seen.ack - 1;
+	ep->ack_now = true;
 	return xpi_ep_refused(
 		ep, xpi_refuse(ep->x, XPORT_ERR_NO_MEMORY, "xport_put or xport_send", "no memory for another frame"));
 }

@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 	xpi_copy_few((uint8_t *)xpi_tx_first(tx) + rlen, buf, len);
 	xpi_tx_head(tx)->seq = htole32(ep->tx_seq + 1);
 	ep->n.bytes_out += len;
-	/* If not by this frame, it is told by the one that takes up its record. */
+	/* If not by this frame, it is told by the one that takes up its record, or by itself. */
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->told, &ep->seen);
 	/* Here, where whatever a probe makes the compiler forget is not needed any more. */
 	XPI_PROBE_OP_POSTED(ep, type, len, context);

@@ -62,6 +62,19 @@ void inside_refuse(unsigned frames)
 	loop_manners.refuse = frames;
 }
 
+void inside_no_frames(xport *x, bool none)
+{
+	static struct xpi_pool kept;
+
+	if (!none) {
+		x->frame_pool = kept;
+		return;
+	}
+	kept = x->frame_pool;
+	x->frame_pool.free = NULL;
+	x->frame_pool.nslabs = UINT32_MAX; /* more are not allowed */
+}
+
 xport_ep *inside_connecting(xport *x)
 {
 	xpi_list_for(l, &x->eps) {

@@ -21,6 +21,8 @@ uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
 void inside_refuse(unsigned frames);
+/* Memory for packed frames, as for acknowledgements, is out; or there is some again. */
+void inside_no_frames(xport *x, bool none);
 /* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */
 xport_ep *inside_connecting(xport *x);
 /* The endpoint's peer asks for the native key of the region. */

@@ -151,6 +151,35 @@ TEST_F(Inside, APutThatFailsTwice)
 	EXPECT_EQ(XPORT_ERR_ACCESS, done[0].status) << "the first counts";
 }
 
+/* It would have told what the peer waits for. */
+TEST_F(Inside, AMessageForWhichThereIsNoMemory)
+{
+	static uint8_t source[8] = "placed";
+	Bytes key(1024);
+	size_t len = key.size();
+	xport_completion c{};
+	xport_rkey *rkey;
+	int n = 0;
+
+	connect();
+	ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, key.data(), &len));
+	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(peer, key.data(), len, &rkey));
+	poll(10);
+	ASSERT_EQ(XPORT_OK, xport_put(peer, source, sizeof(source), rkey, 0, nullptr));
+	inside_no_frames(a, true); /* not for the acknowledgement either */
+	EXPECT_EQ(0, xport_poll(a, nullptr, 0));
+	EXPECT_EQ(0, memcmp(memory, source, sizeof(source)));
+	inside_refuse(1);
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, xport_send(ep, source, sizeof(source), 1, nullptr));
+	inside_no_frames(a, false);
+	for (int i = 0; i < 100 && n == 0; i++) {
+		EXPECT_EQ(0, xport_poll(a, nullptr, 0));
+		n = xport_poll(b, &c, 1);
+	}
+	ASSERT_EQ(1, n) << "the put is not acknowledged";
+	EXPECT_EQ(XPORT_OK, c.status);
+}
+
 /* Each operation that waits for an answer gets that of another. */
 TEST_F(Inside, AnAnswerThatDoesNotFit)
 {
