@@ -35,7 +35,7 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 	bool told = op->kind == XPI_OP_TOLD;
 	bool tracked = !told && (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
 	struct xpi_rec_notify rec = {
-		.r = {.type = XPI_REC_NOTIFY, .len = told ? 0 : (uint32_t)op->len},
+		.r = {.type = XPI_REC_NOTIFY, .len = told ? 0 : htole32((uint32_t)op->len)},
 		.region = htole64(op->region),
 		.offset = htole64(op->offset),
 		.length = htole64(op->len),
@@ -83,7 +83,8 @@ static __attribute__((noinline)) int rts_step(struct xport_ep *ep, struct xpi_op
 
 static inline int send_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = (uint32_t)op->len}, .tag = htole64(op->tag)};
+	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = htole32((uint32_t)op->len)},
+	                           .tag = htole64(op->tag)};
 	uint32_t charge = xpi_charge(op->len);
 
 	if (op->len > xpi_msg_eager_max(ep))
@@ -153,11 +154,13 @@ int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
 	uint64_t left = op->mask - op->done;
 
 	if (left > 0) {
-		rec.r.len = (uint32_t)(left < room ? left : room);
+		uint32_t n = (uint32_t)(left < room ? left : room);
+
+		rec.r.len = htole32(n);
 		rec.at = htole64(op->done);
 		if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
 			return XPORT_ERR_AGAIN;
-		op->done += rec.r.len;
+		op->done += n;
 	}
 	if (op->done == op->mask) {
 		op->waits = 0;

@@ -45,7 +45,7 @@ static int put_step(struct xport_ep *ep, struct xpi_op *op)
 		uint32_t n = (uint32_t)(left < room ? left : room);
 		int r;
 
-		rec.r.len = n;
+		rec.r.len = htole32(n);
 		rec.offset = htole64(op->offset + op->done);
 		r = xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done,
 		                  n == left && tracked(op) ? XPI_FRAME_ACK_NOW : 0);

@@ -305,12 +305,13 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	struct xpi_rec_getdata rec = {.r = {.type = XPI_REC_GETDATA}, .op = htole32((uint32_t)op->region)};
 	size_t room = xpi_tx_room(ep, sizeof(rec));
 	uint64_t left = op->len - op->done;
+	uint32_t n = (uint32_t)(left < room ? left : room);
 
-	rec.r.len = (uint32_t)(left < room ? left : room);
+	rec.r.len = htole32(n);
 	rec.at = htole64(op->done);
 	if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
 		return XPORT_ERR_AGAIN;
-	op->done += rec.r.len;
+	op->done += n;
 	if (op->done == op->len) {
 		ep->nserving--;
 		op->waits = 0;

@@ -161,7 +161,7 @@ static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_r
                       unsigned flags)
 {
 	const size_t head = sizeof(struct xpi_frame_head);
-	size_t dlen = rec->len;
+	size_t dlen = le32toh(rec->len);
 	struct xpi_tx *tx;
 	int r;
 
@@ -197,7 +197,7 @@ static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_r
 int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
                   unsigned flags)
 {
-	size_t dlen = rec->len;
+	size_t dlen = le32toh(rec->len);
 	bool small = dlen <= XPI_PACK_MAX;
 	struct xpi_tx *tx = ep->open;
 
