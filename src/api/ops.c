@@ -218,8 +218,16 @@ int xport_cancel(xport *x, uint64_t id)
 
 /* ---- reaping ---- */
 
+/* Of an endpoint that was given back.  What the application did not post itself does not name it any more. */
+static __attribute__((noinline, cold)) void reap_late(struct xport_ep *ep, struct xport_completion *c)
+{
+	if (c->type == XPORT_OP_RECV || c->type == XPORT_EVENT_NOTIFY)
+		c->ep = NULL;
+	xpi_ep_release(ep);
+}
+
 /* What an operation leaves behind besides its completion. */
-static inline void reap(struct xport *x, struct xpi_op *op)
+static inline void reap(struct xport *x, struct xpi_op *op, struct xport_completion *c)
 {
 	struct xport_ep *ep = op->ep;
 
@@ -228,7 +236,7 @@ static inline void reap(struct xport *x, struct xpi_op *op)
 		if (unlikely(op->charge != 0))
 			xpi_msg_consumed(ep, op->charge);
 		if (unlikely(ep->destroyed))
-			xpi_ep_release(ep);
+			reap_late(ep, c);
 	}
 	xpi_op_put(x, op);
 }
@@ -269,7 +277,7 @@ static int reap_all(struct xport *x, struct xport_completion *list, int max)
 		if (unlikely(c->type == XPORT_OP_ATOMIC))
 			c->tag = 0;
 		XPI_PROBE_OP_DONE(c);
-		reap(x, op);
+		reap(x, op, c);
 	}
 	if (x->slow == 0)
 		xpi_cq_open(q);

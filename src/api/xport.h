@@ -303,8 +303,12 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 
-/* Closes at once if need be, and gives the handle back.  Its completions stay to be reaped.  Keys that were unpacked on it are
- * still to be given back, and keep its memory until then.  NULL is allowed. */
+/*
+ * Closes at once if need be, and gives the handle back.  Its completions stay to be reaped: messages and notifications with
+ * xport_completion.ep NULL, the others name what is no handle any more.  What was reaped before may be looked at: until the
+ * next xport_poll or xport_wait, of any thread, xport_ep_query says that it is closed.  Keys that were unpacked on it are still
+ * to be given back, and keep its memory until then.  NULL is allowed.
+ */
 void xport_ep_destroy(xport_ep *ep);
 
 typedef enum xport_ep_state {
@@ -551,7 +555,7 @@ struct xport_completion {
 	int32_t status;  /* xport_status */
 	uint32_t type;   /* enum xport_type */
 	void *context;   /* of the operation; of the endpoint for its events */
-	xport_ep *ep;    /* the endpoint; recv: the source; NULL: none */
+	xport_ep *ep;    /* the endpoint; recv: the source; NULL: none, or it was destroyed before this was reaped */
 	uint64_t tag;    /* recv: the message's tag; notify: the value */
 	uint64_t length; /* bytes of the operation; recv: true length of the message; notify: of the put */
 	uint64_t offset; /* notify: where in mr the put went */

@@ -471,11 +471,12 @@ void xpi_ep_hand_over(struct xport_ep *ep, int reason)
 	xpi_signal(ep->x);
 }
 
-void xpi_ep_release(struct xport_ep *ep)
+/* `named`: also one that the application may look up yet, by what it has reaped. */
+static void release(struct xport_ep *ep, bool named)
 {
 	if (!ep->destroyed || ep->state != XPI_EP_DEAD || ep->refs > 0 || !xpi_list_empty(&ep->rkeys))
 		return;
-	if (xpi_cq_names(&ep->x->cq, ep)) {
+	if ((!named && xpi_ep_named(ep)) || xpi_cq_names(&ep->x->cq, ep)) {
 		ep->x->todo |= XPI_TODO_RELEASE;
 		return;
 	}
@@ -486,9 +487,14 @@ void xpi_ep_release(struct xport_ep *ep)
 	ep_free(ep);
 }
 
+void xpi_ep_release(struct xport_ep *ep)
+{
+	release(ep, false);
+}
+
 void xpi_ep_release_all(struct xport *x)
 {
 	x->todo &= ~(unsigned)XPI_TODO_RELEASE;
 	xpi_list_for_safe(l, &x->eps)
-		xpi_ep_release(xpi_container(l, struct xport_ep, link));
+		release(xpi_container(l, struct xport_ep, link), true);
 }

@@ -179,9 +179,10 @@ void xpi_ep_destroy(struct xport_ep *ep);
 void xpi_ep_hand_over(struct xport_ep *ep, int reason);
 /* Whether a message or notification has told the application of it. */
 bool xpi_ep_named(const struct xport_ep *ep);
-/* Frees it if it was destroyed, is DEAD, and nothing refers to it any more. */
+/* Frees it if it was destroyed, is DEAD, and nothing refers to it any more; one of which a message or notification has
+ * told at the end of the next poll, since the application may hold others that it has reaped. */
 void xpi_ep_release(struct xport_ep *ep);
-/* The same for all, after completions were reaped. */
+/* Frees all that can be, at the end of a poll. */
 void xpi_ep_release_all(struct xport *x);
 
 #endif

@@ -464,8 +464,8 @@ static void free_all(struct xport *x)
 {
 	/* What nobody has reaped is dropped; while it stood there it kept its endpoints. */
 	x->cq.first = x->cq.next;
-	while (!xpi_list_empty(&x->eps)) {
-		struct xport_ep *ep = xpi_container(x->eps.next, struct xport_ep, link);
+	xpi_list_for(at, &x->eps) {
+		struct xport_ep *ep = xpi_container(at, struct xport_ep, link);
 
 		while (!xpi_list_empty(&ep->rkeys)) {
 			xpi_list_for_safe(l, &ep->rkeys) {
@@ -476,8 +476,8 @@ static void free_all(struct xport *x)
 		}
 		ep->refs = 0;
 		ep->destroyed = true;
-		xpi_ep_release(ep);
 	}
+	xpi_ep_release_all(x);
 	for (uint32_t i = 0; i < x->mr_table_size; i++)
 		if (x->mr_table[i] != NULL)
 			xpi_mr_drop(x->mr_table[i]);

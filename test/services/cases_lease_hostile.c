@@ -275,6 +275,60 @@ static void hostile(struct h *h)
 	h_sync(h);
 }
 
+/* ---- one that closes behind many messages ---- */
+
+enum { GONE_SAME_BATCH = 40, GONE_LATER = 100 };
+
+/* It is given back in the middle of what was reaped, as applications do. */
+static void gone_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_completion c[64];
+	bool gone = false;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	h_tell_u64(h, 1, 1);
+	h_hear_u64(h, 1);
+	for (int64_t end = h_now_us() + (int64_t)h_ms(10000) * 1000; !gone;) {
+		int n = xport_poll(h->x, c, h->param == GONE_LATER ? 64 : 16);
+
+		H_CHECK(h_now_us() < end, "no end of it came");
+		for (int i = 0; i < n; i++) {
+			if (xport_leases_step(d.l, &c[i]) != 0)
+				continue;
+			H_TRUE(c[i].type == XPORT_EVENT_CLOSED || c[i].type == XPORT_EVENT_LOST);
+			xport_ep_destroy(c[i].ep);
+			h->ep[1] = NULL;
+			gone = true;
+		}
+	}
+	d_turn_for(&d, 50);
+	H_EQ(0, d_all(&d).lent);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void gone_hostile(struct h *h)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW};
+	uint8_t *each = h_buf(h, GONE_LATER * 64);
+	struct xport_attr a = h_attr(h);
+
+	a.peer_timeout_ms = h_ms(1500);
+	h_mesh(h, &a);
+	h_sync(h);
+	h_hear_u64(h, 0);
+	head.epoch = 1;
+	head.number = 0;
+	for (uint64_t i = 0; i < h->param; i++)
+		say(h, &m, each + 64 * i);
+	h_settle(h);
+	(void)xport_ep_close(h->ep[0], h_ms(300)); /* nobody polls there */
+	h_tell_u64(h, 0, 1);
+	h_sync(h);
+}
+
 /* ---- the decoder alone ---- */
 
 /* Every length and every changed byte of a message, in memory that ends where the message does. */
@@ -335,8 +389,11 @@ static const struct h_param crafts[] = {{"garbage", GARBAGE},
                                         {"anew", ANEW},
                                         {NULL, 0}};
 
+static const struct h_param gone[] = {{"same_batch", GONE_SAME_BATCH}, {"later", GONE_LATER}, {NULL, 0}};
+
 const struct h_scenario svc_cases_lease_hostile[] = {
 	{"lease_decode", {decode}, NULL, H_ONCE, 0},
 	{"lease_hostile", {lender, hostile, honest}, crafts, H_ONCE, 0},
+	{"lease_gone", {gone_lender, gone_hostile}, gone, H_ONCE, 0},
 	{0},
 };

@@ -333,6 +333,55 @@ TEST_P(LoopEnd, ARegionOutlivesAllWhoHoldItsKey)
 	xport_close(c.x);
 }
 
+/* Messages that are reaped after their endpoint was given back do not name it; those reaped before name it until the next
+ * poll. */
+TEST_P(LoopEnd, MessagesOfADestroyedEndpoint)
+{
+	uint64_t word = 1, in[4];
+	xport_completion c[16];
+	xport_ep_info info{};
+
+	info.size = sizeof(info);
+	for (auto &i : in)
+		ASSERT_EQ(xport_recv(b.x, &i, sizeof(i), 5, UINT64_MAX, nullptr), XPORT_OK);
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(xport_send(a.ep, &word, sizeof(word), 5, nullptr), XPORT_OK);
+		a.poll();
+		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+	}
+	ASSERT_EQ(xport_poll(b.x, c, 2), 2);
+	EXPECT_EQ(c[1].ep, b.ep);
+	xport_ep_destroy(b.ep);
+	EXPECT_EQ(xport_ep_query(c[1].ep, &info), XPORT_OK);
+	EXPECT_EQ(info.state, XPORT_EP_CLOSED);
+	ASSERT_EQ(xport_poll(b.x, c, 16), 2);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(c[i].type, (uint32_t)XPORT_OP_RECV);
+		EXPECT_EQ(c[i].status, XPORT_OK);
+		EXPECT_EQ(c[i].ep, nullptr);
+	}
+	b.ep = nullptr;
+}
+
+/* Nothing of it is to be reaped: it can be asked all the same for as long. */
+TEST_P(LoopEnd, ReapedAndThenDestroyed)
+{
+	uint64_t word = 1, in = 0;
+	xport_completion c[16];
+	xport_ep_info info{};
+
+	info.size = sizeof(info);
+	ASSERT_EQ(xport_recv(b.x, &in, sizeof(in), 5, UINT64_MAX, nullptr), XPORT_OK);
+	ASSERT_EQ(xport_send(a.ep, &word, sizeof(word), 5, nullptr), XPORT_OK);
+	auto got = wait(b, XPORT_OP_RECV);
+	EXPECT_EQ(xport_ep_close(b.ep, 0), XPORT_OK);
+	xport_ep_destroy(b.ep);
+	b.ep = nullptr;
+	EXPECT_EQ(xport_ep_query(got.ep, &info), XPORT_OK);
+	EXPECT_EQ(info.state, XPORT_EP_CLOSED);
+	EXPECT_EQ(xport_poll(b.x, c, 16), 0);
+}
+
 TEST_P(LoopEnd, PeerThatClosesIsSeenAfterItsMessages)
 {
 	for (int i = 0; i < 40; i++)
