@@ -431,15 +431,18 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT
 
 enum {
 	XPORT_LOCAL = 1, /* put: complete when the source buffer is the caller's again, not when placed */
-	XPORT_QUIET = 2  /* put, put_notify, get, atomic without result: no completion; once a later xport_flush
+	XPORT_QUIET = 2, /* put, put_notify, get, atomic without result: no completion; once a later xport_flush
 	                    completed, the buffer may be reused, and a get's holds the bytes; failures after the post
 	                    are reported by that flush */
+	XPORT_EAGER = 4  /* recv: takes whole messages of up to the sender's xport_info.eager_max alone, and so never
+	                    waits for a sender; one that is longer completes it with XPORT_ERR_TRUNCATED and none of
+	                    its bytes, however long the buffer is */
 };
 
 /* What an operation may carry beyond its own arguments.  NULL: none of it. */
 struct xport_opt {
 	size_t size;
-	uint64_t flags;     /* XPORT_LOCAL, XPORT_QUIET */
+	uint64_t flags;     /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
 	void *context;      /* xport_completion.context */
 	xport_mr *mr;       /* the local region that holds the buffer; NULL: not registered (copied where need be) */
 	uint64_t value;     /* xport_put_notify: the value that arrives */
@@ -508,8 +511,10 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 /*
  * Posts a receive for a message whose tag equals `tag` in all bits of `mask`, from opt->source or any peer.  Posted
  * receives match in the order posted.  A longer message completes it with XPORT_ERR_TRUNCATED: the first `len` bytes
- * and the true length.  A message may come before xport_accept or xport_connect has handed out its endpoint:
- * xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it, and it is to be destroyed.
+ * and the true length.  One that is longer than its sender's xport_info.eager_max is fetched once it is matched, as fast as
+ * its sender polls; a receive that is to wait for no sender has XPORT_EAGER.  A message may come before xport_accept or
+ * xport_connect has handed out its endpoint: xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it,
+ * and it is to be destroyed.
  * Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;

@@ -241,12 +241,12 @@ static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const 
 	xpi_cq_push(&ep->x->cq, op);
 }
 
-/* Answers a rendezvous.  False: out of memory. */
+/* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too.  False: out of memory. */
 static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
 {
 	struct xport *x = ep->x;
 	struct xpi_op *cts = xpi_op_get(x, ep, XPI_OP_CTS);
-	uint64_t accept = length < op->len ? length : op->len;
+	uint64_t accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < op->len ? length : op->len;
 
 	if (cts == NULL)
 		return false;
@@ -254,7 +254,7 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	ep->n.posted[XPORT_OP_RECV]++;
 	ep->n.bytes_in += accept;
 	op->tag = tag;
-	op->status = length > op->len ? XPORT_ERR_TRUNCATED : XPORT_OK;
+	op->status = length > accept ? XPORT_ERR_TRUNCATED : XPORT_OK;
 	op->mask = accept;
 	op->len = length;
 	op->done = 0;
@@ -275,8 +275,8 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 
 static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
 {
-	if (!xpi_opt_fits(x, buf, len, opt, 0))
-		return xpi_opt_refuse(x, "xport_recv", buf, len, opt, 0);
+	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER))
+		return xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {
@@ -311,6 +311,7 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	op->tag = tag;
 	op->mask = mask;
 	op->offset = 0;
+	op->flags = opt != NULL ? (uint8_t)opt->flags : 0;
 	op->context = opt != NULL ? opt->context : NULL;
 	op->mr = opt != NULL ? opt->mr : NULL;
 	if (op->mr != NULL)
@@ -324,10 +325,10 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 		xpi_match_post(x->match, op);
 		return XPORT_OK;
 	}
-	xpi_msg_consumed(u->ep, u->charge);
-	if (u->rts == 0)
+	if (u->rts == 0) {
+		xpi_msg_consumed(u->ep, u->charge);
 		deliver(op, u->ep, u->tag, u->data, u->length);
-	else if (!accept_body(op, u->ep, u->tag, u->length, u->rts)) {
+	} else if (!accept_body(op, u->ep, u->tag, u->length, u->rts)) {
 		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
 		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
 	}
@@ -432,7 +433,6 @@ bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rt
 		return false;
 	op = xpi_match_receive(ep->x->match, ep, tag);
 	if (op != NULL) {
-		xpi_msg_consumed(ep, xpi_charge(0));
 		stored = accept_body(op, ep, tag, length, rts);
 		if (!stored)
 			xpi_match_post(ep->x->match, op);

@@ -46,7 +46,7 @@ struct xpi_wait {
 struct xpi_op {
 	struct xpi_wait wait; /* for native put and get; first */
 	struct xpi_list link; /* in the one queue it stands in */
-	uint8_t flags;        /* XPORT_LOCAL, XPORT_QUIET */
+	uint8_t flags;        /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
 	uint8_t waits;        /* XPI_WAIT_* */
 	uint8_t width, aop;   /* atomics */
 	bool posted;          /* receives: waits in the matching lists */

@@ -384,6 +384,8 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		ep->bye_seq = xpi_tx_seq(ep);
 		ep->bye_sent = true;
 	}
+	if (op->kind == XPI_OP_CTS)
+		xpi_msg_consumed(ep, xpi_charge(0));
 	xpi_op_complete(op, XPORT_OK);
 	return XPORT_OK;
 }

@@ -300,7 +300,7 @@ static void listen(struct svc_mail *m)
 {
 	for (int i = 0; i < SVC_MAIL_RECEIVES && m->unposted > 0 && !m->stopping; i++) {
 		struct svc_mail_receive *r = &m->receive[i];
-		struct xport_opt o = {.size = sizeof(o), .context = r, .id = &r->id};
+		struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER, .context = r, .id = &r->id};
 
 		if (r->posted)
 			continue;

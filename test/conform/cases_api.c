@@ -153,6 +153,9 @@ static void flags(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_get(ep, m.p, 8, r.k, r.offset, &o));
 	o.flags = XPORT_QUIET;
 	H_STATUS(XPORT_ERR_INVALID, xport_recv(h->x, m.p, 8, 1, 1, &o));
+	o.flags = XPORT_EAGER;
+	H_STATUS(XPORT_ERR_INVALID, xport_put(ep, m.p, 8, r.k, r.offset, &o));
+	H_STATUS(XPORT_ERR_INVALID, xport_send(ep, m.p, 8, 1, &o));
 	h_run_for(h, 10);
 	H_EQ(0, h->nqueue);
 }

@@ -316,6 +316,67 @@ static void send_and_close(struct h *h)
 	h_settle(h);
 }
 
+/* A receive for short messages alone is free at once of a long one, whose sender does nothing more for it. */
+static void eager_recv(struct h *h)
+{
+	uint8_t *buf = h_buf(h, BIG), *other = h_buf(h, BIG);
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER};
+	struct h_op *op;
+
+	h_mesh(h, NULL);
+	memset(buf, 0xaa, BIG);
+	H_DONE(h_recv(h, h->ep[1], other, 8, 9, UINT64_MAX)); /* the network is ready */
+	o.context = op = h_op(h, XPORT_OP_RECV);
+	if (h->param == 0) { /* posted before it comes */
+		H_OK(xport_recv(h->x, buf, BIG, 1, UINT64_MAX, &o));
+		h_sync(h);
+	} else {
+		h_sync(h);
+		h_hear_u64(h, 1);
+		h_run_for(h, 20);
+		H_OK(xport_recv(h->x, buf, BIG, 1, UINT64_MAX, &o));
+	}
+	H_DONE_AS(XPORT_ERR_TRUNCATED, op);
+	H_EQ(BIG, op->c.length);
+	H_TRUE(op->c.ep == h->ep[1]);
+	H_BYTES(buf, BIG, 0xaa);
+	h_tell_u64(h, 1, 1);
+	/* As long as it may be, and one for a receive that fetches. */
+	o.context = op = h_op(h, XPORT_OP_RECV);
+	H_OK(xport_recv(h->x, buf, BIG, 2, UINT64_MAX, &o));
+	H_DONE(op);
+	H_EQ(h->info.eager_max, op->c.length);
+	H_FILLED(buf, h->info.eager_max, 2);
+	H_DONE(h_recv(h, h->ep[1], other, BIG, 3, UINT64_MAX));
+	H_FILLED(other, BIG, 3);
+	h_sync(h);
+}
+
+static void eager_send(struct h *h)
+{
+	uint8_t *buf = h_buf(h, BIG), *last = h_buf(h, BIG);
+	struct h_op *op;
+
+	h_mesh(h, NULL);
+	H_DONE(h_send(h, h->ep[0], last, 8, 9));
+	h_sync(h);
+	op = h_send(h, h->ep[0], buf, BIG, 1);
+	for (int i = 0; i < 3; i++)
+		h_progress(h);
+	if (h->param != 0)
+		h_tell_u64(h, 0, 1);
+	h->idle = true;
+	h_hear_u64(h, 0); /* it is free, before this side takes its answer */
+	h->idle = false;
+	H_DONE(op);
+	h_fill(buf, h->info.eager_max, 2);
+	H_DONE(h_send(h, h->ep[0], buf, h->info.eager_max, 2));
+	h_fill(last, BIG, 3);
+	H_DONE(h_send(h, h->ep[0], last, BIG, 3));
+	h_sync(h);
+}
+
+static const struct h_param befores[] = {{"posted", 0}, {"unexpected", 1}, {NULL, 0}};
 static const struct h_param lengths[] = {
 	{"8", 8}, {"at_eager", H_NEAR_EAGER}, {"above_eager", H_NEAR_EAGER + 1}, {"300k", 300000}, {NULL, 0}};
 
@@ -325,6 +386,7 @@ const struct h_scenario cases_p15_more[] = {
 	{.name = "P15_both_sides_flood", .role = {both_flood, both_flood}},
 	{.name = "P15_notifications_are_bounded", .role = {notify_hoarder, notify_flood}},
 	{.name = "P15_thousand_receives", .role = {deep_recv, deep_send}},
+	{.name = "P15_short_messages_alone", .role = {eager_recv, eager_send}, .params = befores},
 	{.name = "P15_received_after_close", .role = {after_close, send_and_close}, .params = lengths},
 	{.name = NULL},
 };

@@ -28,6 +28,7 @@ enum craft {
 	RIGHTS,
 	KEY,
 	NOTHING, /* asks for 0 bytes */
+	STUCK,   /* announces long messages, and does not poll any more */
 	FLOOD,   /* asks without end, and takes no answer */
 	LAST_MUTED = FLOOD,
 	FOREIGN, /* returns and revokes leases of others, and of nobody */
@@ -71,8 +72,8 @@ static void lender(struct h *h)
 		H_EQ(2, d_all(&d).refused);
 	d_sync(&d, 2);
 	d_sync(&d, 2);
-	h_tell_u64(h, 1, 1);
 	d_end(&d);
+	h_tell_u64(h, 1, 1);
 	h_sync(h);
 }
 
@@ -80,7 +81,7 @@ static void lender(struct h *h)
 static void honest(struct h *h)
 {
 	uint8_t *buf = h_buf(h, LEN), *back = h_buf(h, LEN);
-	xport_lease *lease;
+	xport_lease *lease, *second;
 	struct d d;
 
 	d_begin(&d, h, D_LOOP, NULL);
@@ -95,6 +96,8 @@ static void honest(struct h *h)
 	H_OK(d_put(&d, lease, back, LEN, 0));
 	H_OK(xport_lease_return(lease));
 	H_OK(d_settled(&d, lease));
+	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &second));
+	H_OK(d_settled(&d, second));
 	d_sync(&d, 0);
 	d_end(&d);
 	h_sync(h);
@@ -160,6 +163,18 @@ static void flood(struct h *h)
 
 	for (int i = 0; i < 20000; i++)
 		say(h, &m, each + 64 * (size_t)i);
+}
+
+/* As many as there are receives. */
+static void stick(struct h *h)
+{
+	uint8_t *bytes = h_buf(h, 200000);
+
+	for (int i = 0; i < SVC_MAIL_RECEIVES; i++)
+		h_send(h, h->ep[0], bytes, 200000, TAG);
+	for (int i = 0; i < 3; i++)
+		h_progress(h);
+	h->idle = true;
 }
 
 static void attack_foreign(struct h *h, uint8_t *bytes)
@@ -254,10 +269,12 @@ static void hostile(struct h *h)
 	H_DONE(op);
 	h_tell_u64(h, 0, 1);
 	h_hear_u64(h, 0);
-	if (h->param <= LAST_MUTED && h->param != FLOOD)
-		attack(h, bytes);
+	if (h->param == STUCK)
+		stick(h);
 	else if (h->param == FLOOD)
 		flood(h);
+	else if (h->param <= LAST_MUTED)
+		attack(h, bytes);
 	else if (h->param == FOREIGN)
 		attack_foreign(h, bytes);
 	else if (h->param == UNASKED)
@@ -268,10 +285,12 @@ static void hostile(struct h *h)
 		swapped(h, bytes);
 	else
 		anew(h, bytes);
-	h_settle(h);
+	if (!h->idle)
+		h_settle(h);
 	h_tell_u64(h, 0, 1);
 	h_hear_u64(h, 0);
 	h_hear_u64(h, 0);
+	h->idle = false;
 	h_sync(h);
 }
 
@@ -369,25 +388,11 @@ static void decode(struct h *h)
 	}
 }
 
-static const struct h_param crafts[] = {{"garbage", GARBAGE},
-                                        {"beheaded", BEHEADED},
-                                        {"same", SAME},
-                                        {"far", FAR},
-                                        {"empty", EMPTY},
-                                        {"long", LONG},
-                                        {"magic", MAGIC},
-                                        {"type", TYPE},
-                                        {"status", STATUS},
-                                        {"rights", RIGHTS},
-                                        {"key", KEY},
-                                        {"nothing", NOTHING},
-                                        {"flood", FLOOD},
-                                        {"foreign", FOREIGN},
-                                        {"unasked", UNASKED},
-                                        {"bad_key", BAD_KEY},
-                                        {"swapped", SWAPPED},
-                                        {"anew", ANEW},
-                                        {NULL, 0}};
+static const struct h_param crafts[] = {
+	{"garbage", GARBAGE}, {"beheaded", BEHEADED}, {"same", SAME},       {"far", FAR},       {"empty", EMPTY},
+	{"long", LONG},       {"magic", MAGIC},       {"type", TYPE},       {"status", STATUS}, {"rights", RIGHTS},
+	{"key", KEY},         {"nothing", NOTHING},   {"stuck", STUCK},     {"flood", FLOOD},   {"foreign", FOREIGN},
+	{"unasked", UNASKED}, {"bad_key", BAD_KEY},   {"swapped", SWAPPED}, {"anew", ANEW},     {NULL, 0}};
 
 static const struct h_param gone[] = {{"same_batch", GONE_SAME_BATCH}, {"later", GONE_LATER}, {NULL, 0}};
 
