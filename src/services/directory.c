@@ -438,10 +438,12 @@ int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xp
 static void say_bye(void *arg, struct svc_mail_peer *p)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_BYE};
+	uint8_t bytes[SVC_DIR_MAX];
+	size_t len = svc_dir_encode(&m, bytes);
 
 	(void)arg;
 	svc_mail_drop(p);
-	(void)svc_dir_reply(p, &m);
+	svc_mail_bye(p, bytes, len);
 }
 
 static void begin_destroy(struct xport_directory *d)

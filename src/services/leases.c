@@ -548,7 +548,7 @@ static void say_bye(void *arg, struct svc_mail_peer *p)
 		return;
 	svc_mail_drop(p);
 	end_all(p->user, XPORT_ERR_CLOSED);
-	(void)svc_mail_reply(p, bytes, len);
+	svc_mail_bye(p, bytes, len);
 }
 
 /* Of an endpoint that lives on; its leases are freed. */

@@ -101,6 +101,7 @@ static void epoch_begin(struct svc_mail_peer *p)
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = old + 2;
+	p->epoch_before = old;
 	p->epoch = random | 1;
 	if (p->epoch == old)
 		p->epoch += 2;
@@ -166,13 +167,19 @@ void svc_mail_end(struct svc_mail *m, const xport_ep *ep, int status)
 		peer_free(p);
 }
 
-void svc_mail_anew(struct svc_mail_peer *p)
+static void forget_said(struct svc_mail_peer *p)
 {
 	svc_mail_drop(p);
 	early_drop(p);
 	p->unanswered = 0;
 	p->from_before = p->from;
 	p->from = 0;
+	p->from_number = 0;
+}
+
+void svc_mail_anew(struct svc_mail_peer *p)
+{
+	forget_said(p);
 	epoch_begin(p);
 }
 
@@ -194,9 +201,12 @@ static int post(struct svc_mail_peer *p, struct svc_letters *from)
 {
 	struct svc_letter *letter = from->first;
 	struct xport_opt o = {.size = sizeof(o), .context = letter};
+	uint8_t *at;
 	int r;
 
-	svc_write_number(svc_write_number(letter->bytes, p->epoch, 4), p->number, 4);
+	at = svc_write_number(letter->bytes, p->epoch, 4);
+	at = svc_write_number(at, p->number, 4);
+	svc_write_number(at, p->from_number > 0 ? p->from : 0, 4);
 	r = xport_send(p->ep, letter->bytes, letter->len, p->mail->tag, &o);
 	if (r != XPORT_OK)
 		return r;
@@ -256,6 +266,12 @@ int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len)
 int svc_mail_reply(struct svc_mail_peer *p, const void *bytes, size_t len)
 {
 	return put(p, bytes, len, true);
+}
+
+void svc_mail_bye(struct svc_mail_peer *p, const void *bytes, size_t len)
+{
+	if (p->number > 0 || p->from_number > 0)
+		(void)svc_mail_reply(p, bytes, len);
 }
 
 bool svc_mail_answered(struct svc_mail_peer *p)
@@ -348,17 +364,25 @@ static void early_keep(struct svc_mail_peer *p, uint32_t number, const uint8_t *
 	p->nearly++;
 }
 
-/* False: what is said in this epoch is not for us. */
-static bool epoch_is(struct svc_mail_peer *p, uint32_t epoch, uint32_t number)
+/*
+ * False: what is said in this epoch, by one that has heard our epoch `to`, is not for us: the end of an epoch is no news, and
+ * what was said to another, or begins in the middle, was meant for the one before us.
+ */
+static bool epoch_is(struct svc_mail_peer *p, uint32_t epoch, uint32_t number, uint32_t to)
 {
 	if (epoch == p->from)
 		return true;
-	/* The end of an epoch is no news, and what begins in the middle was meant for the one before us. */
-	if (epoch == 0 || epoch == p->from_before || number >= SVC_MAIL_RECEIVES)
+	if (epoch == 0 || epoch == p->from_before || number >= SVC_MAIL_RECEIVES ||
+	    (to != 0 && to != p->epoch && to != p->epoch_before))
 		return false;
-	if (p->from != 0) {
-		svc_mail_anew(p);
+	if (p->from_number > 0) {
+		forget_said(p);
+		if (to != p->epoch) /* it has not heard what we said so far, and cannot go on there */
+			epoch_begin(p);
 		p->mail->fns->anew(p->mail->arg, p);
+	} else if (p->from != 0) { /* of which nothing was handed on */
+		early_drop(p);
+		p->from_before = p->from;
 	}
 	p->from = epoch;
 	p->from_number = 0;
@@ -369,13 +393,14 @@ static void open_letter(struct svc_mail_peer *p, const uint8_t *bytes, size_t le
 {
 	struct svc_reader r = svc_reader(bytes, len);
 	uint32_t epoch = (uint32_t)svc_read_number(&r, 4), number = (uint32_t)svc_read_number(&r, 4);
+	uint32_t to = (uint32_t)svc_read_number(&r, 4);
 	struct svc_letter *letter;
 
 	if (r.bad) {
 		peer_mute(p);
 		return;
 	}
-	if (!epoch_is(p, epoch, number))
+	if (!epoch_is(p, epoch, number, to))
 		return;
 	if (number != p->from_number) {
 		early_keep(p, number, r.at, r.left);

@@ -13,6 +13,11 @@
  * message begins with a number (4 bytes, little-endian), before it an epoch (4 bytes, too): messages are handed on in the
  * order in which they were sent.  A sender's other epoch means that it was made anew, and knows of nothing before.
  *
+ * An endpoint outlives what is made on it, so that a message may come to one that was made anew, and was meant for the one
+ * before.  So each has the receiver's epoch, too, as its sender has heard it (4 bytes; 0: not yet), and is dropped by
+ * whoever never had that.  Whoever hears of another epoch begins one of its own, unless its own is known there already:
+ * else each would answer the other's for ever.
+ *
  * Locks: none; its owner's.
  */
 #ifndef SVC_MAIL_H
@@ -23,7 +28,7 @@
 #include "services/xport_services.h"
 
 enum {
-	SVC_MAIL_HEAD = 8,
+	SVC_MAIL_HEAD = 12,
 	SVC_MAIL_WINDOW = 32,
 	SVC_MAIL_REPLIES = 2 * SVC_MAIL_WINDOW,
 	SVC_MAIL_RECEIVES = 32,
@@ -47,6 +52,7 @@ struct svc_mail_peer {
 	unsigned replies;    /* waiting or under way */
 	struct svc_letters requests, answers, flight;
 	uint32_t epoch, number;     /* of the next message to it */
+	uint32_t epoch_before;      /* ours, that is over */
 	uint32_t from, from_number; /* of the next message of it; 0: no epoch yet */
 	uint32_t from_before;       /* an epoch that is over */
 	struct svc_letters early;   /* messages that came before those that were sent before them */
@@ -102,6 +108,8 @@ struct svc_mail_peer *svc_mail_find(const struct svc_mail *m, const xport_ep *ep
 /* Sends: the bytes are copied.  NO_MEMORY; or the status by which the peer ended. */
 int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len);
 int svc_mail_reply(struct svc_mail_peer *p, const void *bytes, size_t len);
+/* The last reply.  Not to one that nothing was said to, or heard of, since it was made anew: another one would hear it. */
+void svc_mail_bye(struct svc_mail_peer *p, const void *bytes, size_t len);
 /* Drops what waits for this peer. */
 void svc_mail_drop(struct svc_mail_peer *p);
 /* An answer came.  False: to nothing that was asked. */

@@ -439,6 +439,56 @@ static void server_dies_owner(struct h *h)
 	h_sync_with(h, 1);
 }
 
+/* ---- a watcher that is made anew while it is told ---- */
+
+enum { TOLD = 10 };
+
+static void anew_server(struct h *h)
+{
+	struct xport_directory_attr a = {.size = sizeof(a), .serve = 1};
+	struct xport_directory_entry e;
+	char name[] = "name 0";
+	struct u u;
+
+	u_begin(&u, h, 0, &a);
+	u_publish(&u, "first", &e);
+	u_meet(&u, 1);
+	for (int i = 0; i < TOLD; i++) {
+		name[5] = (char)('0' + i);
+		H_OK(u_put(&u, name, &e));
+	}
+	u_turn_for(&u, 20);
+	h_sync(h);
+	u_meet(&u, 1);
+	H_EQ(1, u_info(&u).peers);
+	H_EQ(0, u_info(&u).muted);
+	u_meet(&u, 1);
+	u_end(&u);
+	h_sync(h);
+}
+
+static void anew_user(struct h *h)
+{
+	struct xport_directory_entry e;
+	struct u u;
+
+	u_begin(&u, h, 0, NULL);
+	H_OK(xport_directory_watch(u.d, NULL));
+	H_OK(U_DONE(&u).status);
+	u_meet(&u, 0);
+	h_sync(h);
+	H_OK(xport_directory_destroy(u.d, u_other, &u, h_ms(5000)));
+	H_OK(xport_directory_create(h->x, NULL, &u.d));
+	H_OK(xport_directory_join(u.d, h->ep[0]));
+	H_OK(u_find(&u, "first", &e));
+	H_OK(u_find(&u, "name 9", &e));
+	u_meet(&u, 0);
+	H_EQ(0, u_info(&u).muted);
+	u_meet(&u, 0);
+	u_end(&u);
+	h_sync(h);
+}
+
 static void wrong(struct h *h)
 {
 	struct xport_directory_attr a = {.size = sizeof(a)};
@@ -478,6 +528,7 @@ const struct h_scenario svc_cases_directory[] = {
 	{"directory_wrong", {wrong}, NULL, H_ONCE, 0},
 	{"directory_use", {serve, use_owner, use_user}, drivers, H_ONCE, 0},
 	{"directory_watch", {watch_server, watch_owner, watch_watcher, watch_bystander}, NULL, H_ONCE, 0},
+	{"directory_anew", {anew_server, anew_user}, NULL, H_ONCE, 0},
 	{"directory_owner_dies", {owner_dies_server, victim_owner, owner_dies_user}, NULL, H_KILLS | H_ONCE, 0},
 	{"directory_forgets", {forgets_server, victim_owner, forgets_user}, NULL, H_KILLS | H_ONCE, 0},
 	{"directory_server_dies", {server_dies, server_dies_user, server_dies_owner}, NULL, H_KILLS | H_ONCE, 0},

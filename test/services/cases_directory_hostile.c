@@ -126,7 +126,7 @@ static void honest(struct h *h)
 
 static void say(struct h *h, int role, const struct svc_dir_message *m, uint8_t *bytes, uint32_t number)
 {
-	svc_write_number(svc_write_number(bytes, 1, 4), number, 4);
+	svc_write_number(svc_write_number(svc_write_number(bytes, 1, 4), number, 4), 0, 4);
 	h_send(h, h->ep[role], bytes, SVC_MAIL_HEAD + svc_dir_encode(m, bytes + SVC_MAIL_HEAD), TAG);
 	h_settle(h);
 }
@@ -157,7 +157,7 @@ static void attack(struct h *h, uint8_t *bytes)
 		body[29] = 255; /* more than there is */
 	if (h->param == SHORT)
 		len = 20;
-	svc_write_number(svc_write_number(bytes, 1, 4), h->param == TO_USER ? 0 : 1, 4);
+	svc_write_number(svc_write_number(svc_write_number(bytes, 1, 4), h->param == TO_USER ? 0 : 1, 4), 0, 4);
 	h_send(h, h->ep[h->param == TO_USER ? 2 : 0], bytes, SVC_MAIL_HEAD + len, TAG);
 	h_settle(h);
 }

@@ -504,6 +504,80 @@ static void traffic_borrower(struct h *h)
 	h_sync(h);
 }
 
+/* ---- made anew on an endpoint that lives on ---- */
+
+enum { ONE_ANEW = 0, BOTH_ANEW = 1 };
+
+static void make_anew(struct d *d, const struct xport_leases_attr *a)
+{
+	struct h *h = d->h;
+
+	H_OK(xport_leases_destroy(d->l, NULL, NULL, h_ms(5000)));
+	H_OK(xport_leases_create(h->x, a, &d->l));
+}
+
+static void anew_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	D_EVENT(&d, XPORT_LEASE_LENT);
+	D_EVENT(&d, XPORT_LEASE_ENDED);
+	d_sync(&d, 1);
+	h_sync(h);
+	h_sync(h); /* the other side has destroyed its own meanwhile, and nobody has polled here */
+	if (h->param == BOTH_ANEW)
+		make_anew(&d, &a);
+	h_sync(h);
+	d_sync(&d, 1);
+	H_EQ(1, d_all(&d).lent);
+	H_EQ(LEN, d_all(&d).lent_bytes);
+	H_EQ(0, d_all(&d).muted);
+	d_sync(&d, 1);
+	d_end(&d);
+	h_sync(h);
+}
+
+/* What was said to the leases that were there before means nothing to the new ones. */
+static void anew_borrower(struct h *h)
+{
+	uint8_t *buf = h_buf(h, LEN), *back = h_buf(h, LEN);
+	xport_lease *lease, *last = NULL;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, NULL);
+	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
+	H_OK(d_settled(&d, lease));
+	H_OK(xport_lease_return(lease));
+	H_OK(d_settled(&d, lease));
+	d_sync(&d, 0);
+	h_sync(h);
+	if (h->param == ONE_ANEW) /* never answered here */
+		H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
+	make_anew(&d, NULL);
+	h_sync(h);
+	h_sync(h);
+	for (int i = 0; i < 3; i++) {
+		H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
+		H_OK(d_settled(&d, lease));
+		h_fill(buf, LEN, (uint64_t)i);
+		H_OK(d_put(&d, lease, buf, LEN, 0));
+		H_OK(d_get(&d, lease, back, LEN, 0));
+		H_FILLED(back, LEN, (uint64_t)i);
+		if (last != NULL) {
+			H_OK(xport_lease_return(last));
+			H_OK(d_settled(&d, last));
+		}
+		last = lease;
+	}
+	H_EQ(1, d_all(&d).borrowed);
+	d_sync(&d, 0);
+	d_sync(&d, 0);
+	d_end(&d);
+	h_sync(h);
+}
+
 /* ---- wrong arguments ---- */
 
 static void wrong(struct h *h)
@@ -578,6 +652,7 @@ static void wrong_ask(struct h *h)
 static const struct h_param drivers[] = {{"loop", D_LOOP}, {"wait", D_WAIT}, {"thread", D_THREAD}, {NULL, 0}};
 static const struct h_param asks[] = {
 	{"loop", D_LOOP}, {"wait", D_WAIT}, {"thread", D_THREAD}, {"pool", D_LOOP | FROM_POOL}, {NULL, 0}};
+static const struct h_param anews[] = {{"one", ONE_ANEW}, {"both", BOTH_ANEW}, {NULL, 0}};
 static const struct h_param revokes[] = {{"polite", 0}, {"forced", FORCED}, {NULL, 0}};
 
 const struct h_scenario svc_cases_lease[] = {
@@ -586,6 +661,7 @@ const struct h_scenario svc_cases_lease[] = {
 	{"lease_ask", {ask_lender, ask_borrower}, asks, 0, 0},
 	{"lease_quota", {quota_lender, quota_borrower, quota_other}, NULL, H_ONCE, 0},
 	{"lease_give", {give_lender, give_borrower}, drivers, 0, 0},
+	{"lease_anew", {anew_lender, anew_borrower}, anews, H_ONCE, 0},
 	{"lease_nic", {nic_lender, nic_borrower}, NULL, 0, 0},
 	{"lease_revoke", {traffic_lender, traffic_borrower}, revokes, 0, 0},
 	{0},

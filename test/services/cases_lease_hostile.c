@@ -107,7 +107,7 @@ static void honest(struct h *h)
 
 static struct h_op *post(struct h *h, uint8_t *bytes, size_t len)
 {
-	svc_write_number(svc_write_number(bytes, head.epoch, 4), head.number++, 4);
+	svc_write_number(svc_write_number(svc_write_number(bytes, head.epoch, 4), head.number++, 4), 0, 4);
 	return h_send(h, h->ep[0], bytes, SVC_MAIL_HEAD + len, TAG);
 }
 
