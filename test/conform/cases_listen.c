@@ -111,6 +111,44 @@ static void not_accepted(struct h *h)
 	H_STATUS(XPORT_ERR_REFUSED, xport_connect(h->x, address, NULL, h_ms(2000), &ep));
 }
 
+/* Who has heard of one of them by a message hears of its end, and gives it back. */
+static void close_listener_named(struct h *h)
+{
+	struct xport_completion c;
+	struct xport_ep_info info = {.size = sizeof(info)};
+	uint64_t word = 0;
+	struct h_op *op;
+
+	h_open(h, NULL);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	op = h_recv(h, NULL, &word, 8, 1, UINT64_MAX);
+	H_DONE(op);
+	xport_listener_close(h->listener);
+	h->listener = NULL;
+	c = H_EVENT(XPORT_EVENT_LOST);
+	H_STATUS(XPORT_ERR_CLOSED, c.status);
+	H_TRUE(c.ep == op->c.ep);
+	H_OK(xport_ep_query(c.ep, &info));
+	H_EQ(XPORT_EP_CLOSED, info.state);
+	xport_ep_destroy(c.ep);
+	h_sync(h);
+}
+
+static void named(struct h *h)
+{
+	uint64_t word = 7;
+	char address[80];
+	xport_ep *ep;
+
+	h_open(h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	ep = h_connect(h, address);
+	H_DONE(h_send(h, ep, &word, 8, 1));
+	H_STATUS(XPORT_ERR_PEER_CLOSED, H_EVENT(XPORT_EVENT_CLOSED).status);
+	h_sync(h);
+}
+
 /* ---- who fits ---- */
 
 /* One address may take so many places and no more; what it gives back it may take again; another address has its own. */
@@ -217,6 +255,7 @@ const struct h_scenario cases_listen[] = {
 	{.name = "P7_off_loopback_needs_authentication", .role = {off_loopback}},
 	{.name = "P14_one_address_takes_its_share", .role = {stingy_server, greedy_client}, .flags = H_ONCE},
 	{.name = "P5_listener_closed", .role = {close_listener, not_accepted}},
+	{.name = "P5_listener_closed_after_a_message", .role = {close_listener_named, named}},
 	{.name = "P11_other_provider_refused", .role = {particular, other_provider}},
 	{.name = NULL},
 };

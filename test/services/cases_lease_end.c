@@ -61,6 +61,55 @@ static void close_borrower(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a lease of an endpoint that was never accepted ---- */
+
+static void begin_alone(struct d *d, struct h *h, const struct xport_leases_attr *a)
+{
+	*d = (struct d){.h = h, .driver = D_LOOP};
+	h_open(h, NULL);
+	H_OK(xport_leases_create(h->x, a, &d->l));
+	h->idle = true;
+}
+
+static void unaccepted_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_lease_event e;
+	struct d d;
+
+	begin_alone(&d, h, &a);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	D_EVENT(&d, XPORT_LEASE_LENT);
+	d_sync(&d, 1);
+	xport_listener_close(h->listener);
+	h->listener = NULL;
+	e = D_EVENT(&d, XPORT_LEASE_ENDED);
+	H_STATUS(XPORT_ERR_CLOSED, e.status);
+	H_EQ(0, d_all(&d).lent);
+	xport_ep_destroy(e.ep);
+	d_turn_for(&d, 20);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void unaccepted_borrower(struct h *h)
+{
+	char address[80];
+	xport_lease *lease;
+	struct d d;
+
+	begin_alone(&d, h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	h->ep[0] = h_connect(h, address);
+	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
+	H_OK(d_settled(&d, lease));
+	d_sync(&d, 0);
+	H_STATUS(XPORT_ERR_PEER_CLOSED, D_EVENT(&d, XPORT_LEASE_ENDED).status);
+	d_end(&d);
+	h_sync(h);
+}
+
 /* ---- death ---- */
 
 enum { BORROWER_DIES = 16, ASKED = 0, HELD = 1, ENDING = 2 };
@@ -173,6 +222,7 @@ static const struct h_param deaths[] = {{"lender_asked", ASKED},
 
 const struct h_scenario svc_cases_lease_end[] = {
 	{"lease_close", {close_lender, close_borrower}, closes, H_ONCE, 0},
+	{"lease_not_accepted", {unaccepted_lender, unaccepted_borrower}, NULL, H_ONCE, 0},
 	{"lease_death", {death_victim, death_survivor}, deaths, H_KILLS | H_ONCE, 0},
 	{"lease_silent", {silent_borrower, silent_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{0},
