@@ -432,9 +432,10 @@ int xport_leases_step(xport_leases *leases, const struct xport_completion *compl
 int xport_leases_timeout(xport_leases *leases);
 
 /*
- * The endpoint's leases end.  To be called before xport_ep_close and xport_ep_destroy of an endpoint that has not ended
- * by itself; completions reaped before have gone to xport_leases_step.  Memory that is lent by it is deregistered, which
- * waits as in xport_lease_revoke.
+ * The endpoint's leases end.  To be called of an endpoint of whose end no event has told, between xport_ep_close and
+ * xport_ep_destroy: what comes of one that is still open begins it anew.  Before xport_ep_destroy, of any endpoint, what
+ * other threads have reaped has gone to xport_leases_step.  Memory that is lent by it is deregistered, which waits as in
+ * xport_lease_revoke.
  */
 void xport_leases_forget(xport_leases *leases, xport_ep *ep);
 

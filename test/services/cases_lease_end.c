@@ -17,8 +17,8 @@ static void close_lender(struct h *h)
 	D_EVENT(&d, XPORT_LEASE_LENT);
 	if (h->param) { /* this side closes */
 		d_sync(&d, 1);
-		xport_leases_forget(d.l, h->ep[1]);
 		(void)xport_ep_close(h->ep[1], h_ms(1000));
+		xport_leases_forget(d.l, h->ep[1]);
 	}
 	for (int i = 0; i < 2; i++) {
 		struct xport_lease_event e = D_EVENT(&d, XPORT_LEASE_ENDED);
@@ -47,8 +47,8 @@ static void close_borrower(struct h *h)
 	if (h->param) {
 		d_sync(&d, 0);
 	} else {
-		xport_leases_forget(d.l, h->ep[0]);
 		(void)xport_ep_close(h->ep[0], h_ms(1000));
+		xport_leases_forget(d.l, h->ep[0]);
 	}
 	for (int i = 0; i < 2; i++) {
 		struct xport_lease_event e = D_EVENT(&d, XPORT_LEASE_ENDED);
@@ -57,6 +57,52 @@ static void close_borrower(struct h *h)
 		H_CHECK(d_put(&d, e.lease, "x", 1, 0) < 0, "a put through a closed endpoint");
 		H_OK(xport_lease_free(e.lease));
 	}
+	d_end(&d);
+	h_sync(h);
+}
+
+/* ---- asked while the endpoint is given back ---- */
+
+/* As if another thread had reaped the first message, and brought it late. */
+static void late_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_completion c, more;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, &a);
+	h_tell_u64(h, 1, 1);
+	h_hear_u64(h, 1);
+	while (xport_poll(h->x, &c, 1) == 0 || c.type != XPORT_OP_RECV)
+		continue;
+	(void)xport_ep_close(h->ep[1], 0);
+	xport_leases_forget(d.l, h->ep[1]);
+	H_EQ(1, xport_leases_step(d.l, &c));
+	for (int i = 0; i < 10; i++) {
+		if (xport_poll(h->x, &more, 1) == 1)
+			(void)xport_leases_step(d.l, &more);
+	}
+	xport_ep_destroy(h->ep[1]);
+	h->ep[1] = NULL;
+	d_turn_for(&d, 20);
+	H_EQ(0, d_all(&d).lent);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void late_borrower(struct h *h)
+{
+	xport_lease *lease[3];
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, NULL);
+	h_hear_u64(h, 0);
+	for (int i = 0; i < 3; i++)
+		H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease[i]));
+	d_turn_for(&d, 20);
+	h_tell_u64(h, 0, 1);
+	for (int i = 0; i < 3; i++)
+		H_STATUS(XPORT_ERR_PEER_CLOSED, D_EVENT(&d, XPORT_LEASE_ENDED).status);
 	d_end(&d);
 	h_sync(h);
 }
@@ -222,6 +268,7 @@ static const struct h_param deaths[] = {{"lender_asked", ASKED},
 
 const struct h_scenario svc_cases_lease_end[] = {
 	{"lease_close", {close_lender, close_borrower}, closes, H_ONCE, 0},
+	{"lease_asked_late", {late_lender, late_borrower}, NULL, H_ONCE, 0},
 	{"lease_not_accepted", {unaccepted_lender, unaccepted_borrower}, NULL, H_ONCE, 0},
 	{"lease_death", {death_victim, death_survivor}, deaths, H_KILLS | H_ONCE, 0},
 	{"lease_silent", {silent_borrower, silent_lender}, NULL, H_KILLS | H_ONCE, 0},

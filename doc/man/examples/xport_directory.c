@@ -110,7 +110,8 @@ int main(void)
 		return 1;
 
 	must(xport_directory_destroy(directory, NULL, NULL, 1000));
-	xport_directory_forget(NULL, ep); /* before an endpoint is closed */
+	xport_directory_forget(
+		NULL, ep); /* between xport_ep_close and xport_ep_destroy */
 	xport_close(x);
 	return 0;
 }

@@ -100,8 +100,10 @@ int main(void)
 		must(xport_leases_query(leases, &all));
 	} while (all.lent + all.borrowed > 0 || e.type != XPORT_LEASE_ENDED);
 
+	/* An endpoint is closed, forgotten, destroyed; the other end hears of it by an event. */
+	must(xport_ep_close(ep, 1000));
 	xport_leases_forget(leases, ep);
-	xport_leases_forget(leases, peer);
+	xport_ep_destroy(ep);
 	must(xport_leases_destroy(leases, other, &placed, 1000));
 	xport_close(x);
 	return 0;
