@@ -391,13 +391,14 @@ int xport_directory_query(xport_directory *d, struct xport_directory_info *info)
 	return XPORT_OK;
 }
 
-static struct xport_directory *make(xport *x, const struct xport_directory_attr *a)
+static int make(xport *x, const struct xport_directory_attr *a, struct xport_directory **directory)
 {
 	struct xport_directory *d = calloc(1, sizeof(*d));
+	int r;
 
 	if (d == NULL || svc_names_init(&d->names) != XPORT_OK) {
 		free(d);
-		return NULL;
+		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_directory_create", NULL, "out of memory");
 	}
 	d->x = x;
 	d->serve = a->serve != 0;
@@ -408,13 +409,15 @@ static struct xport_directory *make(xport *x, const struct xport_directory_attr 
 	d->last_event = &d->first_event;
 	if (d->serve)
 		svc_dir_serve_begin(d);
-	if (svc_mail_open(&d->mail, x, a->tag == 0 ? TAG : a->tag, SVC_DIR_MAX, &fns, d) != XPORT_OK) {
+	r = svc_mail_open(&d->mail, x, a->tag == 0 ? TAG : a->tag, SVC_DIR_MAX, &fns, d, "xport_directory_create");
+	if (r != XPORT_OK) {
 		svc_names_fini(&d->names);
 		free(d);
-		return NULL;
+		return r;
 	}
 	pthread_mutex_init(&d->lock, NULL);
-	return d;
+	*directory = d;
+	return XPORT_OK;
 }
 
 int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xport_directory **directory)
@@ -430,9 +433,7 @@ int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xp
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_create", NULL, "%s",
 		                x == NULL || directory == NULL ? "an argument is NULL"
 		                                               : "xport_directory_attr.node is longer than 63 bytes");
-	*directory = make(x, a);
-	return *directory != NULL ? XPORT_OK
-	                          : svc_fail(XPORT_ERR_NO_MEMORY, "xport_directory_create", NULL, "out of memory");
+	return make(x, a, directory);
 }
 
 static void say_bye(void *arg, struct svc_mail_peer *p)

@@ -528,9 +528,10 @@ int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_le
 	l->a.max_leases = a->max_leases == 0 ? MADE_MAX : a->max_leases;
 	l->a.patience_ms = a->patience_ms == 0 ? PATIENCE_MS : a->patience_ms;
 	l->last_event = &l->first_event;
-	if (svc_mail_open(&l->mail, x, l->a.tag, SVC_LEASE_MAX, &fns, l) != XPORT_OK) {
+	r = svc_mail_open(&l->mail, x, l->a.tag, SVC_LEASE_MAX, &fns, l, "xport_leases_create");
+	if (r != XPORT_OK) {
 		free(l);
-		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_leases_create", NULL, "out of memory");
+		return r;
 	}
 	pthread_mutex_init(&l->lock, NULL);
 	*leases = l;

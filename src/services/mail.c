@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "services/fault.h"
 #include "services/wire.h"
 
 struct svc_letter {
@@ -312,19 +313,23 @@ static bool sent_by_any(struct svc_mail *m, const struct xport_completion *c)
 
 /* ---- receiving ---- */
 
-static void listen(struct svc_mail *m)
+static int listen(struct svc_mail *m)
 {
-	for (int i = 0; i < SVC_MAIL_RECEIVES && m->unposted > 0 && !m->stopping; i++) {
+	int status;
+
+	for (unsigned i = 0; i < m->receives && m->unposted > 0 && !m->stopping; i++) {
 		struct svc_mail_receive *r = &m->receive[i];
 		struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER, .context = r, .id = &r->id};
 
 		if (r->posted)
 			continue;
-		if (xport_recv(m->x, r->bytes, m->max, m->tag, UINT64_MAX, &o) != XPORT_OK)
-			return;
+		status = xport_recv(m->x, r->bytes, m->max, m->tag, UINT64_MAX, &o);
+		if (status != XPORT_OK)
+			return status;
 		r->posted = true;
 		m->unposted--;
 	}
+	return XPORT_OK;
 }
 
 static void deliver(struct svc_mail_peer *p, const uint8_t *bytes, size_t len)
@@ -450,7 +455,7 @@ bool svc_mail_step(struct svc_mail *m, const struct xport_completion *c)
 		svc_mail_end(m, c->ep, c->status != XPORT_OK ? c->status : XPORT_ERR_PEER_CLOSED);
 	}
 	if (m->unposted > 0)
-		listen(m);
+		(void)listen(m);
 	m->stuck = false;
 	if (m->waiting > 0)
 		svc_mail_each(m, send_what_waits);
@@ -459,28 +464,38 @@ bool svc_mail_step(struct svc_mail *m, const struct xport_completion *c)
 
 /* ---- life ---- */
 
-int svc_mail_open(struct svc_mail *m, xport *x, uint64_t tag, size_t max, const struct svc_mail_fns *fns, void *arg)
+int svc_mail_open(struct svc_mail *m, xport *x, uint64_t tag, size_t max, const struct svc_mail_fns *fns, void *arg,
+                  const char *operation)
 {
+	struct xport_info info = {.size = sizeof(info)};
+	int r = xport_query(x, &info);
+
+	if (r != XPORT_OK)
+		return svc_pass(x, r, operation);
 	memset(m, 0, sizeof(*m));
 	m->x = x;
 	m->tag = tag;
 	m->max = SVC_MAIL_HEAD + max;
 	m->fns = fns;
 	m->arg = arg;
-	m->buffers = malloc(SVC_MAIL_RECEIVES * m->max);
+	m->receives = info.queue_depth / 4 < SVC_MAIL_RECEIVES ? (info.queue_depth + 3) / 4 : SVC_MAIL_RECEIVES;
+	m->buffers = malloc(m->receives * m->max);
 	if (m->buffers == NULL)
-		return XPORT_ERR_NO_MEMORY;
-	for (int i = 0; i < SVC_MAIL_RECEIVES; i++)
+		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
+	for (unsigned i = 0; i < m->receives; i++)
 		m->receive[i].bytes = m->buffers + (size_t)i * m->max;
-	m->unposted = SVC_MAIL_RECEIVES;
-	listen(m);
-	return XPORT_OK;
+	m->unposted = m->receives;
+	r = listen(m);
+	if (m->unposted < m->receives)
+		return XPORT_OK;
+	free(m->buffers);
+	return svc_pass(x, r, operation);
 }
 
 void svc_mail_stop(struct svc_mail *m)
 {
 	m->stopping = true;
-	for (int i = 0; i < SVC_MAIL_RECEIVES; i++) {
+	for (unsigned i = 0; i < m->receives; i++) {
 		if (m->receive[i].posted)
 			(void)xport_cancel(m->x, m->receive[i].id);
 	}
@@ -488,7 +503,7 @@ void svc_mail_stop(struct svc_mail *m)
 
 bool svc_mail_idle(const struct svc_mail *m)
 {
-	return m->stopping && m->unposted == SVC_MAIL_RECEIVES && m->flying == 0 && m->waiting == 0;
+	return m->stopping && m->unposted == m->receives && m->flying == 0 && m->waiting == 0;
 }
 
 void svc_mail_close(struct svc_mail *m)

@@ -31,7 +31,7 @@ enum {
 	SVC_MAIL_HEAD = 12,
 	SVC_MAIL_WINDOW = 32,
 	SVC_MAIL_REPLIES = 2 * SVC_MAIL_WINDOW,
-	SVC_MAIL_RECEIVES = 32,
+	SVC_MAIL_RECEIVES = 32, /* at most: of XPORT_QUEUE_DEPTH, which bounds an instance's, it takes a quarter */
 	SVC_MAIL_BUCKETS = 64
 };
 
@@ -83,7 +83,8 @@ struct svc_mail {
 	void *arg;
 	bool stopping;
 	bool stuck;        /* a full queue refused one */
-	unsigned unposted; /* receives that are to be posted */
+	unsigned receives; /* that it has */
+	unsigned unposted; /* of them, those that are to be posted */
 	unsigned waiting;  /* letters that wait */
 	unsigned flying;   /* that are under way */
 	uint64_t muted;    /* peers, ever */
@@ -92,8 +93,9 @@ struct svc_mail {
 	uint8_t *buffers;
 };
 
-/* Begins to receive messages of at most `max` bytes.  Nothing is left after an error, which the caller tells of. */
-int svc_mail_open(struct svc_mail *m, xport *x, uint64_t tag, size_t max, const struct svc_mail_fns *fns, void *arg);
+/* Begins to receive messages of at most `max` bytes.  Nothing is left after an error, which `operation` has been told of. */
+int svc_mail_open(struct svc_mail *m, xport *x, uint64_t tag, size_t max, const struct svc_mail_fns *fns, void *arg,
+                  const char *operation);
 /* Looks at a completion, or with NULL only moves what waits.  Returns whether it was one of its own. */
 bool svc_mail_step(struct svc_mail *m, const struct xport_completion *c);
 /* True if something waits that no completion will move. */

@@ -412,7 +412,8 @@ struct xport_leases_attr {
 	void *arg;                  /* of `allow` */
 };
 
-/* `attr` NULL: nobody may ask or give, but this process may.  Errors: INVALID, NO_MEMORY. */
+/* `attr` NULL: nobody may ask or give, but this process may.  Of the receives that an instance may have posted
+ * (XPORT_QUEUE_DEPTH) it takes a quarter, 32 at most.  Errors: INVALID, NO_MEMORY, AGAIN (there are none left). */
 int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_leases **leases) XPORT_CHECK;
 
 /*
@@ -597,7 +598,7 @@ struct xport_directory_entry {
 int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
                            struct xport_directory_entry *entry) XPORT_CHECK;
 
-/* `attr` NULL: a user without a node.  Errors: INVALID, NO_MEMORY. */
+/* `attr` NULL: a user without a node.  It takes receives as xport_leases_create does.  Errors: INVALID, NO_MEMORY, AGAIN. */
 int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xport_directory **directory) XPORT_CHECK;
 /* As xport_leases_destroy.  Its entries are removed; if it serves, all are. */
 int xport_directory_destroy(xport_directory *directory, xport_completion_fn other, void *arg, int timeout_ms);

@@ -621,6 +621,32 @@ static void wrong(struct h *h)
 	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
 }
 
+/* Leases and a directory leave the application half of the receives that an instance may have posted. */
+static void few_receives(struct h *h)
+{
+	enum { DEPTH = 32 };
+	struct xport_leases_attr la = {.size = sizeof(la), .tag = 5};
+	struct xport_directory_attr da = {.size = sizeof(da), .tag = 6};
+	struct xport_attr a = h_attr(h);
+	xport_directory *d, *no_directory;
+	xport_leases *l, *no_leases;
+	uint8_t *buf = h_buf(h, 8);
+
+	a.queue_depth = DEPTH;
+	h_open(h, &a);
+	H_OK(xport_leases_create(h->x, NULL, &l));
+	H_OK(xport_directory_create(h->x, NULL, &d));
+	for (int i = 0; i < DEPTH / 2; i++)
+		H_OK(xport_recv(h->x, buf, 8, 7, UINT64_MAX, NULL));
+	H_STATUS(XPORT_ERR_AGAIN, xport_recv(h->x, buf, 8, 7, UINT64_MAX, NULL));
+	H_STATUS(XPORT_ERR_AGAIN, xport_leases_create(h->x, &la, &no_leases));
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_leases_create", "32 receives are posted");
+	H_STATUS(XPORT_ERR_AGAIN, xport_directory_create(h->x, &da, &no_directory));
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_directory_create", "32 receives are posted");
+	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
+	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(5000)));
+}
+
 static void wrong_ask_other(struct h *h)
 {
 	struct d d;
@@ -657,6 +683,7 @@ static const struct h_param revokes[] = {{"polite", 0}, {"forced", FORCED}, {NUL
 
 const struct h_scenario svc_cases_lease[] = {
 	{"lease_wrong", {wrong}, NULL, H_ONCE, 0},
+	{"lease_few_receives", {few_receives}, NULL, H_ONCE, 0},
 	{"lease_wrong_ask", {wrong_ask_other, wrong_ask}, NULL, H_ONCE, 0},
 	{"lease_ask", {ask_lender, ask_borrower}, asks, 0, 0},
 	{"lease_quota", {quota_lender, quota_borrower, quota_other}, NULL, H_ONCE, 0},
