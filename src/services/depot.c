@@ -126,24 +126,31 @@ void svc_depot_give(struct svc_depot *d, const struct svc_piece *list, int n)
 
 /* ---- growing ---- */
 
+/* The table has room for it. */
+static void enter(struct svc_depot *d, struct svc_table *t, struct svc_slab *slab)
+{
+	for (size_t i = 0; i < slab->nspans; i++)
+		svc_table_enter(t, slab->span[i].base, &slab->span[i]);
+	slab->next = d->slabs;
+	d->slabs = slab;
+	d->nslabs++;
+	d->registered += slab->length;
+	d->huge_bytes += slab->huge ? slab->length : 0;
+}
+
 static int insert(struct svc_depot *d, struct svc_slab *slab, const char *operation)
 {
 	struct svc_table *t = svc_table_room(atomic_load_explicit(&d->table, memory_order_relaxed), slab->nspans);
 
 	if (t == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
-	for (size_t i = 0; i < slab->nspans; i++)
-		svc_table_enter(t, slab->span[i].base, &slab->span[i]);
+	enter(d, t, slab);
 	atomic_store_explicit(&d->table, t, memory_order_release);
-	slab->next = d->slabs;
-	d->slabs = slab;
-	d->nslabs++;
-	d->registered += slab->length;
 	d->registrations += !slab->foreign;
-	d->huge_bytes += slab->huge ? slab->length : 0;
 	return XPORT_OK;
 }
 
+/* `grow` is held. */
 static int insert_or_end(struct svc_depot *d, struct svc_slab *slab, const char *operation)
 {
 	int r;
@@ -292,7 +299,12 @@ int svc_depot_add(struct svc_depot *d, xport_mr *mr, const char *operation)
 	struct svc_slab *slab;
 	int r = svc_slab_around(mr, d->source.rights, operation, &slab);
 
-	return r == XPORT_OK ? insert_or_end(d, slab, operation) : r;
+	if (r != XPORT_OK)
+		return r;
+	pthread_mutex_lock(&d->grow);
+	r = insert_or_end(d, slab, operation);
+	pthread_mutex_unlock(&d->grow);
+	return r;
 }
 
 /* ---- shrinking ---- */
@@ -332,26 +344,34 @@ static struct svc_slab *detach(struct svc_depot *d)
 	return NULL;
 }
 
-int svc_depot_trim(struct svc_depot *d)
+/* 1: one was ended; 0: there is none. */
+static int trim_one(struct svc_depot *d)
 {
 	struct svc_slab *slab;
-	int n = 0;
 
-	for (;; n++) {
-		pthread_mutex_lock(&d->lock);
-		slab = detach(d);
-		pthread_mutex_unlock(&d->lock);
-		if (slab == NULL)
-			return n;
-		if (svc_slab_end(slab) == XPORT_ERR_BUSY) {
-			pthread_mutex_lock(&d->lock);
-			/* Its keys are still in the table: there is room. */
-			(void)insert(d, slab, "xport_pool_trim");
-			d->registrations--;
-			pthread_mutex_unlock(&d->lock);
-			return XPORT_ERR_BUSY;
-		}
-	}
+	pthread_mutex_lock(&d->lock);
+	slab = detach(d);
+	pthread_mutex_unlock(&d->lock);
+	if (slab == NULL)
+		return 0;
+	if (svc_slab_end(slab) != XPORT_ERR_BUSY)
+		return 1;
+	pthread_mutex_lock(&d->lock);
+	/* Its keys are still in the table: nobody has grown it meanwhile. */
+	enter(d, atomic_load_explicit(&d->table, memory_order_relaxed), slab);
+	pthread_mutex_unlock(&d->lock);
+	return XPORT_ERR_BUSY;
+}
+
+int svc_depot_trim(struct svc_depot *d)
+{
+	int r, n = 0;
+
+	pthread_mutex_lock(&d->grow);
+	while ((r = trim_one(d)) == 1)
+		n++;
+	pthread_mutex_unlock(&d->grow);
+	return r < 0 ? r : n;
 }
 
 int svc_depot_fini(struct svc_depot *d)

@@ -20,6 +20,7 @@
 
 /* In scenarios_services.c. */
 void pool_blocks(struct scene *s);
+void pool_busy(struct scene *s);
 void cache(struct scene *s);
 void versioned(struct scene *s);
 void leases(struct scene *s);
@@ -381,6 +382,7 @@ const struct scenario scenarios[] = {
 	{.name = "death", .before = start_peer, .run = death},
 	{.name = "list", .run = list, .once = true},
 	{.name = "pool", .run = pool_blocks},
+	{.name = "pool_busy", .run = pool_busy},
 	{.name = "cache", .run = cache},
 	{.name = "versioned", .run = versioned},
 	{.name = "leases", .run = leases, .threads = true},

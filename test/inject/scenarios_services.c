@@ -12,6 +12,7 @@ enum {
 };
 
 void pool_blocks(struct scene *s);
+void pool_busy(struct scene *s);
 void cache(struct scene *s);
 void versioned(struct scene *s);
 
@@ -67,6 +68,38 @@ void pool_blocks(struct scene *s)
 			sc_served(s, "xport_pool_destroy", xport_pool_destroy(pool), 0);
 			xport_mr_dereg(mr);
 		}
+	sc_close_all(s);
+}
+
+/* A slab that cannot end yet, and has so many spans that the table would grow if they were entered beside themselves. */
+void pool_busy(struct scene *s)
+{
+	struct xport_pool_attr attr = {.size = sizeof(attr), .slab_bytes = 5 << 20, .rights = RIGHTS};
+	struct xport_opt opt = {.size = sizeof(opt)};
+	struct xport_completion c;
+	struct xport_block b;
+	xport_pool *pool;
+	uint64_t id;
+	int r;
+
+	if (sc_open_side(s, 0) &&
+	    sc_served(s, "xport_pool_create", xport_pool_create(s->x[0], &attr, &pool), ON_SERVICE)) {
+		if (sc_served(s, "xport_pool_alloc", xport_pool_alloc(pool, 5000, 0, &b), ON_SERVICE)) {
+			opt.mr = b.mr;
+			opt.id = &id;
+			r = xport_recv(s->x[0], b.address, 5000, 1, UINT64_MAX, &opt);
+			sc_served(s, "xport_pool_free", xport_pool_free(pool, b.address), 0);
+			if (sc_ok(s, s->x[0], "xport_recv", r, ON_POST)) {
+				r = xport_pool_trim(pool);
+				if (r != XPORT_ERR_BUSY)
+					scene_bad(s, "xport_pool_trim beside a posted receive: %d", r);
+				sc_ok(s, s->x[0], "xport_cancel", xport_cancel(s->x[0], id), 0);
+				while (xport_poll(s->x[0], &c, 1) == 0)
+					continue;
+			}
+		}
+		sc_served(s, "xport_pool_destroy", xport_pool_destroy(pool), 0);
+	}
 	sc_close_all(s);
 }
 
