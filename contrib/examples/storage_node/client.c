@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - storage_client: put, get, delete and list, and the load. */
 #include <getopt.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "load.h"
 #include "store.h"
+
+/* Several times what a node has posted to receive. */
+enum { FLOOD = 100 };
 
 static int usage(FILE *to)
 {
@@ -17,7 +22,9 @@ static int usage(FILE *to)
 	      "  --keys N      keys, each of which one client writes and all read (64)\n"
 	      "  --seconds S   how long (5)\n"
 	      "  --ops N       ends earlier when so many operations are done\n"
-	      "  --plant plain a fault: clients take what they read, whole or not\n\n"
+	      "  --plant plain a fault: clients take what they read, whole or not\n"
+	      "  --plant flood a fault: behind its put the client stops, then puts much and leaves without an "
+	      "answer\n\n"
 	      "Exit status: 0 done; 1 not done, or the load has found a fault; 2 bad arguments.\n",
 	      to);
 	return to == stdout ? 0 : 2;
@@ -43,6 +50,20 @@ static int get(struct ss_store *s, const char *key)
 
 	if (rc == 0)
 		printf("%.*s\n", (int)r.value_len, (const char *)r.value);
+	return rc;
+}
+
+static int flood(struct ss_store *s, int argc, char **argv)
+{
+	int rc;
+
+	if (argc != 3 || strcmp(argv[0], "put") != 0)
+		return usage(stderr);
+	rc = said(ss_put(s, argv[1], strlen(argv[1]), argv[2], strlen(argv[2])));
+	if (rc != 0)
+		return rc;
+	raise(SIGSTOP);
+	ss_put_unheard(s, argv[1], strlen(argv[1]), FLOOD);
 	return rc;
 }
 
@@ -72,6 +93,7 @@ int main(int argc, char **argv)
 	};
 	struct sl_options load = {.clients = 4, .keys = 64, .seconds = 5};
 	struct ss_store *s;
+	bool floods = false;
 	int o, rc;
 
 	while ((o = getopt_long(argc, argv, "+", options, NULL)) != -1) {
@@ -89,9 +111,10 @@ int main(int argc, char **argv)
 			load.ops = strtoull(optarg, NULL, 10);
 			break;
 		case 'p':
-			if (strcmp(optarg, "plain") != 0)
+			load.plain = strcmp(optarg, "plain") == 0;
+			floods = strcmp(optarg, "flood") == 0;
+			if (!load.plain && !floods)
 				return usage(stderr);
-			load.plain = true;
 			break;
 		default:
 			return usage(o == 'h' ? stdout : stderr);
@@ -105,7 +128,7 @@ int main(int argc, char **argv)
 	s = ss_open("storage_client", argv[optind]);
 	if (s == NULL)
 		return 1;
-	rc = one(s, argc - optind - 1, argv + optind + 1);
+	rc = (floods ? flood : one)(s, argc - optind - 1, argv + optind + 1);
 	ss_close(s);
 	return rc;
 }

@@ -76,19 +76,19 @@ static void remove_peer(struct sh_hub *hub, struct sh_peer *p)
 	free_peer(p);
 }
 
-/* Nothing of it comes after this event. */
+/* What it has sent before may come yet, also behind the event that tells of its end: so it goes when nothing comes any more. */
 static void lose_peer(struct sh_hub *hub, struct sh_peer *p)
 {
-	if (p->closed_ms == 0)
-		hub->calls->lost(hub->arg, p);
-	remove_peer(hub, p);
+	if (p->closed_ms != 0)
+		return;
+	p->closed_ms = sh_now_ms();
+	hub->calls->lost(hub->arg, p);
 }
 
 static void close_peer(struct sh_hub *hub, struct sh_peer *p)
 {
 	(void)xport_ep_close(p->ep, 0);
-	p->closed_ms = sh_now_ms();
-	hub->calls->lost(hub->arg, p);
+	lose_peer(hub, p);
 }
 
 struct sh_peer *sh_connect(struct sh_hub *hub, const char *address)
@@ -170,25 +170,28 @@ static void hand_out_all(struct sh_hub *hub)
 
 static void take_message(struct sh_hub *hub, const struct xport_completion *c)
 {
-	if (c->ep == NULL)
+	if (c->ep == NULL) { /* of one that was removed */
+		(void)post_receive(hub, c->context);
 		return;
+	}
 	hub->held[hub->helds++] =
 		(struct sh_held){.ep = c->ep, .status = c->status, .len = (size_t)c->length, .in = c->context};
 	hand_out_all(hub);
 }
 
-/* What it sent, and was never accepted. */
-static void drop_held(struct sh_hub *hub, const xport_ep *ep)
+/* Who is lost before it was accepted, but has sent something, is ours all the same. */
+static void lose(struct sh_hub *hub, xport_ep *ep)
 {
-	int left = 0;
+	struct sh_peer *p;
 
-	for (int i = 0; i < hub->helds; i++) {
-		if (hub->held[i].ep == ep)
-			(void)post_receive(hub, hub->held[i].in);
-		else
-			hub->held[left++] = hub->held[i];
-	}
-	hub->helds = left;
+	accept_all(hub);
+	hand_out_all(hub);
+	p = find_peer(hub, ep);
+	if (p == NULL && (p = add_peer(hub, ep)) != NULL)
+		p->closed_ms = sh_now_ms();
+	if (p != NULL)
+		lose_peer(hub, p);
+	hand_out_all(hub);
 }
 
 /* ---- completions ---- */
@@ -196,7 +199,6 @@ static void drop_held(struct sh_hub *hub, const xport_ep *ep)
 void sh_hub_take(void *arg, const struct xport_completion *c)
 {
 	struct sh_hub *hub = arg;
-	struct sh_peer *p;
 
 	switch (c->type) {
 	case XPORT_OP_SEND:
@@ -214,12 +216,7 @@ void sh_hub_take(void *arg, const struct xport_completion *c)
 		break;
 	case XPORT_EVENT_LOST:
 	case XPORT_EVENT_CLOSED:
-		accept_all(hub);
-		hand_out_all(hub);
-		drop_held(hub, c->ep);
-		p = find_peer(hub, c->ep);
-		if (p != NULL)
-			lose_peer(hub, p);
+		lose(hub, c->ep);
 		break;
 	default:
 		break;

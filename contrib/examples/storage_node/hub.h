@@ -28,7 +28,7 @@ struct sh_peer {
 	xport_ep *ep;
 	uint32_t node; /* for whoever uses the hub: which node it is, else SW_NONE */
 	bool bad;      /* is to be closed: sent what is no message, or is of no use any more */
-	int64_t closed_ms; /* when that was done; what it had sent is still to be reaped, and dropped.  0: it is open */
+	int64_t closed_ms; /* when it ended; what it had sent is still to be reaped, and dropped.  0: it is open */
 	struct sh_letter *first, **last; /* that wait to be posted */
 };
 

@@ -251,6 +251,21 @@ enum ss_status ss_put(struct ss_store *s, const void *key, size_t key_len, const
 	return write_record(s, SW_PUT, &r);
 }
 
+void ss_put_unheard(struct ss_store *s, const void *key, size_t key_len, int times)
+{
+	struct sr_record r = {.state = SR_HELD, .key_len = (uint32_t)key_len};
+	struct sw_message m = {.type = SW_PUT, .body_len = SR_SLOT};
+	uint32_t range, home;
+	struct ss_node *n;
+
+	memcpy(r.key, key, key_len);
+	sr_place(r.key, r.key_len, &range, &home);
+	sr_write(&r, m.body);
+	n = way_to(s, s->map.range[range].primary);
+	for (int i = 0; n != NULL && i < times; i++)
+		sh_send(n->peer, &m);
+}
+
 enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len)
 {
 	struct sr_record r = {.state = SR_DELETED, .key_len = (uint32_t)key_len};

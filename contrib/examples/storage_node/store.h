@@ -55,6 +55,8 @@ void ss_close(struct ss_store *s);
 const char *ss_text(enum ss_status status);
 
 enum ss_status ss_put(struct ss_store *s, const void *key, size_t key_len, const void *value, size_t value_len);
+/* For a test: puts nothing under a key that was put before, so many times, and waits for no answer. */
+void ss_put_unheard(struct ss_store *s, const void *key, size_t key_len, int times);
 enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len);
 /* The value goes to record->value. */
 enum ss_status ss_get(struct ss_store *s, const void *key, size_t key_len, struct sr_record *record);
