@@ -53,9 +53,18 @@ bool cp_part_is_open(const struct cp_part *p)
 	return p->fd >= 0;
 }
 
+/* Whether the temporary name is still that of the file which is open. */
+static bool is_named(const struct cp_part *p)
+{
+	struct stat st, named;
+
+	return fstat(p->fd, &st) == 0 && fstatat(p->dir, p->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       named.st_ino == st.st_ino && named.st_dev == st.st_dev;
+}
+
 void cp_part_drop(struct cp_part *p, bool remove)
 {
-	if (p->fd >= 0 && remove)
+	if (p->fd >= 0 && remove && is_named(p))
 		unlinkat(p->dir, p->temp, 0);
 	if (p->fd >= 0)
 		close(p->fd);
@@ -85,17 +94,23 @@ static bool is_plain(const struct stat *st)
 	return S_ISREG(st->st_mode) && st->st_nlink == 1 && st->st_uid == geteuid();
 }
 
-/* Opens what has the temporary name; -1 and EEXIST: that was nothing to write into, and is gone. */
-static int open_once(struct cp_part *p, struct stat *st)
+/*
+ * Opens what has the temporary name; -1 and EEXIST: that was nothing to write into, and is gone.  *ready: it has its
+ * permissions, and cannot be written to: its copy is about to give it its name, or was killed before.
+ */
+static int open_once(struct cp_part *p, bool *ready)
 {
 	int fd = openat(p->dir, p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	bool made = fd >= 0;
+	struct stat st;
 
 	if (fd < 0 && errno == EEXIST)
 		fd = openat(p->dir, p->temp, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0 && fstat(fd, st) == 0 && (made || is_plain(st)))
+	*ready = fd < 0 && errno == EACCES;
+	if (*ready)
+		fd = openat(p->dir, p->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && fstat(fd, &st) == 0 && (made || is_plain(&st)))
 		return fd;
-	/* EACCES: it was ready, and killed before it had its name. */
 	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT && errno != EACCES)
 		return -1;
 	if (fd >= 0)
@@ -113,7 +128,8 @@ static bool lock(struct cp_part *p)
 	do
 		r = flock(p->fd, LOCK_EX | LOCK_NB);
 	while (r != 0 && errno == EINTR);
-	if (r == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)
+	/* EBADF: NFS locks no file that is open for reading alone. */
+	if (r == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK || errno == EBADF)
 		return true;
 	if (errno == EWOULDBLOCK)
 		return fault(p, CP_BUSY, "another copy to this name is under way");
@@ -124,19 +140,20 @@ static bool lock(struct cp_part *p)
 static bool open_temp(struct cp_part *p)
 {
 	enum { TRIES = 8 };
-	struct stat st, named;
+	bool ready;
 
 	for (int i = 0; i < TRIES; i++) {
-		p->fd = open_once(p, &st);
+		p->fd = open_once(p, &ready);
 		if (p->fd < 0 && errno == EEXIST)
 			continue;
 		if (p->fd < 0)
 			return fault(p, errno, "creating the file");
 		if (!lock(p))
 			return false;
-		if (fstatat(p->dir, p->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == st.st_ino &&
-		    named.st_dev == st.st_dev)
+		if (!ready && is_named(p))
 			return true;
+		if (ready && is_named(p)) /* the lock is ours: it was killed */
+			unlinkat(p->dir, p->temp, 0);
 		close(p->fd);
 		p->fd = -1;
 	}
@@ -307,6 +324,13 @@ bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length)
 
 /* ---- the end ---- */
 
+static bool sync_file(struct cp_part *p)
+{
+	if (cp_plant == CP_PLANT_SYNC)
+		sleep(10);
+	return fsync(p->fd) == 0 || fault(p, errno, "syncing the file");
+}
+
 bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look)
 {
 	if (p->covered != p->size)
@@ -320,8 +344,10 @@ bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_lo
 		return fault(p, errno, "giving the file its permissions");
 	if (futimens(p->fd, look->times) != 0)
 		return fault(p, errno, "giving the file its times");
-	if (p->sync && fsync(p->fd) != 0)
-		return fault(p, errno, "syncing the file");
+	if (p->sync && !sync_file(p))
+		return false;
+	if (!is_named(p))
+		return fault(p, CP_BUSY, "somebody has taken its temporary name away");
 	if (renameat(p->dir, p->temp, p->dir, p->name) != 0)
 		return fault(p, errno, "giving the file its name");
 	close(p->fd);
