@@ -29,6 +29,7 @@ static struct server {
 	struct cp_hub hub;
 	xport_listener *listener;
 	int root;
+	time_t now; /* when what had come until then was heard: who was not heard since has said nothing */
 	struct session sessions[CP_LINKS];
 } server;
 
@@ -246,17 +247,19 @@ static bool run_session(struct session *s)
 	if (s->role == SINK) {
 		cp_worker_answer(&s->worker);
 		if (cp_worker_busy(&s->worker))
-			s->heard = now_s();
+			s->heard = server.now;
 	}
-	if (now_s() - s->heard > patience)
+	if (server.now - s->heard > patience)
 		cp_link_fail(s->link, "silent for %d s", (int)patience);
-	if (s->link->failed)
+	/* What its worker is doing may take long, and the others do not wait for it. */
+	if (s->link->failed && (s->role != SINK || cp_worker_quit(&s->worker)))
 		end_session(s);
 	return more;
 }
 
 static int loop(void)
 {
+	server.now = now_s();
 	while (!cp_interrupted) {
 		bool more = false;
 
@@ -265,6 +268,7 @@ static int loop(void)
 				more = run_session(&server.sessions[i]) || more;
 		if (!cp_hub_poll(&server.hub, more ? 0 : WAIT_MS))
 			return CP_EXIT_LOST;
+		server.now = now_s();
 		take_clients();
 	}
 	for (unsigned i = 0; i < CP_LINKS; i++)

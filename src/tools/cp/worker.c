@@ -111,7 +111,9 @@ static void *work(void *arg)
 		pthread_mutex_lock(&w->lock);
 		w->waiting--;
 	}
+	w->over = true;
 	pthread_mutex_unlock(&w->lock);
+	cp_hub_wake(w->link->hub);
 	return NULL;
 }
 
@@ -154,15 +156,24 @@ static void forget(struct cp_jobs *jobs)
 		free(job);
 }
 
+bool cp_worker_quit(struct cp_worker *w)
+{
+	bool over;
+
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->more);
+	over = w->over;
+	pthread_mutex_unlock(&w->lock);
+	return over;
+}
+
 bool cp_worker_stop(struct cp_worker *w)
 {
 	bool middle;
 
 	if (w->running) {
-		pthread_mutex_lock(&w->lock);
-		w->stop = true;
-		pthread_cond_signal(&w->more);
-		pthread_mutex_unlock(&w->lock);
+		(void)cp_worker_quit(w);
 		pthread_join(w->thread, NULL);
 		w->running = false;
 	}

@@ -26,13 +26,15 @@ struct cp_worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	bool stop;            /* from here on under the lock */
+	bool stop, over;      /* from here on under the lock; over: the thread does nothing any more */
 	unsigned waiting;     /* jobs that are not done */
 	struct cp_jobs todo, done;
 };
 
 /* `root` stays the caller's. */
 bool cp_worker_start(struct cp_worker *w, struct cp_link *l, int root, bool sync, const struct cp_observer *see);
+/* It is to begin nothing more, and wakes the hub when it has done what it is doing.  True: it has. */
+bool cp_worker_quit(struct cp_worker *w);
 /* Waits for what the worker is doing, and forgets what it was to do.  True: it was in the middle of a file. */
 bool cp_worker_stop(struct cp_worker *w);
 void cp_worker_message(struct cp_worker *w, const struct cp_msg *m);
