@@ -119,11 +119,13 @@ static void close_listener_named(struct h *h)
 	uint64_t word = 0;
 	struct h_op *op;
 
+	h->incoming = true;
 	h_open(h, NULL);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
 	op = h_recv(h, NULL, &word, 8, 1, UINT64_MAX);
 	H_DONE(op);
+	H_EVENT(XPORT_EVENT_INCOMING); /* before that the handshake ends it, as refused */
 	xport_listener_close(h->listener);
 	h->listener = NULL;
 	c = H_EVENT(XPORT_EVENT_LOST);
