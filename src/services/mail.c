@@ -234,7 +234,7 @@ static void send_what_waits(void *arg, struct svc_mail_peer *p)
 			return;
 		}
 	}
-	if (r == XPORT_ERR_AGAIN)
+	if (r == XPORT_ERR_AGAIN || r == XPORT_ERR_INVALID) /* INVALID: its handshake is not over yet */
 		p->mail->stuck = true;
 	else if (r != XPORT_OK)
 		peer_end(p, r);
@@ -426,8 +426,9 @@ static void take(struct svc_mail *m, const struct svc_mail_receive *r, const str
 	if (m->stopping || c->ep == NULL || (c->status != XPORT_OK && c->status != XPORT_ERR_TRUNCATED))
 		return;
 	p = svc_mail_find(m, c->ep);
-	/* Of an endpoint that has ended nobody would tell us again. */
-	if (p == NULL && (xport_ep_query(c->ep, &info) != XPORT_OK || info.state != XPORT_EP_OPEN))
+	/* Of an endpoint that has ended nobody would tell us again.  One that is not open yet will be, or an event tells. */
+	if (p == NULL && (xport_ep_query(c->ep, &info) != XPORT_OK ||
+	                  (info.state != XPORT_EP_OPEN && info.state != XPORT_EP_CONNECTING)))
 		return;
 	if (p == NULL)
 		p = svc_mail_peer(m, c->ep);
