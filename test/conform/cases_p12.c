@@ -80,23 +80,34 @@ static void shm_read(struct shm *s)
 		closedir(d);
 }
 
-/* Files that are new since `before` and that nobody holds. */
+static bool has(const struct shm *s, const char *name)
+{
+	for (int i = 0; i < s->n; i++)
+		if (strcmp(s->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Files that are new since `before` and that nobody holds, nor takes away within two seconds: another process of this machine
+ * that is just ending, or was killed, has such for a moment.
+ */
 static int orphans(const struct shm *before, char *name, size_t len)
 {
-	static struct shm now;
-	int n = 0;
+	static struct shm found, now;
+	int n = 1;
 
-	shm_read(&now);
-	for (int i = 0; i < now.n; i++) {
-		bool old = false;
-
-		for (int k = 0; k < before->n && !old; k++)
-			old = !strcmp(before->name[k], now.name[i]);
-		if (!old && !in_use(now.name[i])) {
-			snprintf(name, len, "%s", now.name[i]);
-			n++;
-		}
+	shm_read(&found);
+	for (int look = 0; look < 20 && n > 0; look++, usleep(100000)) {
+		n = 0;
+		shm_read(&now);
+		for (int i = 0; i < found.n; i++)
+			if (!has(before, found.name[i]) && has(&now, found.name[i]) && !in_use(found.name[i]))
+				memmove(found.name[n++], found.name[i], sizeof(found.name[0]));
+		found.n = n;
 	}
+	if (n > 0)
+		snprintf(name, len, "%s", found.name[0]);
 	return n;
 }
 
