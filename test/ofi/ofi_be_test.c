@@ -364,6 +364,7 @@ static const struct {
 	{"choice", test_choice},
 	{"rubbish", test_rubbish},
 	{"deaf", test_deaf},
+	{"late", test_late},
 	{"naps", test_naps},
 	{"window", test_window},
 	{"no_descriptor", test_no_descriptor},

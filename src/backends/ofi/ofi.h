@@ -164,7 +164,7 @@ struct ofi_ep {
 	uint8_t peer_cookie[OFI_COOKIE];
 	int npeer, tried;
 	int64_t give_up_ms; /* this attempt, where others are left */
-	bool probing;       /* by `probe`, whether the address answers at all, before fi_connect is called */
+	bool probing;       /* by `probe`, whether the address answers at all */
 	int probe;
 };
 
@@ -218,6 +218,8 @@ void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
 int ofi_cm_open(struct xpi_be *be);
 void ofi_cm_close(struct xpi_be *be);
 int ofi_cm_connect(struct ofi_ep *ep);
+/* Asks, by a connection of our own, whether anybody is at the address. */
+int ofi_cm_probe_begin(struct ofi_ep *ep);
 /* The next step of one that is being probed. */
 void ofi_cm_probe(struct ofi_ep *ep);
 void ofi_cm_probe_end(struct ofi_ep *ep);

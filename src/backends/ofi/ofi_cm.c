@@ -14,7 +14,7 @@
 
 #include "ofi.h"
 
-enum { REQUEST = 4 + OFI_COOKIE, EVENTS = 32, CM_DATA = 512 };
+enum { REQUEST = 4 + OFI_COOKIE, EVENTS = 32, CM_DATA = 512, PROBE_MS = 1200 /* TCP asks again after a second */ };
 
 static const uint8_t magic[4] = {'X', 'P', 'O', '1'};
 
@@ -108,10 +108,11 @@ static bool to_be_probed(const struct ofi_ep *ep)
 	return ep->be->quirk->blocks && (ep->npeer > 1 || !ofi_addr_loopback(&ep->peer[0]));
 }
 
-static int begin_probe(struct ofi_ep *ep)
+int ofi_cm_probe_begin(struct ofi_ep *ep)
 {
 	const struct ofi_addr *to = &ep->peer[ep->tried];
 
+	ep->give_up_ms = ofi_now_ms() + PROBE_MS;
 	ep->probe = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (ep->probe < 0)
 		return -errno;
@@ -139,13 +140,17 @@ void ofi_cm_probe(struct ofi_ep *ep)
 	if (getsockopt(ep->probe, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
 		code = errno;
 	ofi_cm_probe_end(ep);
-	ep->why = code != 0 ? -code : call(ep);
+	ep->give_up_ms = INT64_MAX;
+	if (code != 0)
+		ep->why = -code;
+	else if (ep->fid == NULL)
+		ep->why = call(ep);
 }
 
 /* Begins to connect to ep->peer[ep->tried]. */
 int ofi_cm_connect(struct ofi_ep *ep)
 {
-	return to_be_probed(ep) ? begin_probe(ep) : call(ep);
+	return to_be_probed(ep) ? ofi_cm_probe_begin(ep) : call(ep);
 }
 
 /* ---- events ---- */

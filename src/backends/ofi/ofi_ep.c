@@ -13,8 +13,8 @@
 #include "ofi.h"
 
 enum {
-	GIVE_UP_MS = 1500, /* an address that does not answer, where there are others */
-	BAR_MS = 50        /* a peer that is inside the page; a living one takes microseconds */
+	DOUBT_MS = 300, /* for so long it is not asked whether the address answers at all, where there are others */
+	BAR_MS = 50     /* a peer that is inside the page; a living one takes microseconds */
 };
 
 int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
@@ -172,10 +172,21 @@ static void attempt(struct ofi_ep *ep)
 
 	ep->why = 0;
 	ep->state = OFI_EP_CONNECTING;
-	ep->give_up_ms = ofi_now_ms() + GIVE_UP_MS;
+	ep->give_up_ms = ofi_now_ms() + DOUBT_MS;
 	rc = ofi_cm_connect(ep);
 	if (rc != 0)
 		ep->why = rc;
+}
+
+/*
+ * Whether to wait on for this address.  One that answers is not given up for the next: its program only does not poll
+ * yet, and will take the attempt that came first.  An adapter says by itself that nobody answers.
+ */
+static bool patient(struct ofi_ep *ep)
+{
+	if (ep->tried + 1 >= ep->npeer || ep->be->info->nic != NULL || ofi_now_ms() < ep->give_up_ms)
+		return true;
+	return !ep->probing && ofi_cm_probe_begin(ep) == 0;
 }
 
 /* One attempt after the other, until an address answers or none is left. */
@@ -190,12 +201,10 @@ static int connect_active(struct ofi_ep *ep, const void *addr, size_t len)
 		attempt(ep);
 	}
 	while (ep->state == OFI_EP_CONNECTING) {
-		bool last = ep->tried + 1 >= ep->npeer;
-
 		ofi_cm_probe(ep);
-		if (ep->why == 0 && (last || ofi_now_ms() < ep->give_up_ms))
+		if (ep->why == 0 && patient(ep))
 			return XPORT_ERR_AGAIN;
-		if (last)
+		if (ep->tried + 1 >= ep->npeer)
 			return connect_fail(ep);
 		ofi_ep_shut(ep);
 		ep->tried++;
