@@ -274,7 +274,7 @@ int vrb_fds(struct xpi_be *be, int *fds, int max)
 /* First the notice is asked for, then looked whether anything came before: in that order, or a wake-up is lost. */
 int vrb_arm(struct xpi_be *be)
 {
-	if (!xpi_list_empty(&be->chained))
+	if (!xpi_list_empty(&be->chained) || be->nstash > 0)
 		return XPORT_ERR_AGAIN;
 	woke(be);
 	xpi_list_for(l, &be->cqs) {
