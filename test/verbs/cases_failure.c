@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_failure.c - what breaks a connection. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* ppoll */
+#endif
 #include "case.h"
 
+#include <poll.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* One hint, no completion of what waits, and nothing more is taken. */
@@ -104,10 +109,23 @@ void t_another_port_goes_down(void)
 
 void t_device_removed(void)
 {
+	struct timespec moment = {.tv_nsec = 20000000};
+	struct pollfd p[8] = {{0}};
+	int n, fds[8];
+
 	be_up();
+	n = ops->fds(be, fds, 8);
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	/* From now on its descriptors tell of an error. */
+	close(fake.comp[1]);
+	close(fake.async[1]);
+	fake.comp[1] = fake.async[1] = 0;
+	IS(n == 4 && ppoll(p, (nfds_t)n, &moment, NULL) > 0);
 	fake_event(RDMA_CM_EVENT_DEVICE_REMOVAL, fake.listener, 0, NULL, 0);
 	be->quiet = 1000;
 	is_broken("removed");
+	IS(ops->arm(be) == XPORT_OK && ppoll(p, (nfds_t)n, &moment, NULL) == 0);
 	end();
 }
 

@@ -8,10 +8,15 @@
  *
  *   private data of a call: u32 magic, the callee's cookie
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dup3 */
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "verbs.h"
 
@@ -87,10 +92,25 @@ static void called(struct xpi_be *be, struct rdma_cm_id *id, const struct rdma_c
 	ep->event_new = true;
 }
 
+/*
+ * The descriptors of a device that was removed tell of an error for ever, and nobody could sleep on them any more.  The
+ * timer, which is stopped, takes their places.
+ */
+static void silence(struct xpi_be *be)
+{
+	const struct itimerspec never = {{0, 0}, {0, 0}};
+
+	timerfd_settime(be->port_timer, 0, &never, NULL);
+	(void)dup3(be->port_timer, be->comp->fd, O_CLOEXEC);
+	(void)dup3(be->port_timer, be->ctx->async_fd, O_CLOEXEC);
+}
+
 static void device_gone(struct xpi_be *be)
 {
-	if (!be->gone)
+	if (!be->gone) {
 		xpi_log(be->log, XPORT_LOG_INFO, "2002", "verbs: %s was removed", be->name);
+		silence(be);
+	}
 	be->gone = true;
 	vrb_all_broke(be, 0, "the device was removed");
 }
