@@ -3,7 +3,10 @@
 #include "case.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* ---- connecting ---- */
 
@@ -104,6 +107,88 @@ void t_reached_by_another_device(void)
 	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "is reached by fake1") != NULL);
 	IS(core.failed == 0);
 	end();
+}
+
+/* ---- siw: rdma_connect would wait for an answer ---- */
+
+/* An instance whose peer is at a port of loopback; returns the listener there. */
+static int siw_and_listener(void)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(in);
+
+	IS(bind(l, (struct sockaddr *)&in, len) == 0 && getsockname(l, (struct sockaddr *)&in, &len) == 0);
+	fake.transport = IBV_TRANSPORT_IWARP;
+	fake.vendor = 0x626d74;
+	fake.max_cqe = 1 << 20;
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	memcpy(address + 3, &in.sin_port, 2);
+	memcpy(address + 5, &in.sin_addr, 4);
+	return l;
+}
+
+static int lowest_fd(void)
+{
+	int fd = dup(STDIN_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+void t_siw_answers(void)
+{
+	int n = 0, l = siw_and_listener(), before = lowest_fd();
+
+	IS(listen(l, 8) == 0);
+	for (; connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 100; n++)
+		IS(fake.ncalls == 0 || ep.state == VRB_CALLING);
+	IS(fake.ncalls == 1 && fake.nsent == 1 && lowest_fd() == before);
+	fake_received(NULL, 0, IBV_WC_SUCCESS);
+	IS(connect_step(XPI_ACTIVE) == XPORT_OK);
+	end();
+	close(l);
+}
+
+/* Its queue is full, and it answers nobody any more. */
+void t_siw_is_silent(void)
+{
+	int l = siw_and_listener(), filler[4], fd;
+	struct sockaddr_in in;
+	socklen_t len = sizeof(in), size = sizeof(int);
+	int on = 0;
+
+	IS(listen(l, 0) == 0 && getsockname(l, (struct sockaddr *)&in, &len) == 0);
+	for (int i = 0; i < 4; i++) {
+		filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		IS(connect(filler[i], (struct sockaddr *)&in, len) == 0 || errno == EINPROGRESS);
+		usleep(1000);
+	}
+	for (int i = 0; i < 100; i++) {
+		IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+		usleep(1000);
+	}
+	fd = ep.knock;
+	IS(fake.ncalls == 0 && ep.state == VRB_KNOCKING && fcntl(fd, F_GETFD) >= 0);
+	/* siw may listen at this port while it is held. */
+	IS(getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, &size) == 0 && on != 0);
+	end();
+	IS(fake.ndisconnected == 0 && fcntl(fd, F_GETFD) < 0);
+	for (int i = 0; i < 4; i++)
+		close(filler[i]);
+	close(l);
+}
+
+void t_siw_refuses(void)
+{
+	int n = 0, rc, l = siw_and_listener();
+
+	while ((rc = connect_step(XPI_ACTIVE)) == XPORT_ERR_AGAIN && n < 1000)
+		n++;
+	IS(rc == XPORT_ERR_UNREACHABLE && strstr(err.text, strerror(ECONNREFUSED)) != NULL && fake.ncalls == 0);
+	end();
+	close(l);
 }
 
 void t_no_queue_pair(void)

@@ -20,6 +20,7 @@ struct fake {
 	int max_cqe;
 	bool no_device, no_address, no_rdma_cm;
 	bool elsewhere; /* peers are reached by another device */
+	bool silent;    /* they do not answer */
 	/* what fails, with which errno; 0: nothing */
 	int post_send_after; /* ... but it takes so many before */
 	bool post_send_zero; /* ... and answers 0 */
@@ -37,7 +38,7 @@ struct fake {
 	uint8_t bytes[FAKE_QUEUE][64];       /* the beginning of each one's data */
 	uint32_t lengths[FAKE_QUEUE];
 	unsigned doorbells; /* calls that posted something to be sent */
-	unsigned nsent, nreceives, nrejected, nacked;
+	unsigned nsent, nreceives, nrejected, nacked, ncalls, ndisconnected;
 	uint64_t receives[FAKE_QUEUE]; /* wr_id of those posted, in order */
 	void *places[FAKE_QUEUE];      /* ... and where each lies */
 	unsigned receives_head;

@@ -111,6 +111,9 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	errno = fake.connect_fails;
 	if (fake.connect_fails != 0)
 		return -1;
+	fake.ncalls++;
+	if (fake.silent)
+		return 0;
 	memcpy(fake.private_data, param->private_data, param->private_data_len);
 	fake_event(fake.transport == IBV_TRANSPORT_IWARP ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE,
 	           id, 0, NULL, 0);
@@ -150,6 +153,7 @@ int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 int rdma_disconnect(struct rdma_cm_id *id)
 {
 	(void)id;
+	fake.ndisconnected++;
 	return 0;
 }
 

@@ -148,6 +148,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	/* iWARP's READ names a target that must be remotely writable; siw does not insist. */
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
+	be->blocks = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
 	be->cq_entries = be->attr.vendor_id == VENDOR_SIW ? SIW_CQ_ENTRIES : CQ_ENTRIES;
 	be->lent_min = be->attr.vendor_id == VENDOR_SIW ? SIW_LENT_MIN : UINT32_MAX;

@@ -92,6 +92,7 @@ struct xpi_be {
 	bool nic_atomic;       /* the device has atomics on 8 bytes */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
+	bool blocks;           /* siw: rdma_connect waits for an answer */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
 	bool gone;             /* the device was removed */
 	struct xpi_list eps;   /* struct vrb_ep: all of them */
@@ -103,6 +104,7 @@ enum vrb_state {
 	VRB_NEW,       /* may be called by its peer */
 	VRB_ADDRESS,   /* active: resolving the address */
 	VRB_ROUTE,     /* active: resolving the route */
+	VRB_KNOCKING,  /* active: asking whether the address answers at all */
 	VRB_CALLING,   /* active: asked the peer */
 	VRB_ACCEPTING, /* passive: accepted; the peer's greeting is waited for */
 	VRB_GREETING,  /* active: connected; the answer to the greeting is waited for */
@@ -179,6 +181,7 @@ struct vrb_ep {
 	bool broken, told; /* unusable; the core knows */
 	bool drained;      /* what was posted for sending has ended */
 	struct rdma_cm_id *id;
+	int knock; /* a connection beside it, see verbs_ep.c, or -1 */
 	enum rdma_cm_event_type event; /* the last that concerns connecting */
 	int event_status;
 	bool event_new;

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "verbs.h"
@@ -170,6 +172,7 @@ int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	ep->be = be;
 	ep->core_ep = core_ep;
 	ep->repost_end = &ep->repost;
+	ep->knock = -1;
 	if (be->gone)
 		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "close the instance and open another",
 		                "%s was removed", be->name);
@@ -271,6 +274,35 @@ static int call(struct vrb_ep *ep, const struct address *a)
 	return XPORT_ERR_AGAIN;
 }
 
+/*
+ * siw connects within rdma_connect, and everything stands still while nobody answers: minutes.  So a connection of our
+ * own comes first, which does not block; who answered it will answer the next one soon.  It ends after that one is made:
+ * siw before Linux 6.6 does not bear that one has ended before it was looked at.  Its port may be that of another instance
+ * here, which rdma_cm chooses without asking TCP: hence SO_REUSEADDR.
+ */
+static int knock(struct vrb_ep *ep, const struct address *a)
+{
+	socklen_t len = a->ip.sa.sa_family == AF_INET ? sizeof(a->ip.in) : sizeof(a->ip.in6);
+	const int on = 1;
+
+	ep->state = VRB_KNOCKING;
+	if (ep->knock < 0) {
+		ep->knock = socket(a->ip.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (ep->knock >= 0)
+			setsockopt(ep->knock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	}
+	if (ep->knock >= 0 && connect(ep->knock, &a->ip.sa, len) == 0)
+		return call(ep, a);
+	return errno == EINPROGRESS || errno == EALREADY ? XPORT_ERR_AGAIN : cm_fail(ep, a, "connecting");
+}
+
+static void knock_end(struct vrb_ep *ep)
+{
+	if (ep->knock >= 0)
+		close(ep->knock);
+	ep->knock = -1;
+}
+
 static int up(struct vrb_ep *ep)
 {
 	ep->state = VRB_UP;
@@ -301,6 +333,7 @@ static int call_answered(struct vrb_ep *ep, const struct address *a)
 {
 	int rc;
 
+	knock_end(ep);
 	if (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
 		rc = vrb_qp_connect(ep);
 		if (rc != XPORT_OK)
@@ -319,13 +352,15 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 		return call_begin(ep, a);
 	if (ep->state == VRB_GREETING)
 		return greet_step(ep, a);
+	if (ep->state == VRB_KNOCKING)
+		return knock(ep, a);
 	if (!ep->event_new)
 		return XPORT_ERR_AGAIN;
 	ep->event_new = false;
 	if (ep->state == VRB_ADDRESS && ep->event == RDMA_CM_EVENT_ADDR_RESOLVED)
 		return call_route(ep, a);
 	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_RESOLVED)
-		return call(ep, a);
+		return ep->be->blocks ? knock(ep, a) : call(ep, a);
 	if (ep->state == VRB_CALLING &&
 	    (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE || ep->event == RDMA_CM_EVENT_ESTABLISHED))
 		return call_answered(ep, a);
@@ -434,6 +469,7 @@ int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
 	if (ep->id != NULL)
 		rdma_destroy_id(ep->id);
 	ep->id = NULL;
+	knock_end(ep);
 	table_remove(be, ep);
 	ep->state = VRB_CLOSED;
 	return XPORT_OK;
