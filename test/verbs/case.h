@@ -16,7 +16,7 @@
 	X(stack_refuses) X(receives_cannot_be_posted) X(put_and_get) X(drain_reads_the_page) X(puts_share_a_doorbell) X(doorbell_half_answered) X(chain_is_full) X(doorbell_fails) X(chain_breaks) X(puts_that_never_leave) X(short_gets) \
 	X(completions_out_of_order) X(region_too_long) X(receiver_not_ready) X(queue_pair_fatal) \
 	X(completion_queue_overrun) X(device_fatal) X(port_goes_down) X(port_comes_back) X(another_port_goes_down) \
-	X(device_removed) X(peer_disconnects) X(does_not_drain) X(arm)
+	X(device_removed) X(peer_disconnects) X(giving_a_call_up) X(giving_an_accepted_call_up) X(does_not_drain) X(arm)
 /* clang-format on */
 
 #define DECLARE_CASE(name) void t_##name(void);

@@ -203,6 +203,41 @@ void t_no_queue_pair(void)
 
 /* ---- ending, waiting ---- */
 
+/* iWARP: whoever disconnects before the kernel knows how connecting ended waits there for that. */
+void t_giving_a_call_up(void)
+{
+	fake.transport = IBV_TRANSPORT_IWARP;
+	fake.silent = true;
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	while (ep.state != VRB_CALLING)
+		IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	for (int i = 0; i < 3; i++) {
+		ops->poll(be);
+		IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN && fake.ndisconnected == 0 && fake.ids == 2);
+	}
+	fake_event(RDMA_CM_EVENT_UNREACHABLE, ep.id, -ETIMEDOUT, NULL, 0);
+	end();
+	IS(fake.ndisconnected == 1);
+}
+
+/* The same of a call that was accepted, and on RoCE, which does not wait. */
+void t_giving_an_accepted_call_up(void)
+{
+	for (int iwarp = 0; iwarp < 2; iwarp++) {
+		fake_reset();
+		fake.transport = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+		IS(open_be("fake0") == XPORT_OK);
+		prepare();
+		make_call(ep.cookie);
+		IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && ep.state == VRB_ACCEPTING);
+		IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN && fake.ndisconnected == !iwarp);
+		fake_event(RDMA_CM_EVENT_ESTABLISHED, ep.id, 0, NULL, 0);
+		end();
+		IS(fake.ndisconnected == 1);
+	}
+}
+
 /* It does not drain: after a while the queue pair is destroyed, and what comes afterwards is of nobody. */
 void t_does_not_drain(void)
 {

@@ -178,6 +178,7 @@ struct vrb_ep {
 	bool greeted;      /* by the peer */
 	uint8_t greetings; /* sent */
 	bool connected;    /* rdma_cm says so, or is about to */
+	bool awaited;      /* on iWARP: rdma_cm has to say how connecting ended */
 	bool broken, told; /* unusable; the core knows */
 	bool drained;      /* what was posted for sending has ended */
 	struct rdma_cm_id *id;
@@ -189,7 +190,7 @@ struct vrb_ep {
 	struct vrb_cq *cq;
 	struct ibv_mr *buffer_mr;
 	uint8_t *buffer;
-	uint64_t due_ms; /* CLOCK_MONOTONIC: of the next greeting; closing: when not to wait longer */
+	uint64_t due_ms; /* CLOCK_MONOTONIC: of the next greeting; awaited, closing: when not to wait longer */
 	uint8_t cookie[VRB_COOKIE];
 };
 

@@ -125,6 +125,7 @@ static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_even
 {
 	char why[sizeof(ep->failure)];
 
+	ep->awaited = false;
 	switch (e->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:

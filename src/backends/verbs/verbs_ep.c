@@ -24,6 +24,7 @@
 #include "verbs.h"
 
 enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RETRIES = 7 };
+enum { BEGUN_MS = 30000 }; /* siw's timer expires after 10 s */
 
 struct address {
 	uint8_t kind;
@@ -246,6 +247,12 @@ static int call_route(struct vrb_ep *ep, const struct address *a)
 	return XPORT_ERR_AGAIN;
 }
 
+static void begun(struct vrb_ep *ep)
+{
+	ep->awaited = ep->be->kind == VRB_IWARP;
+	ep->due_ms = vrb_now_ms() + BEGUN_MS;
+}
+
 static int call(struct vrb_ep *ep, const struct address *a)
 {
 	struct xpi_be *be = ep->be;
@@ -271,6 +278,7 @@ static int call(struct vrb_ep *ep, const struct address *a)
 	ep->connected = true;
 	if (rdma_connect(ep->id, &param) != 0)
 		return cm_fail(ep, a, "rdma_connect");
+	begun(ep);
 	return XPORT_ERR_AGAIN;
 }
 
@@ -391,6 +399,7 @@ static int take_call(struct vrb_ep *ep, const struct address *a)
 	ep->connected = true;
 	if (rdma_accept(ep->id, &param) != 0)
 		return cm_fail(ep, a, "rdma_accept");
+	begun(ep);
 	return XPORT_ERR_AGAIN;
 }
 
@@ -461,6 +470,9 @@ int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
 
 	if (ep->state == VRB_CLOSED)
 		return XPORT_OK;
+	/* Who ended it before would stand still in the kernel until its timer expires, after seconds. */
+	if (ep->awaited && !be->gone && vrb_now_ms() < ep->due_ms)
+		return XPORT_ERR_AGAIN;
 	if (ep->state < VRB_CLOSING)
 		close_begin(ep);
 	if (!drained(ep))
