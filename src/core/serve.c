@@ -457,6 +457,8 @@ static __attribute__((cold)) void pump_in_turn(struct xport_ep *ep)
 			sent = true;
 		}
 	}
+	if (sent && !ep->short_of_room) /* what was asked first may have waited for that */
+		xpi_work(ep);
 }
 
 void xpi_ep_pump(struct xport_ep *ep)
