@@ -137,6 +137,41 @@ static int lowest_fd(void)
 	return fd;
 }
 
+/* rdma_cm may choose a port that TCP has given to somebody else. */
+void t_ports_that_tcp_has(void)
+{
+	int n = 0, ids, l;
+
+	fake.ports_taken = VRB_PORTS - 1;
+	l = siw_and_listener();
+	IS(fake.ports_taken == 0 && listen(l, 8) == 0);
+	ids = fake.ids;
+	fake.ports_taken = VRB_PORTS;
+	while (connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 200)
+		n++;
+	IS(fake.ncalls == 1 && fake.nsent == 1 && fake.ids == ids + 1 && fake.qps == 1);
+	IS(fake.nreceives == VRB_RX && ep.rx_posted == VRB_RX);
+	fake_received(NULL, 0, IBV_WC_SUCCESS);
+	IS(connect_step(XPI_ACTIVE) == XPORT_OK);
+	end();
+	close(l);
+}
+
+void t_no_port_that_tcp_has_not(void)
+{
+	int rc, n = 0;
+
+	fake.ports_taken = VRB_PORTS;
+	IS(open_be("fake0") == XPORT_ERR_NO_BACKEND && strstr(err.text, "listening at") != NULL && fake_left() == 0);
+	IS(fake.ports_taken == 0 && open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.ports_taken = VRB_PORTS + 1;
+	while ((rc = connect_step(XPI_ACTIVE)) == XPORT_ERR_AGAIN && n < 200)
+		n++;
+	IS(rc == XPORT_ERR_UNREACHABLE && strstr(err.text, "rdma_connect") != NULL && fake.ports_taken == 0);
+	end();
+}
+
 void t_siw_answers(void)
 {
 	int n = 0, l = siw_and_listener(), before = lowest_fd();

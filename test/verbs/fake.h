@@ -26,6 +26,7 @@ struct fake {
 	bool post_send_zero; /* ... and answers 0 */
 	int doorbell_fails;  /* all are taken, and none is named */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
+	int ports_taken; /* to listen at, and to connect from: so many times that is refused */
 	uint32_t vendor;
 	bool stop_fails; /* a stopped queue pair takes nothing more and gives nothing back */
 	/* what there is: all 0 after closing */

@@ -60,9 +60,21 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	return 0;
 }
 
+/* Whether TCP has the port that was chosen. */
+static bool port_taken(void)
+{
+	if (fake.ports_taken == 0)
+		return false;
+	fake.ports_taken--;
+	errno = EADDRINUSE;
+	return true;
+}
+
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	(void)backlog;
+	if (port_taken())
+		return -1;
 	errno = fake.listen_fails;
 	fake.listener = id;
 	return fake.listen_fails != 0 ? -1 : 0;
@@ -108,6 +120,8 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
+	if (port_taken())
+		return -1;
 	errno = fake.connect_fails;
 	if (fake.connect_fails != 0)
 		return -1;

@@ -39,6 +39,7 @@ enum {
 	VRB_READS = 16,        /* READs of an endpoint under way, at most */
 	VRB_CHAIN = 32,        /* puts that share a doorbell, at most */
 	VRB_CHAIN_SHORT = 64,  /* longer ones are copied to the ring if they wait for it */
+	VRB_PORTS = 16,        /* that rdma_cm may choose, should TCP have given them away */
 	VRB_COOKIE = 16,
 	VRB_PROOF = 8,         /* bytes that are read to prove puts */
 	VRB_KEY = 16 /* packed native key */
@@ -177,6 +178,7 @@ struct vrb_ep {
 	bool listed;       /* in be->eps and be->table */
 	bool greeted;      /* by the peer */
 	uint8_t greetings; /* sent */
+	uint8_t ports;     /* that rdma_cm chose, and TCP had given away */
 	bool connected;    /* rdma_cm says so, or is about to */
 	bool awaited;      /* on iWARP: rdma_cm has to say how connecting ended */
 	bool broken, told; /* unusable; the core knows */

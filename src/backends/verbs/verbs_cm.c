@@ -22,10 +22,29 @@
 
 enum { BACKLOG = 64, EVENTS_MAX = 32 };
 
+/*
+ * rdma_cm chooses a port without asking TCP, which then may refuse it to iWARP: it is that of another socket at this address.
+ * So it chooses again.
+ */
+static int listen_somewhere(struct xpi_be *be)
+{
+	for (int i = 1;; i++) {
+		if (rdma_create_id(be->cm, &be->listener, be, RDMA_PS_TCP) != 0) {
+			be->listener = NULL;
+			return XPORT_ERR_SYSTEM;
+		}
+		if (rdma_bind_addr(be->listener, &be->ip.sa) == 0 && rdma_listen(be->listener, BACKLOG) == 0)
+			return XPORT_OK;
+		if (errno != EADDRINUSE || i == VRB_PORTS)
+			return XPORT_ERR_NO_BACKEND;
+		rdma_destroy_id(be->listener);
+	}
+}
+
 int vrb_cm_open(struct xpi_be *be)
 {
 	char what[96], ip[INET6_ADDRSTRLEN];
-	int flags;
+	int flags, rc;
 
 	be->cm = rdma_create_event_channel();
 	if (be->cm == NULL)
@@ -36,12 +55,10 @@ int vrb_cm_open(struct xpi_be *be)
 	if (flags < 0 || fcntl(be->cm->fd, F_SETFL, flags | O_NONBLOCK) != 0)
 		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "setting the event channel up");
 	snprintf(what, sizeof(what), "listening at %s", vrb_ip_text(&be->ip, ip, sizeof(ip)));
-	if (rdma_create_id(be->cm, &be->listener, be, RDMA_PS_TCP) != 0) {
-		be->listener = NULL;
-		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, what);
-	}
-	if (rdma_bind_addr(be->listener, &be->ip.sa) != 0 || rdma_listen(be->listener, BACKLOG) != 0)
-		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, "is the address still that of the device?", what);
+	rc = listen_somewhere(be);
+	if (rc != XPORT_OK)
+		return vrb_fail(be, rc, errno,
+		                rc == XPORT_ERR_NO_BACKEND ? "is the address still that of the device?" : NULL, what);
 	be->ip.in.sin_port = rdma_get_src_port(be->listener); /* at the same place in both families */
 	return XPORT_OK;
 }

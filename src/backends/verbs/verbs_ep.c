@@ -253,6 +253,17 @@ static void begun(struct vrb_ep *ep)
 	ep->due_ms = vrb_now_ms() + BEGUN_MS;
 }
 
+/* Our port is that of another socket here, see listen_somewhere(). */
+static int call_again(struct vrb_ep *ep, const struct address *a)
+{
+	ep->ports++;
+	ep->connected = false;
+	vrb_qp_free(ep);
+	rdma_destroy_id(ep->id);
+	ep->id = NULL;
+	return call_begin(ep, a);
+}
+
 static int call(struct vrb_ep *ep, const struct address *a)
 {
 	struct xpi_be *be = ep->be;
@@ -277,7 +288,8 @@ static int call(struct vrb_ep *ep, const struct address *a)
 	ep->state = VRB_CALLING;
 	ep->connected = true;
 	if (rdma_connect(ep->id, &param) != 0)
-		return cm_fail(ep, a, "rdma_connect");
+		return errno == EADDRINUSE && ep->ports < VRB_PORTS ? call_again(ep, a)
+		                                                    : cm_fail(ep, a, "rdma_connect");
 	begun(ep);
 	return XPORT_ERR_AGAIN;
 }
@@ -299,7 +311,7 @@ static int knock(struct vrb_ep *ep, const struct address *a)
 		if (ep->knock >= 0)
 			setsockopt(ep->knock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	}
-	if (ep->knock >= 0 && connect(ep->knock, &a->ip.sa, len) == 0)
+	if (ep->knock >= 0 && (connect(ep->knock, &a->ip.sa, len) == 0 || errno == EISCONN))
 		return call(ep, a);
 	return errno == EINPROGRESS || errno == EALREADY ? XPORT_ERR_AGAIN : cm_fail(ep, a, "connecting");
 }

@@ -234,6 +234,7 @@ void vrb_qp_free(struct vrb_ep *ep)
 	if (ep->qp != NULL && ibv_destroy_qp(ep->qp) != 0)
 		xpi_log(ep->be->log, XPORT_LOG_WARN, "2012", "verbs: %s: a queue pair stays: %m", ep->be->name);
 	ep->qp = NULL;
+	ep->rx_posted = 0;
 	if (ep->cq != NULL)
 		ep->cq->room += VRB_CQ_SHARE;
 	ep->cq = NULL;
