@@ -120,7 +120,7 @@ static int siw_and_listener(void)
 
 	IS(bind(l, (struct sockaddr *)&in, len) == 0 && getsockname(l, (struct sockaddr *)&in, &len) == 0);
 	fake.transport = IBV_TRANSPORT_IWARP;
-	fake.vendor = 0x626d74;
+	fake.vendor = FAKE_SIW;
 	fake.max_cqe = 1 << 20;
 	IS(open_be("fake0") == XPORT_OK);
 	prepare();

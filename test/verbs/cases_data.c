@@ -53,7 +53,7 @@ void t_long_frames_of_siw(void)
 	bool signalled;
 
 	for (int siw = 0; siw < 2; siw++) {
-		fake.vendor = siw ? 0x626d74 : 0;
+		fake.vendor = siw ? FAKE_SIW : 0;
 		be_up();
 		for (int i = 0; i < 4; i++) {
 			IS(send_frame(frame, sizes[i]) == XPORT_OK);
@@ -385,7 +385,7 @@ void t_short_gets(void)
 {
 	struct xpi_req req[2];
 
-	fake.vendor = 0x626d74;
+	fake.vendor = FAKE_SIW;
 	be_up();
 	share();
 	IS(!caps.passive_target);

@@ -100,7 +100,7 @@ void t_inline_is_found(void)
 /* libsiw cannot map page 144 of a device's file: the first completion queue covers it. */
 void t_first_queue_of_siw(void)
 {
-	fake.vendor = 0x626d74;
+	fake.vendor = FAKE_SIW;
 	fake.max_cqe = 1 << 20;
 	IS(open_be("fake0") == XPORT_OK && fake.cqs == 1);
 	IS(32l * fake.cqe > 145 * 4096);

@@ -9,7 +9,7 @@
 
 #include "backends/verbs/verbs.h"
 
-enum { FAKE_QUEUE = 4096, FAKE_EVENTS = 64 };
+enum { FAKE_QUEUE = 4096, FAKE_EVENTS = 64, FAKE_SIW = 0x626d74 /* as a vendor */ };
 
 struct fake {
 	/* what it is */

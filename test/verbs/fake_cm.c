@@ -65,16 +65,18 @@ static bool port_taken(void)
 {
 	if (fake.ports_taken == 0)
 		return false;
-	fake.ports_taken--;
-	errno = EADDRINUSE;
+	/* The other one: by a connection of ours to the same place. */
+	errno = fake.ports_taken-- % 2 != 0 ? EADDRINUSE : EADDRNOTAVAIL;
 	return true;
 }
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	(void)backlog;
-	if (port_taken())
+	if (port_taken()) {
+		errno = EADDRINUSE;
 		return -1;
+	}
 	errno = fake.listen_fails;
 	fake.listener = id;
 	return fake.listen_fails != 0 ? -1 : 0;

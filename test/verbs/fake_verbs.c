@@ -264,6 +264,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	if (fake.vendor == FAKE_SIW) /* stops it first */
+		fake_flush();
 	fake.nreceives = 0;
 	return fake_unmade(&fake.qps, qp);
 }

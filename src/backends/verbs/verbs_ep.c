@@ -36,6 +36,12 @@ struct address {
 
 /* ---- the table, by which completions find their endpoint ---- */
 
+/* The upper half of its wr_ids: where it stands, and a number that tells it from the one that stood there before. */
+static uint64_t key_new(struct xpi_be *be, uint32_t slot)
+{
+	return (uint64_t)slot << 48 | (uint64_t)++be->generation << 32;
+}
+
 static int table_add(struct xpi_be *be, struct vrb_ep *ep)
 {
 	uint32_t slot = 0, size = be->table_size ? be->table_size * 2 : 16;
@@ -52,7 +58,7 @@ static int table_add(struct xpi_be *be, struct vrb_ep *ep)
 		be->table_size = size;
 	}
 	be->table[slot] = ep;
-	ep->key = (uint64_t)slot << 48 | (uint64_t)++be->generation << 32;
+	ep->key = key_new(be, slot);
 	xpi_list_push(&be->eps, &ep->link);
 	ep->listed = true;
 	return XPORT_OK;
@@ -253,12 +259,16 @@ static void begun(struct vrb_ep *ep)
 	ep->due_ms = vrb_now_ms() + BEGUN_MS;
 }
 
-/* Our port is that of another socket here, see listen_somewhere(). */
+/*
+ * Our port is that of another socket here, see listen_somewhere(), perhaps of the one that knocked.  siw gives back the receives
+ * of the queue pair that goes: these are nobody's.
+ */
 static int call_again(struct vrb_ep *ep, const struct address *a)
 {
 	ep->ports++;
 	ep->connected = false;
 	vrb_qp_free(ep);
+	ep->key = key_new(ep->be, (uint32_t)(ep->key >> 48));
 	rdma_destroy_id(ep->id);
 	ep->id = NULL;
 	return call_begin(ep, a);
@@ -288,8 +298,9 @@ static int call(struct vrb_ep *ep, const struct address *a)
 	ep->state = VRB_CALLING;
 	ep->connected = true;
 	if (rdma_connect(ep->id, &param) != 0)
-		return errno == EADDRINUSE && ep->ports < VRB_PORTS ? call_again(ep, a)
-		                                                    : cm_fail(ep, a, "rdma_connect");
+		return (errno == EADDRINUSE || errno == EADDRNOTAVAIL) && ep->ports < VRB_PORTS
+		               ? call_again(ep, a)
+		               : cm_fail(ep, a, "rdma_connect");
 	begun(ep);
 	return XPORT_ERR_AGAIN;
 }
