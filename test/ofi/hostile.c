@@ -250,6 +250,40 @@ void test_late(const char *provider)
 	ops->close(B.be);
 }
 
+/* The same peer takes the connection just when its address is asked whether it answers: nothing stays of that. */
+void test_late_no_more(const char *provider)
+{
+	const struct ofi_ep *ep;
+	struct sockaddr_storage sa;
+	uint8_t both[2048];
+	socklen_t len;
+	size_t n;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL || A.be->quirk->blocks)
+		return; /* not one that listens, or that asks before it connects */
+	n = two_addresses(both, &sa, len);
+	ep = a.ep;
+	for (int64_t end = now_ms() + 20000; !ep->probing && now_ms() < end; usleep(1000))
+		CHECK(ops->ep_connect(A.be, a.ep, XPI_ACTIVE, both, n) == XPORT_ERR_AGAIN && ops->poll(A.be) >= 0, "%s",
+		      err.text);
+	CHECK(ep->probing);
+	for (int64_t end = now_ms() + 20000; ep->state != OFI_EP_UP && now_ms() < end; run_both(&A, &B, 1))
+		CHECK(ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len) != XPORT_ERR_UNREACHABLE);
+	CHECK(ops->ep_connect(A.be, a.ep, XPI_ACTIVE, both, n) == XPORT_OK && !ep->probing, "%s", err.text);
+	while (ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len) == XPORT_ERR_AGAIN)
+		run_both(&A, &B, 1);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
 /* One end of a connection between processes: tells its address, and is told the other's. */
 static void swap_addresses(int fd, const struct end *own, uint8_t *addr, size_t *len)
 {

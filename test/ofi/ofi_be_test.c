@@ -365,6 +365,7 @@ static const struct {
 	{"rubbish", test_rubbish},
 	{"deaf", test_deaf},
 	{"late", test_late},
+	{"late_no_more", test_late_no_more},
 	{"naps", test_naps},
 	{"window", test_window},
 	{"no_descriptor", test_no_descriptor},

@@ -135,7 +135,7 @@ void ofi_cm_probe(struct ofi_ep *ep)
 	socklen_t len = sizeof(int);
 	int code = 0;
 
-	if (!ep->probing || ep->why != 0 || poll(&p, 1, 0) == 0)
+	if (!ep->probing || ep->why != 0 || poll(&p, 1, 0) <= 0)
 		return;
 	if (getsockopt(ep->probe, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
 		code = errno;

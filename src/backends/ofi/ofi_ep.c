@@ -94,6 +94,7 @@ void ofi_ep_connected(struct ofi_ep *ep)
 
 	if (ep->state != OFI_EP_CONNECTING || ep->why != 0)
 		return;
+	ofi_cm_probe_end(ep);
 	ep->state = OFI_EP_UP;
 	ofi_am_room(ep, be->nsend);
 	be->nconnecting--;
