@@ -352,12 +352,15 @@ static struct svc_letter *early_next(struct svc_mail_peer *p)
 	return NULL;
 }
 
-/* No more than what other threads have reaped, and not brought yet, may lie before it. */
+/*
+ * What lies before it other threads have reaped, and not brought yet.  One late message is enough for all to come early that a
+ * peer may have sent: their receives are posted again.
+ */
 static void early_keep(struct svc_mail_peer *p, uint32_t number, const uint8_t *bytes, size_t len)
 {
 	struct svc_letter *letter;
 
-	if (number - p->from_number >= SVC_MAIL_RECEIVES || p->nearly >= SVC_MAIL_RECEIVES ||
+	if (number - p->from_number > SVC_MAIL_EARLY || p->nearly >= SVC_MAIL_EARLY ||
 	    (letter = malloc(sizeof(*letter) + len)) == NULL) {
 		peer_mute(p);
 		return;
@@ -512,6 +515,7 @@ void svc_mail_close(struct svc_mail *m)
 	for (int i = 0; i < SVC_MAIL_BUCKETS; i++) {
 		for (struct svc_mail_peer *p = m->bucket[i], *next; p != NULL; p = next) {
 			next = p->next;
+			early_drop(p);
 			free(p);
 		}
 	}

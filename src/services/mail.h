@@ -31,6 +31,7 @@ enum {
 	SVC_MAIL_HEAD = 12,
 	SVC_MAIL_WINDOW = 32,
 	SVC_MAIL_REPLIES = 2 * SVC_MAIL_WINDOW,
+	SVC_MAIL_EARLY = SVC_MAIL_WINDOW + SVC_MAIL_REPLIES, /* what a peer may have sent behind one that is late */
 	SVC_MAIL_RECEIVES = 32, /* at most: of XPORT_QUEUE_DEPTH, which bounds an instance's, it takes a quarter */
 	SVC_MAIL_BUCKETS = 64
 };

@@ -107,6 +107,57 @@ static void late_borrower(struct h *h)
 	h_sync(h);
 }
 
+/* The same at a borrower: all that the peer may send behind it comes before it. */
+enum { ASKS = 32 };
+
+static void first_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	xport_lease *given;
+	xport_mr *mr;
+	struct d d;
+
+	a.max_leases = 2 * ASKS;
+	d_begin(&d, h, D_LOOP, &a);
+	H_OK(xport_mr_reg(h->x, h_buf(h, 64), 64, D_RW, &mr));
+	H_OK(xport_lease_give(d.l, h->ep[1], mr, NULL, &given));
+	for (int i = 0; i < ASKS; i++)
+		D_EVENT(&d, XPORT_LEASE_LENT);
+	d_turn_for(&d, 20);
+	h_tell_u64(h, 1, 1);
+	H_TRUE(D_EVENT(&d, XPORT_LEASE_TAKEN).lease == given);
+	d_sync(&d, 1);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void first_borrower(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_completion c;
+	xport_lease *lease[ASKS];
+	struct d d;
+
+	a.max_leases = 2 * ASKS;
+	a.flags = XPORT_LEASES_TAKE;
+	d_begin(&d, h, D_LOOP, &a);
+	while (xport_poll(h->x, &c, 1) == 0 || c.type != XPORT_OP_RECV)
+		continue;
+	for (int i = 0; i < ASKS; i++)
+		H_OK(xport_lease_ask(d.l, h->ep[0], 64, D_RW, NULL, &lease[i]));
+	d_turn_for(&d, 20);
+	h_hear_u64(h, 0);
+	d_turn_for(&d, 50);
+	H_EQ(1, xport_leases_step(d.l, &c));
+	D_EVENT(&d, XPORT_LEASE_GIVEN);
+	for (int i = 0; i < ASKS; i++)
+		H_TRUE(D_EVENT(&d, XPORT_LEASE_GRANTED).lease == lease[i]);
+	H_EQ(0, d_all(&d).muted);
+	d_sync(&d, 0);
+	d_end(&d);
+	h_sync(h);
+}
+
 /* ---- a lease of an endpoint that was never accepted ---- */
 
 static void begin_alone(struct d *d, struct h *h, const struct xport_leases_attr *a)
@@ -269,6 +320,7 @@ static const struct h_param deaths[] = {{"lender_asked", ASKED},
 const struct h_scenario svc_cases_lease_end[] = {
 	{"lease_close", {close_lender, close_borrower}, closes, H_ONCE, 0},
 	{"lease_asked_late", {late_lender, late_borrower}, NULL, H_ONCE, 0},
+	{"lease_first_late", {first_lender, first_borrower}, NULL, H_ONCE, 0},
 	{"lease_not_accepted", {unaccepted_lender, unaccepted_borrower}, NULL, H_ONCE, 0},
 	{"lease_death", {death_victim, death_survivor}, deaths, H_KILLS | H_ONCE, 0},
 	{"lease_silent", {silent_borrower, silent_lender}, NULL, H_KILLS | H_ONCE, 0},
