@@ -144,8 +144,21 @@ void plan(const struct one_case *base, const struct left *l)
 	}
 }
 
+/* What comes by in some runs only: another case is made where it does so again. */
+static void look_again(const struct one_case *c, const struct left *l)
+{
+	enum { MISSES = 4 };
+
+	for (int i = 0; i < INJECT_STEPS; i++)
+		for (int k = 0; c->steps[i].active && !l->run.struck[i] && k < nplaces; k++)
+			if (places[k].at == c->steps[i].site && places[k].missed++ < MISSES)
+				places[k].paired = false;
+}
+
 void learn(const struct one_case *c, const struct left *l)
 {
+	if (once)
+		look_again(c, l);
 	for (int i = 0; i < INJECT_SITES; i++) {
 		const struct inject_site *s = &l->run.sites[i];
 		struct one_case pair = *c;

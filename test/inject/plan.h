@@ -28,6 +28,7 @@ struct place {
 	int call;
 	unsigned made, failed;
 	bool paired; /* a case in which it fails behind another failure is waiting */
+	unsigned missed; /* cases in which it was to fail, and did not come by */
 };
 
 extern struct one_case *cases;
