@@ -150,14 +150,24 @@ static bool open_temp(struct cp_part *p)
 			return fault(p, errno, "creating the file");
 		if (!lock(p))
 			return false;
+		/* Until it is finished nobody else reads it, whatever an earlier copy had allowed. */
 		if (!ready && is_named(p))
-			return true;
+			return fchmod(p->fd, 0600) == 0 || fault(p, errno, "keeping the file from others");
 		if (ready && is_named(p)) /* the lock is ours: it was killed */
 			unlinkat(p->dir, p->temp, 0);
 		close(p->fd);
 		p->fd = -1;
 	}
 	return fault(p, EAGAIN, "creating the file, whose temporary name others use");
+}
+
+/* Makes room, where the file system can; NFS, for one, cannot, and says when it writes at last that there is none. */
+static bool allocate(struct cp_part *p, uint64_t size)
+{
+	int rc = fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
+
+	p->unreserved = (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) || cp_plant == CP_PLANT_LATE;
+	return rc == 0 || p->unreserved;
 }
 
 /* Finds out now whether there is room.  What has holes takes less than its size, nobody knows how much. */
@@ -168,8 +178,8 @@ static bool reserve(struct cp_part *p, bool sparse)
 	if (p->have > p->size && ftruncate(p->fd, (off_t)p->size) != 0)
 		return fault(p, errno, "shortening what an earlier copy left");
 	p->have = p->have < p->size ? p->have : p->size;
-	if (sparse || p->size == 0 || fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)p->size) == 0 ||
-	    errno == EOPNOTSUPP || errno == ENOSYS)
+	p->unreserved = false;
+	if (p->size == 0 || allocate(p, sparse ? 1 : p->size))
 		return true;
 	(void)fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
 	(void)!ftruncate(p->fd, (off_t)p->have); /* what was reserved before there was no more room */
@@ -328,6 +338,8 @@ static bool sync_file(struct cp_part *p)
 {
 	if (cp_plant == CP_PLANT_SYNC)
 		sleep(10);
+	if (cp_plant == CP_PLANT_LATE)
+		return fault(p, ENOSPC, "syncing the file");
 	return fsync(p->fd) == 0 || fault(p, errno, "syncing the file");
 }
 
@@ -340,16 +352,19 @@ bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_lo
 		return fault(p, EBADMSG, "the checksum of the whole file is not the source's");
 	if (ftruncate(p->fd, (off_t)p->size) != 0)
 		return fault(p, errno, "giving the file its size");
-	if (fchmod(p->fd, look->mode & 0777) != 0)
+	/* Another copy to this name must be able to open it, or it could not see that it is locked. */
+	if (fchmod(p->fd, (look->mode & 0777) | S_IRUSR) != 0)
 		return fault(p, errno, "giving the file its permissions");
 	if (futimens(p->fd, look->times) != 0)
 		return fault(p, errno, "giving the file its times");
-	if (p->sync && !sync_file(p))
+	if ((p->sync || p->unreserved) && !sync_file(p))
 		return false;
 	if (!is_named(p))
 		return fault(p, CP_BUSY, "somebody has taken its temporary name away");
 	if (renameat(p->dir, p->temp, p->dir, p->name) != 0)
 		return fault(p, errno, "giving the file its name");
+	if ((look->mode & S_IRUSR) == 0)
+		(void)fchmod(p->fd, look->mode & 0777);
 	close(p->fd);
 	p->fd = -1;
 	if (p->sync) { /* O_PATH cannot be synced */

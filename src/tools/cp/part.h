@@ -24,6 +24,7 @@ struct cp_part {
 	uint64_t covered;  /* bytes of blocks and holes so far */
 	uint64_t sum[2];   /* of them */
 	bool sync;
+	bool unreserved;   /* whether there is room for it nobody knows before it is on its way to the disk */
 	int error;
 	char name[256], temp[256]; /* in dir */
 	char text[CP_TEXT];

@@ -9,7 +9,8 @@ enum cp_plant {
 	CP_PLANT_FILE,  /* the source has another checksum for the whole file */
 	CP_PLANT_STORED, /* the sink stores another byte than came */
 	CP_PLANT_PAUSE, /* no fault: the source waits for two seconds after the first block of a file */
-	CP_PLANT_SYNC /* no fault: the sink takes ten seconds to sync a file */
+	CP_PLANT_SYNC, /* no fault: the sink takes ten seconds to sync a file */
+	CP_PLANT_LATE /* the sink's file system reserves nothing, and finds out when it syncs that it is full, as NFS does */
 };
 
 extern enum cp_plant cp_plant;

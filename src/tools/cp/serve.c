@@ -259,22 +259,25 @@ static bool run_session(struct session *s)
 
 static int loop(void)
 {
+	int rc = CP_EXIT_DONE;
+
 	server.now = now_s();
-	while (!cp_interrupted) {
+	while (!cp_interrupted && rc == CP_EXIT_DONE) {
 		bool more = false;
 
 		for (unsigned i = 0; i < CP_LINKS; i++)
 			if (server.sessions[i].link != NULL)
 				more = run_session(&server.sessions[i]) || more;
 		if (!cp_hub_poll(&server.hub, more ? 0 : WAIT_MS))
-			return CP_EXIT_LOST;
+			rc = CP_EXIT_LOST;
 		server.now = now_s();
-		take_clients();
+		if (rc == CP_EXIT_DONE)
+			take_clients();
 	}
 	for (unsigned i = 0; i < CP_LINKS; i++)
 		if (server.sessions[i].link != NULL)
-			end_session(&server.sessions[i]);
-	return CP_EXIT_DONE;
+			end_session(&server.sessions[i]); /* their workers are done before the memory goes */
+	return rc;
 }
 
 static bool listen_there(void)
