@@ -122,13 +122,15 @@ void actor_settle(struct actor *a, int64_t limit_us, const char *what)
 	int64_t end = h_now_us() + limit_us;
 
 	while (!settled(a)) {
-		if (h_now_us() > end)
+		bool late = h_now_us() > end; /* before the last look */
+
+		actor_turn(a, a->patient);
+		if (late && !settled(a))
 			xport_dump(h->x);
-		H_CHECK(h_now_us() <= end,
+		H_CHECK(!late || settled(a),
 		        "%s: after %" PRId64
 		        " ms %s, and %u operations have not completed; the victim's process is in state %c",
 		        what, limit_us / 1000, a->side[0].lost ? "the loss is known" : "no loss was reported",
 		        a->ledger->pending, state_of(h_pid(h, 0)));
-		actor_turn(a, a->patient);
 	}
 }

@@ -295,34 +295,45 @@ static void swap_addresses(int fd, const struct end *own, uint8_t *addr, size_t 
 	*len = (size_t)n;
 }
 
-/* Greets whoever listens, for half a second. */
+/* Greets whoever listens, says so, and goes on until the other end of `fd` is closed. */
 static void greeter(int fd, const char *provider)
 {
 	uint8_t addr[2048];
+	int rounds = 0;
 	size_t len;
 
 	open_side(&B, provider);
 	prepare(&b, &B);
 	swap_addresses(fd, &b, addr, &len);
-	for (int64_t end = now_ms() + 500; now_ms() < end; usleep(1000))
+	for (; recv(fd, addr, 0, MSG_DONTWAIT | MSG_PEEK) < 0; usleep(1000)) {
 		CHECK(ops->ep_connect(B.be, b.ep, XPI_ACTIVE, addr, len) != XPORT_OK && ops->poll(B.be) >= 0);
+		if (++rounds == 50)
+			CHECK(write(fd, "", 1) == 1, "%s", strerror(errno));
+	}
 	_exit(0);
 }
+
+static int greeter_goes_on;
 
 /* A has an endpoint, and in its queue the greeting of a process, whose address this is. */
 static pid_t greeted(const char *provider, uint8_t *addr, size_t *len)
 {
+	char said;
 	int fd[2];
 	pid_t pid;
 
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) == 0, "%s", strerror(errno));
 	pid = fork();
-	if (pid == 0)
+	if (pid == 0) {
+		close(fd[0]);
 		greeter(fd[1], provider);
+	}
+	close(fd[1]);
+	greeter_goes_on = fd[0];
 	open_side(&A, provider);
 	prepare(&a, &A);
 	swap_addresses(fd[0], &a, addr, len);
-	usleep(300000);
+	CHECK(read(fd[0], &said, 1) == 1, "%s", strerror(errno));
 	return pid;
 }
 
@@ -341,6 +352,7 @@ static int look_and_connect(const uint8_t *addr, size_t len)
 
 static void end_with(pid_t pid)
 {
+	close(greeter_goes_on);
 	CHECK(waitpid(pid, NULL, 0) == pid, "%s", strerror(errno));
 	leave(&a);
 	ops->close(A.be);

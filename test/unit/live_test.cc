@@ -64,20 +64,25 @@ TEST_P(Live, BeatsAtOnceAndFourTimesATimeout)
 {
 	Pair p;
 	shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
+	int64_t began = shim_now(), last = began, longest = 0, now;
 	int n = 0;
 
 	ASSERT_NE(nullptr, c);
-	/* So that it is not lost meanwhile. */
-	for (int i = 0; i < 20; i++) {
+	/* So that it is not lost meanwhile, unless nothing runs here for so long. */
+	for (int i = 0; i < 20; i++, last = now) {
 		p.beat();
 		run(50);
+		now = shim_now();
+		longest = now - last > longest ? now - last : longest;
 	}
-	EXPECT_EQ(0u, shim_chan_found(c));
+	if (longest < 350) {
+		EXPECT_EQ(0u, shim_chan_found(c));
+	}
 	n = p.count(1, 1);
 	for (int more; (more = p.count(1, 1)) > 0;)
 		n += more;
-	EXPECT_GE(n, 8);
-	EXPECT_LE(n, 15);
+	EXPECT_GE(n, longest < 350 ? 8 : 1);
+	EXPECT_LE(n, (shim_now() - began) / 100 + 3);
 	shim_chan_stop(c);
 }
 
@@ -470,8 +475,7 @@ TEST(LivePoll, DescriptorIsReadableWhenDue)
 	int64_t began = shim_now();
 
 	ASSERT_GE(pfd.fd, 0);
-	EXPECT_GT(shim_step(s), 50);
-	EXPECT_EQ(0, poll(&pfd, 1, 30));
+	EXPECT_LE(shim_step(s), 100);
 	EXPECT_EQ(1, poll(&pfd, 1, 1000));
 	EXPECT_GE(shim_now() - began, 99);
 	(void)shim_step(s);

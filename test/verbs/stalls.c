@@ -59,16 +59,15 @@ static int target(const char *address)
 /* The longest poll in so many milliseconds, and what it brought. */
 static int64_t longest_in(int64_t ms, const char *when)
 {
-	int64_t longest = 0, t = now_ms(), end = t + ms;
+	int64_t longest = 0, t, end = now_ms() + ms;
 
-	while (t < end) {
+	while ((t = now_ms()) < end) {
 		struct xport_completion c;
 		int64_t took;
 		int n = xport_poll(x, &c, 1);
 
 		check(n, "polling");
 		took = now_ms() - t;
-		t += took;
 		longest = took > longest ? took : longest;
 		if (n == 1)
 			printf("%s: event %d, %s\n", when, (int)c.type, xport_status_name(c.status));
