@@ -294,6 +294,8 @@ static int poll_rest(struct xport *x, struct xport_completion *list, int max, in
 	if (unlikely(max > 0 && list == NULL))
 		return XPORT_ERR_INVALID;
 	n = reap_all(x, list, max);
+	if (unlikely(x->want_space) && n > 0 && (x->slow & XPI_SLOW_LOCK) != 0)
+		xpi_signal(x); /* another thread may wait for the room that they took */
 	if (unlikely(x->todo & XPI_TODO_RELEASE))
 		xpi_ep_release_all(x);
 	if (unlikely(r < 0) && n == 0)

@@ -83,7 +83,7 @@ int xpi_enter_slowly(struct xport *x)
 	int r = xpi_enter_asleep(x);
 
 	if (r == XPORT_OK && x->fd_state == XPI_FD_ARMED)
-		xpi_signal(x);
+		xpi_wake(x);
 	return r;
 }
 

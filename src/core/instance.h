@@ -86,7 +86,8 @@ struct xport {
 	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
 	bool fd_asked;         /* by xport_fd: stays in use after xport_wait */
 	bool reaped;           /* the last poll gave something: the application will come again */
-	bool space_freed;      /* what was answered AGAIN is worth trying again */
+	bool space_freed;      /* what was answered AGAIN is worth trying again, and nobody was told yet */
+	uint32_t space_freed_times;
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
 	struct xpi_spin spin;  /* of xport_wait */
@@ -136,6 +137,8 @@ bool xpi_idle(struct xport *x, int timeout_ms);
 void xpi_tell_crowd(struct xport *x);
 
 /* Makes the descriptor readable: something waits that it does not know of. */
+void xpi_wake(struct xport *x);
+/* The same; and what was answered AGAIN is worth trying again. */
 void xpi_signal(struct xport *x);
 
 /* Where every call begins and ends: fork rule, lock, a sleeping descriptor.  Not OK: do not go on. */

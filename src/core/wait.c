@@ -117,14 +117,22 @@ static void set_state(struct xport *x, enum xpi_fd_state state)
 		xpi_cq_open(&x->cq);
 }
 
-void xpi_signal(struct xport *x)
+void xpi_wake(struct xport *x)
 {
-	x->space_freed = x->space_freed || x->want_space;
-	x->want_space = false;
 	if (x->fd_state != XPI_FD_ARMED)
 		return; /* unused, or readable already */
 	set_state(x, XPI_FD_SIGNALLED);
 	write_event(x->wake);
+}
+
+void xpi_signal(struct xport *x)
+{
+	if (x->want_space) {
+		x->space_freed = true;
+		x->space_freed_times++;
+	}
+	x->want_space = false;
+	xpi_wake(x);
 }
 
 /* From awake to ARMED; false: there is something to do first. */
@@ -196,6 +204,12 @@ struct sleeper {
 
 enum { DOZE_MS = 1000, NAP_MS = 10, WITHOUT_MS = 1 };
 
+/* Beside other threads nobody sleeps for longer: they may take what was to wake it off its descriptor. */
+static int at_most(int timeout_ms, int ms)
+{
+	return timeout_ms < 0 || timeout_ms > ms ? ms : timeout_ms;
+}
+
 void xpi_tell_crowd(struct xport *x)
 {
 	x->stirred = false;
@@ -215,8 +229,7 @@ static bool sleep_on(struct xport *x, int fd, int timeout_ms, const sigset_t *ma
 	if (n < 0)
 		n = -errno;
 	pthread_mutex_lock(&x->lock);
-	if (x->fd_state == XPI_FD_ARMED)
-		xpi_signal(x); /* we go on to poll, and then what the other sleeps on does not wake it */
+	xpi_wake(x); /* we go on to poll, and then what the other sleeps on does not wake it */
 	return n != -EINTR;
 }
 
@@ -227,7 +240,7 @@ static bool doze(struct xport *x, int timeout_ms, const sigset_t *mask)
 	bool more;
 
 	xpi_list_push(&x->crowd, &me.link);
-	more = sleep_on(x, me.fd, timeout_ms < 0 || timeout_ms > most ? most : timeout_ms, mask);
+	more = sleep_on(x, me.fd, at_most(timeout_ms, most), mask);
 	xpi_list_del(&me.link);
 	if (me.fd >= 0)
 		close(me.fd);
@@ -250,7 +263,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	if (others && x->fd_asked && !xpi_cq_empty(&x->cq)) {
 		/* It is for who sleeps on the descriptor; that is awake now, but may take its time. */
 		stay_readable(x);
-		return doze(x, timeout_ms < 0 || timeout_ms > NAP_MS ? NAP_MS : timeout_ms, mask);
+		return doze(x, at_most(timeout_ms, NAP_MS), mask);
 	}
 	*slept = arm(x);
 	if (!*slept) {
@@ -261,7 +274,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	x->led = others;
 	if (others)
 		pthread_mutex_unlock(&x->lock);
-	n = epoll_pwait(x->epfd, &ev, 1, timeout_ms, mask);
+	n = epoll_pwait(x->epfd, &ev, 1, others ? at_most(timeout_ms, DOZE_MS) : timeout_ms, mask);
 	if (n < 0)
 		n = -errno;
 	if (others)
@@ -289,10 +302,10 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Nothing to be reaped yet, nor worth trying again. */
-static bool nothing(struct xport *x)
+/* Nothing to be reaped yet, nor worth trying again since space was freed so many times: each thread that waits is told. */
+static bool nothing(struct xport *x, uint32_t freed_times)
 {
-	if (!x->space_freed)
+	if (x->space_freed_times == freed_times)
 		return xpi_cq_empty(&x->cq);
 	x->space_freed = false;
 	return false;
@@ -302,7 +315,7 @@ static bool nothing(struct xport *x)
 static bool wait_for_thread(struct xport *x, int timeout_ms, const sigset_t *mask)
 {
 	user_fd_settle(x);
-	return sleep_on(x, x->user_fd, timeout_ms, mask);
+	return sleep_on(x, x->user_fd, at_most(timeout_ms, DOZE_MS), mask);
 }
 
 /*
@@ -333,13 +346,14 @@ static bool spins(const struct xpi_spin *spin, int64_t *last, unsigned vain)
 int xpi_wait(struct xport *x, int timeout_ms)
 {
 	int64_t deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms;
+	uint32_t freed_times = x->space_freed_times - x->space_freed;
 	bool hushed = false, more = true, slept = true;
 	unsigned vain = 0;
 	int64_t last = 0;
 	sigset_t mask;
 	int r = 0;
 
-	while (more && nothing(x)) {
+	while (more && nothing(x, freed_times)) {
 		int64_t left;
 
 		r = xpi_progress(x);
