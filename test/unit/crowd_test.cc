@@ -248,15 +248,18 @@ TEST_F(Room, IsToldToWhoWaitsThoughAnotherPolledMeanwhile)
 TEST_F(Room, IsToldToEachWhoWaits)
 {
 	fill(attr());
-	std::atomic<int> told{0};
+	std::atomic<int> told{0}, begun{0};
 	auto start = Clock::now();
 	std::vector<std::thread> waiters;
 	for (int i = 0; i < 3; i++)
-		waiters.emplace_back([this, &told] {
+		waiters.emplace_back([this, &told, &begun] {
 			xport_completion mine{};
+			begun++;
 			told += xport_wait(x[0], &mine, 1, static_cast<int>(scaled(10000))) == 0;
 		});
-	nap(scaled(100));
+	while (begun < 3)
+		nap(1);
+	nap(scaled(200));
 	poll_other();
 	for (auto &w : waiters)
 		w.join();

@@ -150,9 +150,11 @@ static bool open_temp(struct cp_part *p)
 			return fault(p, errno, "creating the file");
 		if (!lock(p))
 			return false;
-		/* Until it is finished nobody else reads it, whatever an earlier copy had allowed. */
-		if (!ready && is_named(p))
-			return fchmod(p->fd, 0600) == 0 || fault(p, errno, "keeping the file from others");
+		if (!ready && is_named(p)) {
+			/* Until it is finished nobody else reads it, whatever an earlier copy had allowed, if there are permissions. */
+			(void)fchmod(p->fd, 0600);
+			return true;
+		}
 		if (ready && is_named(p)) /* the lock is ours: it was killed */
 			unlinkat(p->dir, p->temp, 0);
 		close(p->fd);
