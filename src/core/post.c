@@ -365,7 +365,7 @@ int xpi_fence(struct xport_ep *ep)
 	ep->fence_rma = ep->rma_posted;
 	if (ep->direct)
 		atomic_thread_fence(memory_order_seq_cst);
-	if (!ep->q_busy && ep->nrequests == 0 && xpi_list_empty(&ep->native) &&
+	if (!ep->q_busy && ep->nrequests == 0 && !xpi_rma_in_hands(ep) &&
 	    (!ep->direct || (xpi_tx_changed(ep) && xpi_native_ready(ep, ep->native_handed))))
 		return XPORT_OK;
 	op = xpi_op_get(ep->x, ep, XPI_OP_FENCE);

@@ -313,6 +313,14 @@ static int fence_end(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
+bool xpi_rma_in_hands(const struct xport_ep *ep)
+{
+	xpi_list_for(l, &ep->native)
+		if (xpi_container(l, struct xpi_op, link)->kind <= XPORT_OP_ATOMIC)
+			return true;
+	return false;
+}
+
 static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	if (ep->nrequests > 0)
@@ -320,7 +328,7 @@ static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 	if (!ep->direct)
 		return fence_end(ep, op);
 	/* What follows may overtake messages: everything before must be known to be there. */
-	if (!xpi_list_empty(&ep->native) || !xpi_native_ready(ep, ep->native_handed))
+	if (xpi_rma_in_hands(ep) || !xpi_native_ready(ep, ep->native_handed))
 		return XPORT_ERR_AGAIN;
 	if (xpi_tx_changed(ep))
 		return fence_end(ep, op);

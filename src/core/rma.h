@@ -32,6 +32,8 @@ void xpi_rma_pump(struct xport_ep *ep);
 
 /* Whether what is sent now arrives after the first `posted` native puts; if not, a drain was started. */
 bool xpi_native_ready(struct xport_ep *ep, uint64_t posted);
+/* Whether the back end has operations that change or read the peer's memory; what it has of messages is nobody's who waits. */
+bool xpi_rma_in_hands(const struct xport_ep *ep);
 /* The back end ended a drain. */
 void xpi_drained(struct xport_ep *ep, int status);
 /* Asks for the proof that native puts are placed. */

@@ -227,19 +227,21 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t 
 struct loop_manners loop_manners;
 
 /* The frame stays where it is until the next poll. */
-static int keep(struct xpi_be *be, struct loop_ep *ep, const void *buf, size_t len, struct xpi_req *req)
+static int keep(struct xpi_be *be, struct loop_ep *ep, const void *buf, size_t len, const void *rest, size_t rest_len,
+                struct xpi_req *req)
 {
 	struct loop_item *it = calloc(1, sizeof(*it));
 
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
-	loop_manners.keep -= loop_manners.keep > 0;
 	ep->before++;
 	it->kind = LOOP_KEPT;
 	it->ep = ep;
 	it->req = req;
 	it->buf = (void *)(uintptr_t)buf;
 	it->len = len;
+	it->rest = rest;
+	it->rest_len = rest_len;
 	xpi_list_push(&be->own, &it->link);
 	return XPI_PENDING;
 }
@@ -252,8 +254,10 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size
 		loop_manners.refuse--;
 		return XPORT_ERR_AGAIN;
 	}
-	if (loop_manners.keep > 0 || ep->before > 0)
-		return keep(be, ep, buf, len, req);
+	if (loop_manners.keep > 0 || ep->before > 0) {
+		loop_manners.keep -= loop_manners.keep > 0;
+		return keep(be, ep, buf, len, NULL, 0, req);
+	}
 	return loop_deliver(be, ep, buf, len, NULL, 0);
 }
 
@@ -262,7 +266,10 @@ static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, 
 {
 	struct loop_ep *ep = ep_state;
 
-	(void)req; /* never pending: the frame is copied */
+	if (loop_manners.keep_two > 0) {
+		loop_manners.keep_two--;
+		return keep(be, ep, hdr, hlen, data, dlen, req);
+	}
 	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(be, ep, hdr, hlen, data, dlen);
 }
 

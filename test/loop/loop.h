@@ -17,6 +17,8 @@ struct loop_item {
 	struct loop_ep *ep; /* of the sender; not for frames */
 	struct xpi_req *req;
 	void *buf; /* kept frames: where it still lies */
+	const void *rest; /* and what follows there */
+	size_t rest_len;
 	uint64_t peer, region, offset;
 	struct xport_atomic_args args; /* atomics */
 	size_t len;
@@ -58,6 +60,8 @@ extern struct loop_manners {
 	bool stall;      /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
+	unsigned keep_two; /* am_send_two: the same */
+	unsigned most;   /* what a poll does, if that is not 0 */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
 	int kept;           /* what kept frames end with, if that is not 0 */
 } loop_manners;

@@ -103,7 +103,7 @@ static int carry_out(struct xpi_be *be, const struct loop_item *it)
 	if (it->kind == LOOP_KEPT && loop_manners.kept != 0)
 		return loop_manners.kept;
 	if (it->kind == LOOP_KEPT)
-		return loop_deliver(be, it->ep, it->buf, it->len, NULL, 0);
+		return loop_deliver(be, it->ep, it->buf, it->len, it->rest, it->rest_len);
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
 	if (peer != NULL) {
@@ -190,11 +190,11 @@ int loop_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
 int loop_rma_poll(struct xpi_be *be)
 {
 	struct xpi_list *l;
-	int n = 0;
+	int n = 0, most = loop_manners.most > 0 ? (int)loop_manners.most : 32;
 
 	if (__atomic_load_n(&loop_manners.stall, __ATOMIC_RELAXED))
 		return 0;
-	while (n < 32 && (l = xpi_list_pop(&be->own)) != NULL) {
+	while (n < most && (l = xpi_list_pop(&be->own)) != NULL) {
 		struct loop_item *it = xpi_container(l, struct loop_item, link);
 		struct xpi_req *req = it->req;
 		int r = carry_out(be, it);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -110,6 +111,39 @@ TEST_P(Loop, FenceOrdersPutsAndGets)
 		EXPECT_EQ(in, one);
 		EXPECT_EQ(r.bytes, two);
 	}
+}
+
+/* A fence orders what changes memory or reads it: messages that leave without a pause do not hold it up. */
+TEST_P(Loop, FenceAmongMessages)
+{
+	const uint64_t at_once = 8;
+	std::vector<uint8_t> out(4096, 'x'), got(4096);
+	uint64_t word = 0, sent = 0, gone = 0;
+	bool read = false;
+	Remote r;
+	share(r, 4096);
+	both(20); /* a native key is in use */
+	loop_manners.keep_two = UINT_MAX;
+	loop_manners.most = 1;
+	for (int i = 0; i < 1000 && !read; i++) {
+		for (; sent < gone + at_once && xport_send(a.ep, out.data(), out.size(), 7, nullptr) == XPORT_OK; sent++)
+			ASSERT_EQ(xport_recv(b.x, got.data(), got.size(), 7, UINT64_MAX, nullptr), XPORT_OK);
+		if (i == 20) {
+			ASSERT_EQ(xport_fence(a.ep), XPORT_OK);
+			ASSERT_EQ(xport_get(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+		}
+		both();
+		for (auto &c : a.done) {
+			gone += c.type == XPORT_OP_SEND;
+			read = read || c.type == XPORT_OP_GET;
+		}
+		a.done.clear();
+	}
+	EXPECT_TRUE(read);
+	EXPECT_GT(gone, 20u);
+	loop_manners = {};
+	for (; gone < sent; gone++)
+		wait(a, XPORT_OP_SEND);
 }
 
 /* Who is told behind a fence may write where the gets before it have read. */
