@@ -93,6 +93,7 @@ struct xport {
 	struct xpi_spin spin;  /* of xport_wait */
 	struct xpi_list crowd; /* who sleeps beside the one who makes progress (wait.c) */
 	bool led;              /* somebody sleeps on what the back end has */
+	bool lead_told;        /* what woke it, or will, must stay there until it does */
 	bool stirred;          /* something happened that the crowd has not been told of */
 	int64_t look_ms[XPI_LOOKS]; /* when old operations were looked for, by tick */
 	struct xpi_list all; /* in the list of all instances, for the fork rule */

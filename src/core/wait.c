@@ -132,6 +132,7 @@ void xpi_signal(struct xport *x)
 		x->space_freed_times++;
 	}
 	x->want_space = false;
+	x->stirred = true;
 	xpi_wake(x);
 }
 
@@ -186,7 +187,9 @@ void xpi_fd_settle(struct xport *x)
 			stay_readable(x);
 		return;
 	}
-	if (!arm(x))
+	/* Who sleeps on the same descriptor wakes for what happened; quiet before it has seen that, it would sleep on. */
+	x->lead_told = x->led && (x->lead_told || x->stirred);
+	if (x->lead_told ? x->fd_state != XPI_FD_SIGNALLED : !arm(x))
 		stay_readable(x);
 }
 
@@ -212,6 +215,7 @@ static int at_most(int timeout_ms, int ms)
 
 void xpi_tell_crowd(struct xport *x)
 {
+	x->lead_told = x->led && (x->lead_told || x->stirred);
 	x->stirred = false;
 	xpi_list_for(l, &x->crowd)
 		write_event(xpi_container(l, struct sleeper, link)->fd);
@@ -279,7 +283,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 		n = -errno;
 	if (others)
 		pthread_mutex_lock(&x->lock);
-	x->led = false;
+	x->led = x->lead_told = false;
 	if (x->fd_asked)
 		stay_readable(x);
 	else

@@ -5,14 +5,19 @@
  */
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <xport.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <iostream>
 #include <thread>
 #include <vector>
 
@@ -390,6 +395,103 @@ TEST_F(Crowd, WhoAcceptsBesideWhoWaits)
 	accepts.join();
 	enough = true;
 	waits.join();
+}
+
+/* How long a thread was ready to run and did not: a busy machine's part in its lateness. */
+long ready_ms(long tid)
+{
+	std::ifstream f("/proc/self/task/" + std::to_string(tid) + "/schedstat");
+	long long ran = 0, waited = -1;
+
+	f >> ran >> waited;
+	return static_cast<long>(waited / 1000000);
+}
+
+/* Makes this thread one that never runs while another on its processor can. */
+bool stand_back(int processor)
+{
+	sched_param p{};
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(processor, &set);
+	return sched_setaffinity(0, sizeof(set), &set) == 0 && sched_setscheduler(0, SCHED_IDLE, &p) == 0;
+}
+
+/*
+ * An event loop takes what comes off the descriptor while another thread accepts, and has not had the processor yet since that
+ * woke it: it is told all the same.
+ */
+TEST_F(Crowd, WhoAcceptsBesideAnEventLoop)
+{
+	xport_attr a = attr();
+	xport_listener *mine = nullptr;
+	std::atomic<long> tid{0}, heard_ready{0}, rounds{0};
+	std::atomic<Clock::time_point> heard{Clock::time_point::max()};
+	std::atomic<bool> enough{false}, fit{true};
+	const int processor = sched_getcpu();
+	long late = 0, told = 0;
+	char name[64];
+
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	ASSERT_EQ(XPORT_OK, xport_listen(x[0], "127.0.0.1:0", nullptr, &mine));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(mine, name, sizeof(name)));
+	std::thread loop([&] {
+		pollfd p{};
+		p.fd = xport_fd(x[0]);
+		p.events = POLLIN;
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		CPU_SET(processor, &set);
+		fit = fit && sched_setaffinity(0, sizeof(set), &set) == 0;
+		while (!enough) {
+			xport_completion c[4];
+			if (poll(&p, 1, 100) != 1)
+				continue;
+			for (int i = 0, n = xport_poll(x[0], c, 4); i < n; i++) {
+				if (c[i].type != XPORT_EVENT_INCOMING)
+					continue;
+				heard_ready = ready_ms(tid);
+				heard = Clock::now();
+			}
+		}
+	});
+	std::thread accepts([&] {
+		fit = fit && stand_back(processor);
+		tid = syscall(SYS_gettid);
+		while (!enough) {
+			xport_ep *in = nullptr;
+			if (xport_accept(mine, 5000, &in) != XPORT_OK)
+				break;
+			auto from = heard.exchange(Clock::time_point::max());
+			if (from != Clock::time_point::max()) {
+				told++;
+				late += since(from) - (ready_ms(tid) - heard_ready) > 400;
+			}
+			xport_ep_destroy(in);
+			rounds++;
+		}
+		enough = true;
+	});
+	for (long n = 0; n < 30 && !enough; n++) {
+		xport_ep *out = nullptr;
+		xport_completion c{};
+		nap(20); /* so that it sleeps */
+		ASSERT_EQ(XPORT_OK, xport_connect(x[1], name, nullptr, 0, &out));
+		for (auto start = Clock::now(); rounds == n && since(start) < scaled(20000) && !enough;)
+			xport_wait(x[1], &c, 1, 5);
+		EXPECT_EQ(n + 1, rounds);
+		xport_ep_destroy(out);
+	}
+	enough = true;
+	xport_listener_close(mine);
+	accepts.join();
+	loop.join();
+	std::cout << told << " accepted after the event loop had heard of it, " << late << " late\n";
+	EXPECT_EQ(0, late);
+	if (!fit || ready_ms(syscall(SYS_gettid)) < 0)
+		GTEST_SKIP() << "needs SCHED_IDLE, a processor to stay on, and schedstat";
 }
 
 /* With the progress thread a call that waits costs next to no processor. */

@@ -126,7 +126,8 @@ TEST_P(Loop, FenceAmongMessages)
 	loop_manners.keep_two = UINT_MAX;
 	loop_manners.most = 1;
 	for (int i = 0; i < 1000 && !read; i++) {
-		for (; sent < gone + at_once && xport_send(a.ep, out.data(), out.size(), 7, nullptr) == XPORT_OK; sent++)
+		for (; sent < gone + at_once && xport_send(a.ep, out.data(), out.size(), 7, nullptr) == XPORT_OK;
+		     sent++)
 			ASSERT_EQ(xport_recv(b.x, got.data(), got.size(), 7, UINT64_MAX, nullptr), XPORT_OK);
 		if (i == 20) {
 			ASSERT_EQ(xport_fence(a.ep), XPORT_OK);
