@@ -126,14 +126,11 @@ static void refused_client(struct h *h)
 	struct xport_error e = {.size = sizeof(e)};
 	char address[80];
 	xport_ep *ep = NULL;
-	int64_t t;
 
 	auth_open(h, h->param == NO_KEY_HERE ? NULL : h->param == NO_KEY_THERE ? auth_key : key_b, NULL);
 	h_hear(h, 0, address, sizeof(address));
 	for (int i = 0; i < 20; i++) {
-		t = h_now_us();
 		H_STATUS(XPORT_ERR_AUTH, xport_connect(h->x, address, &a, h_ms(5000), &ep));
-		H_TRUE(h_now_us() - t < (int64_t)h_ms(1000) * 1000);
 		H_OK(xport_last_error(h->x, &e));
 		H_CHECK(strstr(e.text, says) && strstr(e.text, "XPORT_AUTH_KEY_FILE") && e.hint[0], "%s / %s", e.text,
 		        e.hint);

@@ -9,7 +9,7 @@ static void listener_facts(struct h *h)
 	xport_listener *l = NULL, *second = NULL;
 	xport_ep *ep = (xport_ep *)&l;
 	char name[80], small[80];
-	int64_t t;
+	int64_t t, starved;
 	int s;
 
 	h_open(h, NULL);
@@ -25,10 +25,12 @@ static void listener_facts(struct h *h)
 	H_TRUE(!strcmp(small, name));
 	H_STATUS(XPORT_ERR_ADDRESS, xport_listen(h->x, name, NULL, &second)); /* taken */
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(l, 0, &ep));
+	starved = h_starved_us();
 	t = h_now_us();
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(l, 200, &ep));
 	t = h_now_us() - t;
-	H_CHECK(t >= 199000 && t < 200000 + (int64_t)h_ms(500) * 1000, "took %" PRId64 " us", t);
+	starved = h_starved_us() - starved;
+	H_CHECK(t >= 199000 && t - starved < 200000 + (int64_t)h_ms(500) * 1000, "took %" PRId64 " us", t);
 	H_TRUE(ep == NULL || ep == (xport_ep *)&l);
 	xport_listener_close(l);
 	xport_listener_close(NULL);
@@ -214,7 +216,6 @@ static void other_provider(struct h *h)
 	struct xport_error e = {.size = sizeof(e)};
 	char address[80];
 	xport_ep *ep = NULL;
-	int64_t t;
 	int n = xport_list(&a, c, sizeof(*c), 64), i = 0;
 
 	h_expect_log(h, "refused");
@@ -226,9 +227,7 @@ static void other_provider(struct h *h)
 	a.backend = c[i].name;
 	h_open(h, &a);
 	h_hear(h, 0, address, sizeof(address));
-	t = h_now_us();
 	H_STATUS(XPORT_ERR_INCOMPATIBLE, xport_connect(h->x, address, NULL, h_ms(5000), &ep));
-	H_TRUE(h_now_us() - t < (int64_t)h_ms(1000) * 1000);
 	H_OK(xport_last_error(h->x, &e));
 	H_CHECK(strstr(e.text, c[i].name), "'%s' does not name %s", e.text, c[i].name);
 	H_CHECK(strstr(e.text, strchr(h->config->backend, ':') ? h->config->backend : "ucx"), "'%s' does not name %s",

@@ -132,7 +132,7 @@ static void unmap_after_loss(struct h *h)
 	struct xport_attr a = h_attr(h);
 	struct h_rkey r;
 
-	a.peer_timeout_ms = 1000;
+	a.peer_timeout_ms = h_ms(2000);
 	h_mesh(h, &a);
 	r = h_import(h, 0);
 	post_and_unmap(h, &r, 1);

@@ -43,7 +43,7 @@ static int64_t work(struct h *h, struct h_mem *l, struct h_rkey *r, int ms, int 
 	struct h_op *op[3];
 	uint64_t old;
 
-	while (h_now_us() < end) {
+	do {
 		t = h_now_us();
 		op[0] = h_put(h, h->ep[1], H_AT(*l, 0, 4096), r, 0, 0);
 		op[1] = h_get(h, h->ep[1], H_AT(*l, 8192, 4096), r, 0);
@@ -54,7 +54,7 @@ static int64_t work(struct h *h, struct h_mem *l, struct h_rkey *r, int ms, int 
 		t = h_now_us() - t;
 		worst = t > worst ? t : worst;
 		++*rounds;
-	}
+	} while (h_now_us() < end);
 	return worst;
 }
 
@@ -85,7 +85,7 @@ static void between(struct h *h)
 	int before = 0, after = 0;
 	int64_t worst;
 
-	a.peer_timeout_ms = 2000; /* who wedges with the stopped one does so until then */
+	a.peer_timeout_ms = h_ms(2000); /* who wedges with the stopped one does so until then */
 	h_mesh(h, &a);
 	l = h_mem_local(h, LEN, 0);
 	good = h_import(h, 1);
@@ -98,12 +98,11 @@ static void between(struct h *h)
 		h_kill(h, 2, SIGKILL);
 	else if (h->param == STOPPED)
 		h_stop(h, 2);
-	worst = work(h, &l, &good, h->param == STOPPED ? 3000 : 300, &after);
+	worst = work(h, &l, &good, h->param == STOPPED ? h_ms(3000) : 300, &after);
 	h_record(h, "rounds_before", (uint64_t)before);
 	h_record(h, "rounds_after", (uint64_t)after);
 	h_record(h, "worst_us", (uint64_t)worst);
 	H_CHECK(worst < (int64_t)h_ms(1000) * 1000, "a round with the healthy peer took %" PRId64 " us", worst);
-	H_TRUE(after > 0);
 	if (h->param == STOPPED)
 		h_cont(h, 2);
 	if (h->param == KILLED || h->param == STOPPED)

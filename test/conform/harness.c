@@ -303,7 +303,7 @@ void h_stop(struct h *h, int role)
 
 	H_TRUE(kill(h_pid(h, role), SIGSTOP) == 0);
 	snprintf(path, sizeof(path), "/proc/%d/stat", h_pid(h, role));
-	for (int i = 0; i < 1000; i++) {
+	for (;;) { /* the limit of the scenario ends it */
 		f = fopen(path, "r");
 		H_TRUE(f != NULL);
 		p = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
@@ -312,7 +312,6 @@ void h_stop(struct h *h, int role)
 			return;
 		usleep(1000);
 	}
-	H_CHECK(false, "role %d does not stop", role);
 }
 
 void h_cont(struct h *h, int role)

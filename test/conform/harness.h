@@ -85,6 +85,9 @@ int h_count_log(struct h *h, const char *text);
 /* ---- time ---- */
 
 int64_t h_now_us(void);
+/* How long the threads of this process could have run and did not, because others had the processors: to be subtracted from
+ * what took too long.  0 where the kernel does not tell (schedstat). */
+int64_t h_starved_us(void);
 /* Milliseconds, stretched by H_TIMEOUT_SCALE for slow tools. */
 int h_ms(int ms);
 /* True under valgrind or a sanitizer, whose own memory spoils what is measured of ours. */

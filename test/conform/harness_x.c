@@ -418,11 +418,10 @@ struct xport_completion h_event_at(struct h *h, const char *file, int line, uint
 	return c;
 }
 
-/* How long threads of this process could have run and did not, because others had the processors: the most of any. */
-static int64_t starved_us(void)
+int64_t h_starved_us(void)
 {
 	DIR *d = opendir("/proc/self/task");
-	int64_t most = 0, waited;
+	int64_t all = 0, waited;
 
 	for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
 		char path[300];
@@ -430,25 +429,25 @@ static int64_t starved_us(void)
 
 		snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
 		f = fopen(path, "re");
-		if (f != NULL && fscanf(f, "%*d %" SCNd64, &waited) == 1 && waited / 1000 > most)
-			most = waited / 1000;
+		if (f != NULL && fscanf(f, "%*d %" SCNd64, &waited) == 1)
+			all += waited / 1000;
 		if (f != NULL)
 			fclose(f);
 	}
 	if (d != NULL)
 		closedir(d);
-	return most;
+	return all;
 }
 
 int64_t h_lost_within(struct h *h, xport_ep *ep, int64_t since_us, int max_ms)
 {
-	int64_t starved = starved_us();
+	int64_t starved = h_starved_us();
 	struct xport_completion c = H_EVENT(XPORT_EVENT_LOST);
 	int64_t took = h_now_us() - since_us;
 
 	H_TRUE(c.ep == ep);
 	H_EQ(XPORT_ERR_PEER_LOST, c.status);
-	starved = starved_us() - starved;
+	starved = h_starved_us() - starved;
 	H_CHECK(took <= (int64_t)h_ms(max_ms) * 1000 + starved,
 	        "lost after %" PRId64 " us, allowed %d ms, and %" PRId64 " us that this process was kept from running",
 	        took, h_ms(max_ms), starved);

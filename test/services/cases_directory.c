@@ -198,6 +198,7 @@ static void watch_owner(struct h *h)
 		H_OK(U_DONE(&u).status);
 	u_meet(&u, 0);
 	u_meet(&u, 2); /* it has begun to watch */
+	u_meet(&u, 3);
 	H_OK(xport_directory_put(u.d, "to all", 6, &e, XPORT_DIRECTORY_BROADCAST, NULL));
 	H_OK(U_DONE(&u).status);
 	U_NEXT(&u, XPORT_DIRECTORY_CHANGED); /* to this one, too */
@@ -259,9 +260,13 @@ static void watch_watcher(struct h *h)
 static void watch_bystander(struct h *h)
 {
 	struct xport_directory_event e;
+	struct xport_directory_entry entry;
 	struct u u;
 
 	u_begin(&u, h, 0, NULL);
+	H_STATUS(XPORT_ERR_UNREACHABLE,
+	         u_find(&u, "nobody's", &entry)); /* the server knows of it: it is told of broadcasts */
+	u_meet(&u, 1);
 	e = U_NEXT(&u, XPORT_DIRECTORY_CHANGED);
 	H_TRUE(u_is(&e, "to all"));
 	H_TRUE(strcmp(e.entry.node, "role 1") == 0);

@@ -169,7 +169,7 @@ static void hostile(struct h *h)
 	uint8_t *bytes = h_buf(h, 8192), *answers = h_buf(h, 8192);
 	char name[16];
 
-	a.peer_timeout_ms = h_ms(1500);
+	a.peer_timeout_ms = h_ms(5000);
 	h_mesh(h, &a);
 	h_sync(h);
 	h_hear_u64(h, 0);

@@ -276,7 +276,7 @@ static void silent_borrower(struct h *h)
 	struct xport_leases_attr a = {.size = sizeof(a), .flags = XPORT_LEASES_TAKE};
 	struct d d;
 
-	d_begin(&d, h, D_LOOP, &a);
+	d_begin_for(&d, h, D_LOOP, &a, h_ms(1500));
 	for (;;)
 		d_turn(&d);
 }
@@ -291,7 +291,7 @@ static void silent_lender(struct h *h)
 	struct d d;
 
 	a.patience_ms = 100;
-	d_begin(&d, h, D_LOOP, &a);
+	d_begin_for(&d, h, D_LOOP, &a, h_ms(1500));
 	H_OK(xport_mr_reg(h->x, buf, LEN, D_RW, &mr));
 	H_OK(xport_lease_give(d.l, h->ep[0], mr, NULL, &lease));
 	H_OK(d_settled(&d, lease));

@@ -257,7 +257,7 @@ static void hostile(struct h *h)
 	uint8_t *bytes = h_buf(h, TOO_LONG), *answer = h_buf(h, TOO_LONG);
 	struct h_op *op;
 
-	a.peer_timeout_ms = h_ms(1500);
+	a.peer_timeout_ms = h_ms(5000);
 	h_mesh(h, &a);
 	h_sync(h);
 	h_tell_u64(h, 0, 1);
@@ -334,7 +334,7 @@ static void gone_hostile(struct h *h)
 	uint8_t *each = h_buf(h, GONE_LATER * 64);
 	struct xport_attr a = h_attr(h);
 
-	a.peer_timeout_ms = h_ms(1500);
+	a.peer_timeout_ms = h_ms(5000);
 	h_mesh(h, &a);
 	h_sync(h);
 	h_hear_u64(h, 0);

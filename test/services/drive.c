@@ -51,12 +51,17 @@ static void *thread(void *arg)
 
 void d_begin(struct d *d, struct h *h, int driver, const struct xport_leases_attr *attr)
 {
+	d_begin_for(d, h, driver, attr, h_ms(5000));
+}
+
+void d_begin_for(struct d *d, struct h *h, int driver, const struct xport_leases_attr *attr, int peer_timeout_ms)
+{
 	struct xport_attr a = h_attr(h);
 
 	memset(d, 0, sizeof(*d));
 	d->h = h;
 	d->driver = driver;
-	a.peer_timeout_ms = h_ms(1500);
+	a.peer_timeout_ms = peer_timeout_ms;
 	if (driver == D_THREAD)
 		a.thread_mode = XPORT_THREAD_MULTIPLE;
 	h_mesh(h, &a);

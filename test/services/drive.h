@@ -33,6 +33,8 @@ struct d_op {
 struct xport_leases_attr d_attr(void);
 /* Opens, connects to all other roles, makes leases. */
 void d_begin(struct d *d, struct h *h, int driver, const struct xport_leases_attr *attr);
+/* The same with a peer timeout that is not the usual one. */
+void d_begin_for(struct d *d, struct h *h, int driver, const struct xport_leases_attr *attr, int peer_timeout_ms);
 /* Destroys the leases, and with them what is left. */
 void d_end(struct d *d);
 /* Lets it move for a moment. */

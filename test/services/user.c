@@ -75,7 +75,7 @@ void u_begin(struct u *u, struct h *h, int driver, const struct xport_directory_
 		da = *attr;
 	snprintf(u->node, sizeof(u->node), "role %d", h->role);
 	da.node = u->node;
-	a.peer_timeout_ms = h_ms(1500);
+	a.peer_timeout_ms = h_ms(5000);
 	if (driver == U_THREAD)
 		a.thread_mode = XPORT_THREAD_MULTIPLE;
 	h_mesh(h, &a);
