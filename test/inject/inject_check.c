@@ -105,7 +105,7 @@ static void run_case(const struct one_case *c, struct left *l)
 	inject_arm(&l->run);
 	c->scenario->run(&s);
 	inject_disarm();
-	for (int i = 0; i < 100 && count_entries("/proc/self/task", "") > 1; i++)
+	for (int i = 0; i < 10000 && count_entries("/proc/self/task", "") > 1; i++)
 		usleep(1000); /* a thread that was joined may still be listed */
 	l->unexpected = s.unexpected;
 	l->fds = count_entries("/proc/self/fd", "") - fds;

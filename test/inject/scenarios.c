@@ -134,7 +134,7 @@ static void close_loaded(struct scene *s)
 	sc_close_endpoint(s, 1);
 	sc_settle(s);
 	sc_close_endpoint(s, 0);
-	for (int64_t end = sc_now_ms() + 1000; sc_now_ms() < end;) {
+	for (int64_t end = sc_now_ms() + 10000; sc_now_ms() < end;) {
 		bool open = false;
 
 		for (int i = 0; i < s->nops; i++)

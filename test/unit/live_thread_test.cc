@@ -107,17 +107,19 @@ TEST(LiveThread, StoppedIsNotLost)
 		/* The other end's beats came from a process that was not stopped. */
 		for (int i = 0; i < 10; i++)
 			p.beat();
+		int64_t stopped = shim_now();
 		raise(SIGSTOP);
 		/* Nothing was heard for 700 ms, but now it is not judged at once. */
 		usleep(20000);
-		if (shim_chan_found(c) != 0)
+		if (shim_chan_found(c) != 0 && shim_now() - stopped < 850)
 			_exit(1);
 		int64_t beaten = shim_now();
 		p.beat();
 		usleep(250000);
 		if (shim_chan_found(c) != 0 && shim_now() - beaten < 400)
 			_exit(2);
-		usleep(600000);
+		for (int i = 0; i < 2000 && shim_chan_found(c) == 0; i++)
+			usleep(10000);
 		_exit(shim_chan_found(c) == SHIM_LOST ? 0 : 3);
 	}
 	ASSERT_EQ(child, waitpid(child, &status, WUNTRACED));
