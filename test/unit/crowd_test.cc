@@ -404,7 +404,7 @@ long ready_ms(long tid)
 	long long ran = 0, waited = -1;
 
 	f >> ran >> waited;
-	return static_cast<long>(waited / 1000000);
+	return waited < 0 ? -1 : static_cast<long>(waited / 1000000);
 }
 
 /* Makes this thread one that never runs while another on its processor can. */
@@ -462,7 +462,7 @@ TEST_F(Crowd, WhoAcceptsBesideAnEventLoop)
 		tid = syscall(SYS_gettid);
 		while (!enough) {
 			xport_ep *in = nullptr;
-			if (xport_accept(mine, 5000, &in) != XPORT_OK)
+			if (xport_accept(mine, -1, &in) != XPORT_OK)
 				break;
 			auto from = heard.exchange(Clock::time_point::max());
 			if (from != Clock::time_point::max()) {
@@ -479,7 +479,7 @@ TEST_F(Crowd, WhoAcceptsBesideAnEventLoop)
 		xport_completion c{};
 		nap(20); /* so that it sleeps */
 		ASSERT_EQ(XPORT_OK, xport_connect(x[1], name, nullptr, 0, &out));
-		for (auto start = Clock::now(); rounds == n && since(start) < scaled(20000) && !enough;)
+		for (auto start = Clock::now(); rounds == n && since(start) < scaled(60000) && !enough;)
 			xport_wait(x[1], &c, 1, 5);
 		EXPECT_EQ(n + 1, rounds);
 		xport_ep_destroy(out);
@@ -489,9 +489,9 @@ TEST_F(Crowd, WhoAcceptsBesideAnEventLoop)
 	accepts.join();
 	loop.join();
 	std::cout << told << " accepted after the event loop had heard of it, " << late << " late\n";
-	EXPECT_EQ(0, late);
 	if (!fit || ready_ms(syscall(SYS_gettid)) < 0)
 		GTEST_SKIP() << "needs SCHED_IDLE, a processor to stay on, and schedstat";
+	EXPECT_EQ(0, late);
 }
 
 /* With the progress thread a call that waits costs next to no processor. */
