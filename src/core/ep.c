@@ -336,17 +336,29 @@ static void peer_closes(struct xport_ep *ep)
 	xpi_ep_fail(ep, XPORT_ERR_PEER_CLOSED, XPORT_EVENT_CLOSED);
 }
 
+/* What the control channel has told so far. */
+static unsigned found_by_channel(const struct xport_ep *ep)
+{
+	return ep->chan.started ? atomic_load_explicit(&ep->chan.found, memory_order_acquire) : 0;
+}
+
 void xpi_ep_attend(struct xport_ep *ep)
 {
-	unsigned found = ep->chan.started ? atomic_load_explicit(&ep->chan.found, memory_order_acquire) : 0;
+	bool broken_long = ep->broken && xpi_now_ms() - ep->broken_ms > XPI_BROKEN_MS;
+	unsigned found = found_by_channel(ep);
 
 	if (ep->state >= XPI_EP_FAILING || ep->state == XPI_EP_CONNECTING)
 		return;
+	/* The thread that reads it may have been kept from running as long: that the peer closed may wait there. */
+	if (broken_long && found == 0 && ep->chan.started) {
+		(void)xpi_live_step(ep->x->live);
+		found = found_by_channel(ep);
+	}
 	if (ep->bye_received || (found & XPI_CHAN_BYE))
 		peer_closes(ep);
 	else if (found & XPI_CHAN_LOST)
 		lost(ep, ep->chan.why);
-	else if (ep->broken && xpi_now_ms() - ep->broken_ms > XPI_BROKEN_MS)
+	else if (broken_long)
 		lost(ep,
 		     ep->native_why[0] != '\0' ? ep->native_why : "the network reports that the connection is broken");
 	else if (ep->broken)

@@ -233,6 +233,13 @@ void inside_ep_failed(xport_ep *ep)
 	ep->x->be->up->ep_failed(ep->x->be->core, (struct xpi_core_ep *)ep, 5, "a cable was pulled");
 }
 
+void inside_broken_long(xport_ep *ep)
+{
+	inside_ep_failed(ep);
+	ep->broken_ms -= 1000;
+	xpi_ep_attend(ep);
+}
+
 unsigned inside_endpoints(xport *x)
 {
 	unsigned n = 0;

@@ -56,6 +56,8 @@ void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, cons
 bool inside_taken(xport *x);
 /* The network below says that the endpoint failed. */
 void inside_ep_failed(xport_ep *ep);
+/* It said so a second ago, and what has become of the peer is judged now, before anything else is looked at. */
+void inside_broken_long(xport_ep *ep);
 /* Endpoints that are not freed. */
 unsigned inside_endpoints(xport *x);
 

@@ -409,6 +409,24 @@ TEST_F(Inside, OneOfTheTwoPathsByMessage)
 	}
 }
 
+/* Whoever reads the control channel was kept from running for as long as that. */
+TEST_F(Inside, APeerThatClosedIsNotLostThoughNobodyReadThatYet)
+{
+	setenv("XPORT_LIVENESS", "poll", 1);
+	connect();
+	unsetenv("XPORT_LIVENESS");
+	xport_ep_destroy(peer);
+	inside_broken_long(ep);
+	EXPECT_EQ(XPORT_EP_CLOSED, state()) << logged;
+
+	drop();
+	setenv("XPORT_LIVENESS", "poll", 1);
+	connect();
+	unsetenv("XPORT_LIVENESS");
+	inside_broken_long(ep);
+	EXPECT_EQ(XPORT_EP_LOST, state()) << logged;
+}
+
 TEST_F(Inside, AKeyOfAnotherEndpoint)
 {
 	static uint8_t source[8];
