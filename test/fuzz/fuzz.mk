@@ -2,10 +2,19 @@
 # fuzz.mk - `make fuzz` runs this with GNU make: builds each target with libFuzzer, in a folder of its own, and runs it.
 #
 # Given: top_srcdir, FUZZ_CC (a clang), sources (of the library and of loop, below top_srcdir), FUZZ_LIBS, FUZZ_SECONDS,
-# FUZZ_TARGETS, FUZZ_MERGE (yes: adds what is new to the corpus in the sources), FUZZ_MAX_LEN.
+# FUZZ_TARGETS, FUZZ_MERGE (yes: adds what is new to the corpus in the sources), FUZZ_MAX_LEN, FUZZ_FAST (yes: without
+# AddressSanitizer, several times as many executions, each of which sees less).
 
+ifeq ($(FUZZ_FAST),yes)
+out = fuzz/fast
+sanitizers = undefined
+flags = -O2 -fsanitize=undefined -fsanitize-undefined-trap-on-error
+else
 out = fuzz
-flags = -std=gnu11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+sanitizers = address,undefined
+flags = -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+endif
+flags += -std=gnu11 -g -fno-omit-frame-pointer \
 	-Wall -Wextra -Wno-unknown-warning-option -Werror -MMD \
 	-include config.h -I. -I$(top_srcdir)/src -I$(top_srcdir)/src/api -I$(top_srcdir)/test \
 	-DXPI_BUILD_DIR='"$(CURDIR)"' $(FUZZ_CFLAGS)
@@ -24,7 +33,7 @@ $(out)/obj/%.o: $(top_srcdir)/%.c
 
 $(out)/fuzz_%: $(out)/obj/test/fuzz/fuzz_%.o $(objects)
 	@echo "  FUZZLD   $@"
-	@$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(FUZZ_LIBS) -lpthread -ldl
+	@$(FUZZ_CC) -fsanitize=fuzzer,$(sanitizers) -o $@ $^ $(FUZZ_LIBS) -lpthread -ldl
 
 # loop is linked in, the others are modules, which are not loaded here.
 $(out)/obj/test/loop/%.o: flags += -DXPI_BUILTIN_BACKENDS=1

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* versioned.h - what the cases of versioned objects share: their bytes, each word of which tells which write it is of. */
+#ifndef TEST_SERVICES_VERSIONED_H
+#define TEST_SERVICES_VERSIONED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conform/harness.h"
+#include "services/services.h"
+#include "services/xport_services.h"
+
+enum { V_WORDS = 128, V_LEN = V_WORDS * 8 };
+/* Where they lie in the object; and in a copy of the form COPIES. */
+enum { V_BODY = 64, V_SUM = 16 };
+
+struct xport_versioned_attr v_attr(uint64_t form);
+void v_fill(uint64_t *data, uint64_t n);
+bool v_torn(const uint64_t *data);
+/* Skips where memory that is read while it is written, which these are about, is taken for a fault. */
+void v_needs_races(struct h *h);
+/* XPORT_OK or AGAIN. */
+int v_read_one(struct h *h, xport_versioned_peer *p, uint64_t *data);
+
+#endif
