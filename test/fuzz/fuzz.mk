@@ -3,7 +3,7 @@
 #
 # Given: top_srcdir, FUZZ_CC (a clang), sources (of the library and of loop, below top_srcdir), FUZZ_LIBS, FUZZ_SECONDS,
 # FUZZ_TARGETS, FUZZ_MERGE (yes: adds what is new to the corpus in the sources), FUZZ_MAX_LEN, FUZZ_FAST (yes: without
-# AddressSanitizer, several times as many executions, each of which sees less).
+# AddressSanitizer: more executions, each of which sees less).
 
 ifeq ($(FUZZ_FAST),yes)
 out = fuzz/fast
