@@ -19,7 +19,7 @@ static void ask_lender(struct h *h)
 	/* The pool is made when there is an instance; nobody asks before. */
 	d_begin(&d, h, (int)(h->param & 3), &a);
 	if (h->param & FROM_POOL) {
-		H_OK(xport_leases_destroy(d.l, NULL, NULL, h_ms(5000)));
+		H_OK(xport_leases_destroy(d.l, NULL, NULL, h_ms(h->limit_ms)));
 		H_OK(xport_pool_create(h->x, NULL, &pool));
 		a.pool = pool;
 		H_OK(xport_leases_create(h->x, &a, &d.l));
@@ -155,36 +155,21 @@ static void quota_lender(struct h *h)
 	h_sync(h);
 }
 
-static int refused(struct d *d, uint64_t length, uint32_t rights)
-{
-	xport_lease *lease;
-	struct h *h = d->h;
-	int r;
-
-	H_OK(xport_lease_ask(d->l, h->ep[0], length, rights, NULL, &lease));
-	r = d_settled(d, lease);
-	H_CHECK(r < 0, "%" PRIu64 " bytes were lent", length);
-	H_EQ(XPORT_LEASE_OVER, d_info(d, lease).state);
-	H_TRUE(d_info(d, lease).rkey == NULL);
-	H_OK(xport_lease_free(lease));
-	return r;
-}
-
 static void quota_borrower(struct h *h)
 {
 	xport_lease *lease[5];
 	struct d d;
 
 	d_begin(&d, h, D_WAIT, NULL);
-	H_STATUS(XPORT_ERR_NO_MEMORY, refused(&d, 2 * MIB + 1, D_RW));
-	H_STATUS(XPORT_ERR_NO_MEMORY, refused(&d, UINT64_MAX, D_RW));
-	H_STATUS(XPORT_ERR_ACCESS, refused(&d, 100, D_RW | XPORT_REMOTE_ATOMIC));
-	H_STATUS(XPORT_ERR_AUTH, refused(&d, 4242, D_RW));
+	H_STATUS(XPORT_ERR_NO_MEMORY, d_refused(&d, 2 * MIB + 1, D_RW));
+	H_STATUS(XPORT_ERR_NO_MEMORY, d_refused(&d, UINT64_MAX, D_RW));
+	H_STATUS(XPORT_ERR_ACCESS, d_refused(&d, 100, D_RW | XPORT_REMOTE_ATOMIC));
+	H_STATUS(XPORT_ERR_AUTH, d_refused(&d, 4242, D_RW));
 	for (int i = 0; i < 2; i++) {
 		H_OK(xport_lease_ask(d.l, h->ep[0], MIB, D_RW, NULL, &lease[i]));
 		H_OK(d_settled(&d, lease[i]));
 	}
-	H_STATUS(XPORT_ERR_NO_MEMORY, refused(&d, 1, D_RW));
+	H_STATUS(XPORT_ERR_NO_MEMORY, d_refused(&d, 1, D_RW));
 	d_sync(&d, 0);
 	d_sync(&d, 0);
 	for (int i = 0; i < 2; i++) {
@@ -198,7 +183,7 @@ static void quota_borrower(struct h *h)
 		H_OK(xport_lease_ask(d.l, h->ep[0], 1, XPORT_REMOTE_READ, NULL, &lease[i]));
 		H_OK(d_settled(&d, lease[i]));
 	}
-	H_STATUS(XPORT_ERR_BUSY, refused(&d, 1, D_RW));
+	H_STATUS(XPORT_ERR_BUSY, d_refused(&d, 1, D_RW));
 	H_STATUS(XPORT_ERR_ACCESS, d_put(&d, lease[0], "x", 1, 0));
 	d_sync(&d, 0);
 	d_end(&d);
@@ -212,15 +197,15 @@ static void quota_other(struct h *h)
 
 	d_begin(&d, h, D_WAIT, NULL);
 	d_sync(&d, 0);
-	H_STATUS(XPORT_ERR_NO_MEMORY, refused(&d, MIB + 1, D_RW)); /* the quota of all */
+	H_STATUS(XPORT_ERR_NO_MEMORY, d_refused(&d, MIB + 1, D_RW)); /* the quota of all */
 	H_OK(xport_lease_ask(d.l, h->ep[0], MIB, D_RW, NULL, &lease));
 	H_OK(d_settled(&d, lease));
-	H_STATUS(XPORT_ERR_NO_MEMORY, refused(&d, 1, D_RW));
+	H_STATUS(XPORT_ERR_NO_MEMORY, d_refused(&d, 1, D_RW));
 	{ /* nobody may ask this one */
 		xport_lease *none;
 
 		H_OK(xport_lease_ask(d.l, h->ep[0], MIB, D_RW, NULL, &none));
-		H_STATUS(XPORT_ERR_NO_MEMORY, xport_lease_wait(none, NULL, NULL, h_ms(5000)));
+		H_STATUS(XPORT_ERR_NO_MEMORY, xport_lease_wait(none, NULL, NULL, h_ms(h->limit_ms)));
 		SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_lease_wait", "refused");
 		H_OK(xport_lease_free(none));
 	}
@@ -398,7 +383,7 @@ static void nic_borrower(struct h *h)
 	nic_add(&d, D_EVENT(&d, XPORT_LEASE_GIVEN).lease);
 	d_sync(&d, 0);
 	/* Without XPORT_REMOTE_ATOMIC there is no such region. */
-	H_STATUS(XPORT_ERR_INVALID, refused(&d, LEN, XPORT_REMOTE_READ | XPORT_ATOMIC_NIC));
+	H_STATUS(XPORT_ERR_INVALID, d_refused(&d, LEN, XPORT_REMOTE_READ | XPORT_ATOMIC_NIC));
 	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, NIC, NULL, &lease));
 	H_OK(d_settled(&d, lease));
 	nic_add(&d, lease);
@@ -512,7 +497,7 @@ static void make_anew(struct d *d, const struct xport_leases_attr *a)
 {
 	struct h *h = d->h;
 
-	H_OK(xport_leases_destroy(d->l, NULL, NULL, h_ms(5000)));
+	H_OK(xport_leases_destroy(d->l, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_leases_create(h->x, a, &d->l));
 }
 
@@ -578,103 +563,6 @@ static void anew_borrower(struct h *h)
 	h_sync(h);
 }
 
-/* ---- wrong arguments ---- */
-
-static void wrong(struct h *h)
-{
-	struct xport_leases_attr a = {.size = sizeof(a)};
-	struct xport_lease_event e = {.size = 1};
-	struct xport_leases_info info = {.size = 1};
-	xport_leases *l;
-	xport_lease *lease;
-
-	h_open(h, NULL);
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(NULL, NULL, &l));
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, NULL, NULL));
-	a.flags = 2;
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, &a, &l));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_leases_create", "unknown bits");
-	a.flags = 0;
-	a.size = 8;
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, &a, &l));
-	a.size = sizeof(a);
-	a.patience_ms = -2;
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, &a, &l));
-	H_OK(xport_leases_create(h->x, NULL, &l));
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_next(l, &e));
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_query(l, &info));
-	e.size = sizeof(e);
-	H_EQ(0, xport_leases_next(l, &e));
-	H_STATUS(XPORT_ERR_TIMEOUT, xport_leases_wait(l, &e, NULL, NULL, 20));
-	SVC_ERROR(XPORT_ERR_TIMEOUT, "xport_leases_wait", "20 ms");
-	H_EQ(-1, xport_leases_timeout(l));
-	H_EQ(0, xport_leases_step(l, NULL));
-	H_STATUS(XPORT_ERR_INVALID, xport_leases_step(NULL, NULL));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(l, NULL, 1, D_RW, NULL, &lease));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_give(l, NULL, NULL, NULL, &lease));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_return(NULL));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_revoke(NULL));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_wait(NULL, NULL, NULL, 0));
-	H_OK(xport_lease_free(NULL));
-	xport_leases_forget(l, NULL);
-	H_OK(xport_leases_destroy(NULL, NULL, NULL, 0));
-	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
-}
-
-/* Leases and a directory leave the application half of the receives that an instance may have posted. */
-static void few_receives(struct h *h)
-{
-	enum { DEPTH = 32 };
-	struct xport_leases_attr la = {.size = sizeof(la), .tag = 5};
-	struct xport_directory_attr da = {.size = sizeof(da), .tag = 6};
-	struct xport_attr a = h_attr(h);
-	xport_directory *d, *no_directory;
-	xport_leases *l, *no_leases;
-	uint8_t *buf = h_buf(h, 8);
-
-	a.queue_depth = DEPTH;
-	h_open(h, &a);
-	H_OK(xport_leases_create(h->x, NULL, &l));
-	H_OK(xport_directory_create(h->x, NULL, &d));
-	for (int i = 0; i < DEPTH / 2; i++)
-		H_OK(xport_recv(h->x, buf, 8, 7, UINT64_MAX, NULL));
-	H_STATUS(XPORT_ERR_AGAIN, xport_recv(h->x, buf, 8, 7, UINT64_MAX, NULL));
-	H_STATUS(XPORT_ERR_AGAIN, xport_leases_create(h->x, &la, &no_leases));
-	SVC_ERROR(XPORT_ERR_AGAIN, "xport_leases_create", "32 receives are posted");
-	H_STATUS(XPORT_ERR_AGAIN, xport_directory_create(h->x, &da, &no_directory));
-	SVC_ERROR(XPORT_ERR_AGAIN, "xport_directory_create", "32 receives are posted");
-	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
-	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(5000)));
-}
-
-static void wrong_ask_other(struct h *h)
-{
-	struct d d;
-
-	d_begin(&d, h, D_LOOP, NULL);
-	d_sync(&d, 1);
-	d_end(&d);
-	h_sync(h);
-}
-
-static void wrong_ask(struct h *h)
-{
-	xport_lease *lease;
-	struct d d;
-
-	d_begin(&d, h, D_LOOP, NULL);
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 0, D_RW, NULL, &lease));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_ask", "length is 0");
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 1, 0, NULL, &lease));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_ask", "rights");
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_ask(d.l, h->ep[0], 1, 16, NULL, &lease));
-	/* It serves nobody. */
-	H_STATUS(XPORT_ERR_NOT_SUPPORTED, refused(&d, 1, D_RW));
-	d_sync(&d, 0);
-	d_end(&d);
-	h_sync(h);
-}
-
 static const struct h_param drivers[] = {{"loop", D_LOOP}, {"wait", D_WAIT}, {"thread", D_THREAD}, {NULL, 0}};
 static const struct h_param asks[] = {
 	{"loop", D_LOOP}, {"wait", D_WAIT}, {"thread", D_THREAD}, {"pool", D_LOOP | FROM_POOL}, {NULL, 0}};
@@ -682,9 +570,6 @@ static const struct h_param anews[] = {{"one", ONE_ANEW}, {"both", BOTH_ANEW}, {
 static const struct h_param revokes[] = {{"polite", 0}, {"forced", FORCED}, {NULL, 0}};
 
 const struct h_scenario svc_cases_lease[] = {
-	{"lease_wrong", {wrong}, NULL, H_ONCE, 0},
-	{"lease_few_receives", {few_receives}, NULL, H_ONCE, 0},
-	{"lease_wrong_ask", {wrong_ask_other, wrong_ask}, NULL, H_ONCE, 0},
 	{"lease_ask", {ask_lender, ask_borrower}, asks, 0, 0},
 	{"lease_quota", {quota_lender, quota_borrower, quota_other}, NULL, H_ONCE, 0},
 	{"lease_give", {give_lender, give_borrower}, drivers, 0, 0},

@@ -173,6 +173,21 @@ struct xport_lease_info d_info(struct d *d, const xport_lease *lease)
 	return i;
 }
 
+int d_refused(struct d *d, uint64_t length, uint32_t rights)
+{
+	xport_lease *lease;
+	struct h *h = d->h;
+	int r;
+
+	H_OK(xport_lease_ask(d->l, h->ep[0], length, rights, NULL, &lease));
+	r = d_settled(d, lease);
+	H_CHECK(r < 0, "%" PRIu64 " bytes were lent", length);
+	H_EQ(XPORT_LEASE_OVER, d_info(d, lease).state);
+	H_TRUE(d_info(d, lease).rkey == NULL);
+	H_OK(xport_lease_free(lease));
+	return r;
+}
+
 struct xport_leases_info d_all(struct d *d)
 {
 	struct xport_leases_info i = {.size = sizeof(i)};

@@ -45,6 +45,8 @@ struct xport_lease_event d_event(struct d *d, const char *file, int line, int ty
 #define D_EVENT(d, type) d_event(d, __FILE__, __LINE__, type)
 /* Waits for what is under way on the lease. */
 int d_settled(struct d *d, xport_lease *lease);
+/* Asks role 0 for so many bytes, which it must refuse; why it did. */
+int d_refused(struct d *d, uint64_t length, uint32_t rights);
 int d_ended(struct d *d, struct d_op *op);
 /* Meets the role, which does the same. */
 void d_sync(struct d *d, int role);

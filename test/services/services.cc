@@ -21,8 +21,9 @@ const h_scenario *const tables[] = {svc_cases_pool,      svc_cases_pool_peer,   
                                     svc_cases_versioned, svc_cases_versioned_cost, svc_cases_versioned_torn,
                                     svc_cases_grow};
 /* These are run with the operations carried by the library, too, unless they are H_ONCE. */
-const h_scenario *const both[] = {svc_cases_batch,         svc_cases_lease,     svc_cases_lease_end,
-                                  svc_cases_lease_hostile, svc_cases_directory, svc_cases_directory_hostile};
+const h_scenario *const both[] = {
+	svc_cases_batch,       svc_cases_lease,     svc_cases_lease_end,        svc_cases_lease_hostile,
+	svc_cases_lease_wrong, svc_cases_directory, svc_cases_directory_hostile};
 
 class Services : public testing::Test
 {
