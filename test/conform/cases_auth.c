@@ -222,7 +222,7 @@ static void leaves(struct h *h)
 	h_pair(h, other);
 	h_sync(h);
 	if (h->role == 0)
-		H_OK(xport_ep_close(h->ep[1], h_ms(2000)));
+		H_OK(xport_ep_close(h->ep[1], h_ms(h->limit_ms)));
 	else
 		H_EQ(XPORT_ERR_PEER_CLOSED, H_EVENT(XPORT_EVENT_CLOSED).status);
 	h_sync(h);

@@ -76,7 +76,7 @@ static void stranger(struct h *h, const char *address, const struct overheard *o
 	if (kind % KINDS == 9 || !wait)
 		goto hear;
 	/* the server's START, sent back as a client's, is not known before */
-	at = h_raw_read(fd, answer, START_LEN, h_ms(2000));
+	at = h_raw_read(fd, answer, START_LEN, h_ms(h->limit_ms));
 	H_CHECK(at == 0 || at == START_LEN || answer[0] == 'F', "%zu bytes", at);
 hear:
 	h_raw_write(fd, proof, len);
@@ -99,10 +99,10 @@ static void mirror(struct h *h, const char *address)
 	uint8_t start[START_LEN] = "XPKY\0\1C", one[START_LEN], two[START_LEN], answer[512];
 
 	h_raw_write(a, start, START_LEN);
-	H_EQ(START_LEN, h_raw_read(a, one, START_LEN, h_ms(2000)));
+	H_EQ(START_LEN, h_raw_read(a, one, START_LEN, h_ms(h->limit_ms)));
 	one[6] = 'C';
 	h_raw_write(b, one, START_LEN);
-	H_EQ(START_LEN, h_raw_read(b, two, START_LEN, h_ms(2000)));
+	H_EQ(START_LEN, h_raw_read(b, two, START_LEN, h_ms(h->limit_ms)));
 	/* A proof to a must come from somebody who has the key: b gives none before it was given one. */
 	H_EQ(0, h_raw_read(b, answer, 1, 100));
 	close(a);
@@ -151,7 +151,7 @@ static void crowd(struct h *h)
 		if (i % 2)
 			h_raw_write(fd[i], start, START_LEN);
 		if (i == 1)
-			H_EQ(START_LEN, h_raw_read(fd[i], answer, START_LEN, h_ms(2000)));
+			H_EQ(START_LEN, h_raw_read(fd[i], answer, START_LEN, h_ms(h->limit_ms)));
 	}
 	/* If each kept its place for the 5 s that it may, this would take 10 s. */
 	t = auth_client(h, address);

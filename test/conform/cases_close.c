@@ -72,7 +72,7 @@ static void calls_after_close(struct h *h)
 	r = h_unpack(h, ep, &key);
 	h_sync(h);
 	if (h->role == 1)
-		H_OK(xport_ep_close(ep, h_ms(5000)));
+		H_OK(xport_ep_close(ep, h_ms(h->limit_ms)));
 	else
 		H_TRUE(H_EVENT(XPORT_EVENT_CLOSED).ep == ep);
 	H_STATUS(want, xport_put(ep, l.p, 8, r.k, r.offset, &o));
@@ -103,7 +103,7 @@ static void both_close(struct h *h)
 			h_open(h, NULL);
 		h_pair(h, !h->role);
 		h_sync(h);
-		s = xport_ep_close(h->ep[!h->role], h_ms(3000));
+		s = xport_ep_close(h->ep[!h->role], h_ms(h->limit_ms));
 		H_CHECK(s == XPORT_OK || s == XPORT_ERR_PEER_CLOSED, "%s", xport_status_name(s));
 		xport_ep_destroy(h->ep[!h->role]);
 		xport_ep_destroy(NULL);

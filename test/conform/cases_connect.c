@@ -32,10 +32,10 @@ static void private_data(struct h *h)
 		memset(mine, 0, len); /* it was copied */
 		H_OK(xport_listener_name(l, address, sizeof(address)));
 		h_tell(h, 1, address, sizeof(address));
-		H_OK(xport_accept(l, h_ms(5000), &ep));
+		H_OK(xport_accept(l, h_ms(h->limit_ms), &ep));
 	} else {
 		h_hear(h, 0, address, sizeof(address));
-		H_OK(xport_connect(h->x, address, &a, h_ms(5000), &ep));
+		H_OK(xport_connect(h->x, address, &a, h_ms(h->limit_ms), &ep));
 	}
 	H_OK(xport_ep_query(ep, &info));
 	H_EQ(len, info.private_len);
@@ -69,10 +69,10 @@ static void other_addresses(struct h *h)
 		H_OK(xport_listener_name(l, address, sizeof(address)));
 		H_CHECK(strtol(strrchr(address, ':') + 1, NULL, 10) > 0, "%s", address);
 		h_tell(h, 1, address, sizeof(address));
-		H_OK(xport_accept(l, h_ms(5000), &ep));
+		H_OK(xport_accept(l, h_ms(h->limit_ms), &ep));
 	} else {
 		h_hear(h, 0, address, sizeof(address));
-		H_OK(xport_connect(h->x, address, NULL, h_ms(5000), &ep));
+		H_OK(xport_connect(h->x, address, NULL, h_ms(h->limit_ms), &ep));
 		H_DONE(h_flush(h, ep));
 	}
 	h_sync(h);
@@ -190,7 +190,7 @@ static void again_and_again(struct h *h)
 			}
 		} else {
 			H_DONE(h_send(h, ep, &word, 8, 1));
-			H_OK(xport_ep_close(ep, h_ms(5000)));
+			H_OK(xport_ep_close(ep, h_ms(h->limit_ms)));
 		}
 		xport_ep_destroy(ep);
 	}
@@ -220,7 +220,7 @@ static void closed_before_accept(struct h *h)
 		h_hear(h, 0, address, sizeof(address));
 		ep = h_connect(h, address);
 		H_DONE(h_send(h, ep, &word, 8, 1));
-		H_OK(xport_ep_close(ep, h_ms(5000)));
+		H_OK(xport_ep_close(ep, h_ms(h->limit_ms)));
 	}
 	xport_ep_destroy(ep);
 	h_sync(h);
@@ -239,7 +239,7 @@ static void to_itself(struct h *h)
 	h_open(h, NULL);
 	h_listen(h);
 	H_OK(xport_connect(h->x, h->address, NULL, 0, &out));
-	H_OK(xport_accept(h->listener, h_ms(5000), &in));
+	H_OK(xport_accept(h->listener, h_ms(h->limit_ms), &in));
 	H_EVENT(XPORT_EVENT_CONNECTED);
 	m = h_mem_target(h, 65536, 0, H_ALL);
 	l = h_mem_local(h, 65536, 0);
@@ -397,7 +397,7 @@ static void sleepy_server(struct h *h)
 	while (!h->ep[1]) {
 		struct xport_ep_info info = {.size = sizeof(info)};
 
-		H_OK(xport_accept(h->listener, h_ms(5000), &ep));
+		H_OK(xport_accept(h->listener, h_ms(h->limit_ms), &ep));
 		H_OK(xport_ep_query(ep, &info));
 		h_run_for(h, 50);
 		H_OK(xport_ep_query(ep, &info));

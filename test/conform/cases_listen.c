@@ -52,7 +52,7 @@ static void ended_before_accept(struct h *h)
 		h_hear(h, 0, address, sizeof(address));
 		ep = h_connect(h, address);
 		H_DONE(h_send(h, ep, &word, 8, 1));
-		H_OK(xport_ep_close(ep, h_ms(5000)));
+		H_OK(xport_ep_close(ep, h_ms(h->limit_ms)));
 		xport_ep_destroy(ep);
 		h_sync(h);
 		return;
@@ -177,7 +177,7 @@ static void stingy_server(struct h *h)
 	H_EVENT(XPORT_EVENT_CLOSED);
 	h_sync(h);
 	h_accept(h);
-	H_OK(xport_accept(l, h_ms(5000), &ep));
+	H_OK(xport_accept(l, h_ms(h->limit_ms), &ep));
 	h_sync(h);
 }
 
@@ -200,7 +200,7 @@ static void greedy_client(struct h *h)
 		H_CHECK(strstr(e.text, "3 connections already") && strstr(e.text, "XPORT_PEER_CONNECTIONS"), "%s",
 		        e.text);
 	}
-	H_OK(xport_ep_close(first, h_ms(2000)));
+	H_OK(xport_ep_close(first, h_ms(h->limit_ms)));
 	xport_ep_destroy(first);
 	h_sync(h);
 	h_connect(h, address);

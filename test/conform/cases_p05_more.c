@@ -334,7 +334,7 @@ static void serve_after_death(struct h *h)
 	for (int i = 0; i < 2 && h->ep[1] == NULL; i++) {
 		struct xport_ep_info info = {.size = sizeof(info)};
 
-		s = xport_accept(h->listener, h_ms(1000), &ep);
+		s = xport_accept(h->listener, h_ms(h->limit_ms), &ep);
 		if (s == XPORT_ERR_TIMEOUT)
 			break;
 		H_STATUS(XPORT_OK, s);

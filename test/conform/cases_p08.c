@@ -119,7 +119,7 @@ static void full_queue(struct h *h)
 	}
 	H_CHECK(again > 0, "a queue of 16 never was full");
 	while (done < posted) {
-		H_EQ(1, xport_wait(h->x, c, 1, h_ms(5000)));
+		H_EQ(1, xport_wait(h->x, c, 1, h_ms(h->limit_ms)));
 		done++;
 	}
 	h_run_for(h, 20);

@@ -136,7 +136,7 @@ static void two_instances(struct h *h)
 		struct xport_opt o = {.size = sizeof(o)};
 
 		H_OK(xport_open(&a, &second));
-		H_OK(xport_connect(second, address, NULL, h_ms(5000), &ep));
+		H_OK(xport_connect(second, address, NULL, h_ms(h->limit_ms), &ep));
 		for (int k = 0; k < 10; k++) {
 			H_OK(xport_send(ep, l.p, LEN, 1, &o));
 			h_put(h, h->ep[0], H_AT(l, 0, LEN), &r, 0, 0);

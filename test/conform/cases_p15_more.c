@@ -233,7 +233,7 @@ static void notify_hoarder(struct h *h)
 		next += h->queue[i].type == XPORT_EVENT_NOTIFY;
 	h->nqueue = 0;
 	while (next < FLOOD) {
-		n = xport_wait(h->x, c, 64, h_ms(5000));
+		n = xport_wait(h->x, c, 64, h_ms(h->limit_ms));
 		H_TRUE(n > 0);
 		for (int i = 0; i < n; i++) {
 			H_EQ(XPORT_EVENT_NOTIFY, c[i].type);

@@ -183,7 +183,7 @@ static void counting(struct h *h)
 	H_EQ(is.frames_out, all.frames_out);
 	frames_agree(h, 0);
 	/* They stay until the endpoint is given back, and then in those of the instance. */
-	H_OK(xport_ep_close(h->ep[0], h_ms(5000)));
+	H_OK(xport_ep_close(h->ep[0], h_ms(h->limit_ms)));
 	is = ask(h, h->ep[0]);
 	compare(h, &want, &is);
 	xport_ep_destroy(h->ep[0]);

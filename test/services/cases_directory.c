@@ -431,7 +431,7 @@ static void server_dies_owner(struct h *h)
 	u_meet(&u, 1);
 	H_STATUS(XPORT_ERR_PEER_LOST, U_NEXT(&u, XPORT_DIRECTORY_LOST).status);
 	u_meet(&u, 1);
-	H_OK(xport_directory_destroy(u.d, u_other, &u, h_ms(5000)));
+	H_OK(xport_directory_destroy(u.d, u_other, &u, h_ms(h->limit_ms)));
 	a.node = u.node;
 	H_OK(xport_directory_create(h->x, &a, &u.d));
 	H_OK(u_put(&u, "lasting", &e));
@@ -482,7 +482,7 @@ static void anew_user(struct h *h)
 	H_OK(U_DONE(&u).status);
 	u_meet(&u, 0);
 	h_sync(h);
-	H_OK(xport_directory_destroy(u.d, u_other, &u, h_ms(5000)));
+	H_OK(xport_directory_destroy(u.d, u_other, &u, h_ms(h->limit_ms)));
 	H_OK(xport_directory_create(h->x, NULL, &u.d));
 	H_OK(xport_directory_join(u.d, h->ep[0]));
 	H_OK(u_find(&u, "first", &e));
@@ -524,7 +524,7 @@ static void wrong(struct h *h)
 	H_EQ(-1, xport_directory_timeout(d));
 	xport_directory_forget(d, NULL);
 	H_OK(xport_directory_destroy(NULL, NULL, NULL, 0));
-	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(5000)));
+	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(h->limit_ms)));
 }
 
 static const struct h_param drivers[] = {{"loop", 0}, {"wait", U_WAIT}, {"thread", U_THREAD}, {NULL, 0}};

@@ -41,7 +41,7 @@ static int make_leases(struct h *h, const void *attr)
 	int r = xport_leases_create(h->x, attr, &l);
 
 	if (r == XPORT_OK)
-		H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
+		H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(h->limit_ms)));
 	return r;
 }
 
@@ -51,7 +51,7 @@ static int make_directory(struct h *h, const void *attr)
 	int r = xport_directory_create(h->x, attr, &d);
 
 	if (r == XPORT_OK)
-		H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(5000)));
+		H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(h->limit_ms)));
 	return r;
 }
 
@@ -181,8 +181,8 @@ static void write_out(struct h *h)
 		memcpy(bytes, &size, sizeof(size));
 		H_STATUS(XPORT_ERR_INVALID, queries[i].ask(&a, bytes));
 	}
-	H_OK(xport_directory_destroy(a.directory, NULL, NULL, h_ms(5000)));
-	H_OK(xport_leases_destroy(a.leases, NULL, NULL, h_ms(5000)));
+	H_OK(xport_directory_destroy(a.directory, NULL, NULL, h_ms(h->limit_ms)));
+	H_OK(xport_leases_destroy(a.leases, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_cache_destroy(a.cache));
 	H_OK(xport_pool_destroy(a.pool));
 }
@@ -214,7 +214,7 @@ static void event_server(struct h *h)
 	H_OK(xport_lease_ask(l, h->ep[1], 8, XPORT_REMOTE_READ, l, &lease));
 	memset(&e, 0xee, sizeof(e));
 	e.known.size = sizeof(e);
-	H_OK(xport_leases_wait(l, &e.known, NULL, NULL, h_ms(5000)));
+	H_OK(xport_leases_wait(l, &e.known, NULL, NULL, h_ms(h->limit_ms)));
 	H_EQ(sizeof(e), e.known.size);
 	H_EQ(XPORT_LEASE_ENDED, e.known.type); /* it serves nobody */
 	H_TRUE(e.known.lease == lease && e.known.context == l);
@@ -230,12 +230,12 @@ static void event_server(struct h *h)
 	H_OK(xport_directory_find(d, "x", 1, d));
 	memset(&found, 0xee, sizeof(found));
 	found.known.size = sizeof(found);
-	H_OK(xport_directory_wait(d, &found.known, NULL, NULL, h_ms(5000)));
+	H_OK(xport_directory_wait(d, &found.known, NULL, NULL, h_ms(h->limit_ms)));
 	H_EQ(sizeof(found), found.known.size);
 	H_STATUS(XPORT_ERR_UNREACHABLE, found.known.status);
 	H_BYTES(found.more, MORE, 0);
-	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(5000)));
-	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
+	H_OK(xport_directory_destroy(d, NULL, NULL, h_ms(h->limit_ms)));
+	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(h->limit_ms)));
 	h->idle = false;
 	h_sync(h);
 }
@@ -255,7 +255,7 @@ static void event_peer(struct h *h)
 		H_STATUS(XPORT_ERR_TIMEOUT, r);
 	}
 	h_hear_u64(h, 0);
-	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(5000)));
+	H_OK(xport_leases_destroy(l, NULL, NULL, h_ms(h->limit_ms)));
 	h->idle = false;
 	h_sync(h);
 }
