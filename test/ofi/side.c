@@ -138,6 +138,15 @@ int send_frame(struct end *e, uint64_t seq, size_t len, size_t cut)
 	return rc;
 }
 
+bool busy(const struct side *s)
+{
+	for (int i = 0; i < SLOTS; i++) {
+		if (s->slots[i].busy)
+			return true;
+	}
+	return false;
+}
+
 void must_send(struct end *from, struct end *to, uint64_t seq, size_t len, size_t cut)
 {
 	int rc;

@@ -71,6 +71,8 @@ void open_pair(const char *provider);
 void leave(struct end *e);
 /* One attempt; the slot is busy while the back end has it. */
 int send_frame(struct end *e, uint64_t seq, size_t len, size_t cut);
+/* Whether a frame of its own has not left yet. */
+bool busy(const struct side *s);
 void must_send(struct end *from, struct end *to, uint64_t seq, size_t len, size_t cut);
 void await(struct end *from, struct end *to, unsigned long frames);
 /* The log lines with this id, of which `line` has the last. */
