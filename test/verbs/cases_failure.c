@@ -39,6 +39,32 @@ void t_receiver_not_ready(void)
 	IS(core.done == 0);
 }
 
+static void no_frame_comes(enum ibv_wc_opcode opcode, uint32_t len)
+{
+	fake_reset();
+	core.failed = 0;
+	be_up();
+	share();
+	fake_received_elsewhere(opcode, len);
+	is_broken("no frame");
+	IS(core.frames == 0);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* A peer's WRITE takes a receive, and its length is that of what it wrote. */
+void t_immediate_data(void)
+{
+	no_frame_comes(IBV_WC_RECV_RDMA_WITH_IMM, 1 << 20);
+	no_frame_comes(IBV_WC_RECV_RDMA_WITH_IMM, 8);
+	no_frame_comes(IBV_WC_RECV_RDMA_WITH_IMM, 0); /* nor is it a greeting */
+}
+
+void t_longer_than_a_receive(void)
+{
+	no_frame_comes(IBV_WC_RECV, VRB_FRAME_MAX + 1);
+}
+
 static void device_says(enum ibv_event_type type, void *element, const char *why)
 {
 	be_up();

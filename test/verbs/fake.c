@@ -67,11 +67,24 @@ void fake_sent(unsigned n, enum ibv_wc_status status)
 void fake_received(const void *bytes, uint32_t len, enum ibv_wc_status status)
 {
 	unsigned i = fake.receives_head++ % FAKE_QUEUE;
+	struct ibv_wc *wc;
 
 	if (len > 0)
 		memcpy(fake.places[i], bytes, len);
-	fake_wc(fake.receives[i], status)->byte_len = len;
+	wc = fake_wc(fake.receives[i], status);
+	wc->opcode = IBV_WC_RECV;
+	wc->byte_len = len;
 	fake.nreceives--;
+}
+
+void fake_received_elsewhere(enum ibv_wc_opcode opcode, uint32_t len)
+{
+	struct ibv_wc *wc;
+
+	fake_received(NULL, 0, IBV_WC_SUCCESS);
+	wc = &fake.wc[(fake.wc_tail - 1) % FAKE_QUEUE];
+	wc->opcode = opcode;
+	wc->byte_len = len;
 }
 
 void fake_flush(void)

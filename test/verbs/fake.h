@@ -62,6 +62,8 @@ void fake_reset(void);
 void fake_sent(unsigned n, enum ibv_wc_status status);
 /* A frame into the oldest receive that is posted; the bytes are written there. */
 void fake_received(const void *bytes, uint32_t len, enum ibv_wc_status status);
+/* The oldest receive that is posted answers what did not, or not all, go there. */
+void fake_received_elsewhere(enum ibv_wc_opcode opcode, uint32_t len);
 /* Whatever is posted comes back. */
 void fake_flush(void);
 void fake_event(enum rdma_cm_event_type type, struct rdma_cm_id *id, int status, const void *data, uint8_t len);

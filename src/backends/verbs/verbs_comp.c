@@ -24,6 +24,12 @@ static __attribute__((noinline, cold)) void failed(struct vrb_ep *ep, const stru
 		vrb_broke(ep, wc->status, ibv_wc_status_str(wc->status));
 }
 
+static __attribute__((noinline, cold)) void no_frame(struct vrb_ep *ep)
+{
+	if (ep->state < VRB_CLOSING && !ep->broken)
+		vrb_broke(ep, 0, "the peer sent what is no frame");
+}
+
 static void received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 {
 	uint32_t i = wc->wr_id & 0xffff;
@@ -32,6 +38,11 @@ static void received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *
 	ep->rx_posted--;
 	if (vrb_unlikely(wc->status != IBV_WC_SUCCESS)) {
 		failed(ep, wc);
+		return;
+	}
+	/* Of a WRITE with immediate data, which is answered by a receive, too, that is the length of what lies elsewhere. */
+	if (vrb_unlikely(wc->opcode != IBV_WC_RECV || wc->byte_len > VRB_FRAME_MAX)) {
+		no_frame(ep);
 		return;
 	}
 	if (vrb_likely(wc->byte_len > 0))
