@@ -97,6 +97,21 @@ void t_inline_is_found(void)
 	ops->close(be);
 }
 
+/* It answers a READ of a region that may not be read. */
+void t_target_bounds_but_of_siw(void)
+{
+	static const enum ibv_transport_type transports[] = {IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
+
+	for (int siw = 0; siw < 2; siw++)
+		for (int i = 0; i < 2; i++) {
+			fake.transport = transports[i];
+			fake.vendor = siw ? FAKE_SIW : 0x1bad;
+			fake.max_cqe = 1 << 20;
+			IS(open_be("fake0") == XPORT_OK && caps.target_bounds == !siw);
+			ops->close(be);
+		}
+}
+
 /* libsiw cannot map page 144 of a device's file: the first completion queue covers it. */
 void t_first_queue_of_siw(void)
 {

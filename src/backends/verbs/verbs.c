@@ -147,6 +147,8 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->nic_atomic = be->attr.atomic_cap != IBV_ATOMIC_NONE && be->kind != VRB_IWARP && be->reads_max > 0;
 	/* iWARP's READ names a target that must be remotely writable; siw does not insist. */
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
+	/* It answers a READ of a region that may not be read. */
+	be->target_bounds = be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
 	be->blocks = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
@@ -297,7 +299,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->am_after_put = true;
 	caps->drain_places = be->proof_mr != NULL;
 	caps->put_short = VRB_COPY_MAX;
-	caps->target_bounds = true;
+	caps->target_bounds = be->target_bounds;
 	caps->passive_target = caps->drain_places && be->get_min == 1;
 	caps->rma_max = be->rma_max;
 	caps->nic_atomic = be->nic_atomic;

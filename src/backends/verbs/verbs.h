@@ -92,6 +92,7 @@ struct xpi_be {
 	void *proof;
 	bool nic_atomic;       /* the device has atomics on 8 bytes */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
+	bool target_bounds;    /* the device checks bounds and rights of what peers ask for */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool blocks;           /* siw: rdma_connect waits for an answer */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
