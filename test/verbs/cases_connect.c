@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_connect.c - connecting, ending, waiting. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memmem */
+#endif
 #include "case.h"
 
 #include <errno.h>
@@ -79,11 +82,23 @@ void t_other_transport(void)
 
 void t_malformed_address(void)
 {
+	static const uint8_t bad[] = {0x1b, '\n', 0x7f};
+	uint8_t *name;
+
 	IS(open_be("fake0") == XPORT_OK);
 	prepare();
 	for (size_t n = 0; n < address_len; n++)
 		IS(ops->ep_connect(be, &ep, XPI_ACTIVE, address, n) == XPORT_ERR_PROTOCOL);
 	IS(ops->ep_connect(be, &ep, XPI_ACTIVE, address, address_len + 1) == XPORT_ERR_PROTOCOL);
+	/* The device's name, which errors quote. */
+	name = memmem(address, address_len, "fake0", 5);
+	IS(name != NULL);
+	for (size_t i = 0; name != NULL && i < sizeof(bad); i++) {
+		name[i] = bad[i];
+		IS(ops->ep_connect(be, &ep, XPI_ACTIVE, address, address_len) == XPORT_ERR_PROTOCOL);
+		name[i] = 'x';
+	}
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
 	end();
 }
 

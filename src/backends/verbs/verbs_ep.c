@@ -128,6 +128,15 @@ static size_t address_write(const struct vrb_ep *ep, void *buf, size_t room)
 	return w.bad ? 0 : room - w.left;
 }
 
+/* Words of a peer's that an error quotes must not steer a terminal, or make lines of their own in a log. */
+static bool printable(const char *s)
+{
+	for (; *s != '\0'; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			return false;
+	return true;
+}
+
 static bool address_read(const void *buf, size_t len, struct address *a)
 {
 	struct xpi_rd r = xpi_rd(buf, len);
@@ -144,7 +153,8 @@ static bool address_read(const void *buf, size_t len, struct address *a)
 	xpi_rd_str(&r, a->device, sizeof(a->device));
 	a->proof.base = xpi_rd_u64(&r);
 	a->proof.rkey = xpi_rd_u32(&r);
-	if (r.bad || r.left != 0 || version != ADDRESS_VERSION || a->kind > VRB_OTHER || (family != 4 && family != 6))
+	if (r.bad || r.left != 0 || version != ADDRESS_VERSION || a->kind > VRB_OTHER || (family != 4 && family != 6) ||
+	    !printable(a->device))
 		return false;
 	memcpy(a->cookie, cookie, VRB_COOKIE);
 	a->ip.in.sin_port = port;
