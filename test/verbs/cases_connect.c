@@ -241,6 +241,52 @@ void t_siw_refuses(void)
 	close(l);
 }
 
+/* siw would close its listener if a connection ended before it was looked at: where there is no queue pair, none is made. */
+void t_siw_no_queue_pair(void)
+{
+	int n = 0, rc, l = siw_and_listener();
+
+	IS(listen(l, 8) == 0);
+	fake.qp_fails = ENOMEM;
+	while ((rc = connect_step(XPI_ACTIVE)) == XPORT_ERR_AGAIN && n < 1000)
+		n++;
+	IS(rc == XPORT_ERR_NO_MEMORY && fake.ncalls == 0);
+	end();
+	IS(accept(l, NULL, NULL) < 0 && errno == EAGAIN);
+	close(l);
+}
+
+/* Where one was made in vain, it stays until it was looked at, or for a while. */
+void t_siw_call_fails(void)
+{
+	for (int closes = 0; closes < 2; closes++) {
+		int n = 0, rc, c, l;
+		uint64_t due;
+		char byte;
+
+		fake_reset();
+		l = siw_and_listener();
+		IS(listen(l, 8) == 0);
+		fake.connect_fails = ENOMEM;
+		while ((rc = connect_step(XPI_ACTIVE)) == XPORT_ERR_AGAIN && n < 1000)
+			n++;
+		IS(rc == XPORT_ERR_UNREACHABLE && strstr(err.text, "rdma_connect") != NULL);
+		c = accept(l, NULL, NULL);
+		IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN);
+		IS(recv(c, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+		due = ep.due_ms;
+		if (closes) {
+			ep.due_ms += 3600000; /* nothing else ends it */
+			close(c);
+		}
+		end();
+		IS(closes || vrb_now_ms() >= due);
+		if (!closes)
+			close(c);
+		close(l);
+	}
+}
+
 void t_no_queue_pair(void)
 {
 	IS(open_be("fake0") == XPORT_OK);

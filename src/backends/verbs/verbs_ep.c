@@ -284,6 +284,13 @@ static int call_again(struct vrb_ep *ep, const struct address *a)
 	return call_begin(ep, a);
 }
 
+static int qp_make(struct vrb_ep *ep)
+{
+	int rc = vrb_qp_new(ep);
+
+	return rc == XPORT_OK ? vrb_qp_init(ep) : rc;
+}
+
 static int call(struct vrb_ep *ep, const struct address *a)
 {
 	struct xpi_be *be = ep->be;
@@ -296,12 +303,7 @@ static int call(struct vrb_ep *ep, const struct address *a)
 		.retry_count = RETRIES,
 		.rnr_retry_count = RETRIES,
 	};
-	int rc = vrb_qp_new(ep);
 
-	if (rc == XPORT_OK)
-		rc = vrb_qp_init(ep);
-	if (rc != XPORT_OK)
-		return rc;
 	memcpy(data, VRB_MAGIC, 4);
 	memcpy(data + 4, a->cookie, VRB_COOKIE);
 	param.qp_num = ep->qp->qp_num;
@@ -318,8 +320,9 @@ static int call(struct vrb_ep *ep, const struct address *a)
 /*
  * siw connects within rdma_connect, and everything stands still while nobody answers: minutes.  So a connection of our
  * own comes first, which does not block; who answered it will answer the next one soon.  It ends after that one is made:
- * siw before Linux 6.6 does not bear that one has ended before it was looked at.  Its port may be that of another instance
- * here, which rdma_cm chooses without asking TCP: hence SO_REUSEADDR.
+ * siw before Linux 6.6 does not bear that one has ended before it was looked at, and closes its listener.  So nothing stands
+ * between the two that may fail, and where the next one fails the first is held for a while, see knock_held().  Its port may
+ * be that of another instance here, which rdma_cm chooses without asking TCP: hence SO_REUSEADDR.
  */
 static int knock(struct vrb_ep *ep, const struct address *a)
 {
@@ -342,6 +345,18 @@ static void knock_end(struct vrb_ep *ep)
 	if (ep->knock >= 0)
 		close(ep->knock);
 	ep->knock = -1;
+}
+
+/* Made, and perhaps not looked at yet.  That the peer closed it, or sent something, shows that it was. */
+static bool knock_held(const struct vrb_ep *ep)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	char c;
+
+	return ep->knock >= 0 && vrb_now_ms() < ep->due_ms &&
+	       getpeername(ep->knock, (struct sockaddr *)&peer, &len) == 0 &&
+	       recv(ep->knock, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 static int up(struct vrb_ep *ep)
@@ -387,6 +402,15 @@ static int call_answered(struct vrb_ep *ep, const struct address *a)
 	return greet(ep, a);
 }
 
+static int call_resolved(struct vrb_ep *ep, const struct address *a)
+{
+	int rc = qp_make(ep);
+
+	if (rc != XPORT_OK)
+		return rc;
+	return ep->be->blocks ? knock(ep, a) : call(ep, a);
+}
+
 static int call_step(struct vrb_ep *ep, const struct address *a)
 {
 	if (ep->state == VRB_NEW)
@@ -401,7 +425,7 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 	if (ep->state == VRB_ADDRESS && ep->event == RDMA_CM_EVENT_ADDR_RESOLVED)
 		return call_route(ep, a);
 	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_RESOLVED)
-		return ep->be->blocks ? knock(ep, a) : call(ep, a);
+		return call_resolved(ep, a);
 	if (ep->state == VRB_CALLING &&
 	    (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE || ep->event == RDMA_CM_EVENT_ESTABLISHED))
 		return call_answered(ep, a);
@@ -420,9 +444,7 @@ static int take_call(struct vrb_ep *ep, const struct address *a)
 
 	if (ep->id == NULL)
 		return XPORT_ERR_AGAIN;
-	rc = vrb_qp_new(ep);
-	if (rc == XPORT_OK)
-		rc = vrb_qp_init(ep);
+	rc = qp_make(ep);
 	if (rc == XPORT_OK && ep->be->kind != VRB_IWARP)
 		rc = vrb_qp_connect(ep);
 	if (rc != XPORT_OK)
@@ -508,7 +530,7 @@ int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
 		return XPORT_ERR_AGAIN;
 	if (ep->state < VRB_CLOSING)
 		close_begin(ep);
-	if (!drained(ep))
+	if (!drained(ep) || knock_held(ep))
 		return XPORT_ERR_AGAIN;
 	vrb_qp_free(ep);
 	if (ep->id != NULL)
