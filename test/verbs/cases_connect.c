@@ -287,6 +287,66 @@ void t_siw_call_fails(void)
 	}
 }
 
+/* A socket with this port of loopback, or any; siw's listener may share its port, too. */
+static int bound(struct sockaddr_in *in)
+{
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(*in);
+	const int on = 1;
+
+	IS(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0);
+	IS(bind(s, (struct sockaddr *)in, len) == 0 && getsockname(s, (struct sockaddr *)in, &len) == 0);
+	return s;
+}
+
+static void prepare_at(const struct sockaddr_in *in)
+{
+	be->ip.in = *in;
+	IS(ops->ep_quiesce(be, &ep) == XPORT_OK);
+	ops->ep_destroy(be, &ep);
+	prepare();
+}
+
+/* The kernel closed siw's listener, while connections to its port go on: the next peer is told another port. */
+void t_siw_listens_anew(void)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int l = bound(&in), caller = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), called;
+	struct rdma_cm_id *first;
+	uint16_t port;
+
+	IS(listen(l, 8) == 0 && connect(caller, (struct sockaddr *)&in, sizeof(in)) == 0);
+	called = accept(l, NULL, NULL);
+	fake.vendor = FAKE_SIW;
+	fake.max_cqe = 1 << 20;
+	IS(called >= 0 && open_be("fake0") == XPORT_OK);
+	first = fake.listener;
+	prepare();
+	prepare_at(&in);
+	IS(be->listener == first && fake.ids == 1 && memcmp(address + 3, &in.sin_port, 2) == 0);
+	close(l);
+	l = bound(&in); /* so that it is nobody else's */
+	fake.listen_fails = ENOMEM;
+	prepare_at(&in);
+	IS(be->listener == first && fake.ids == 1 && memcmp(address + 3, &in.sin_port, 2) == 0);
+	fake.listen_fails = 0;
+	prepare_at(&in);
+	port = rdma_get_src_port(fake.listener);
+	IS(fake.listener != first && be->listener == fake.listener && fake.ids == 2);
+	IS(memcmp(address + 3, &port, 2) == 0);
+	/* Not for ever. */
+	for (int i = 0; i < VRB_DEAF + 2; i++)
+		prepare_at(&in);
+	IS(fake.ids == 1 + VRB_DEAF);
+	fake_event(RDMA_CM_EVENT_DEVICE_REMOVAL, first, 0, NULL, 0);
+	ops->poll(be);
+	IS(be->gone);
+	end();
+	close(caller);
+	close(called);
+	close(l);
+}
+
 void t_no_queue_pair(void)
 {
 	IS(open_be("fake0") == XPORT_OK);

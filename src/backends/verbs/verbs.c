@@ -151,6 +151,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	be->target_bounds = be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
 	be->blocks = be->attr.vendor_id == VENDOR_SIW;
+	be->strangers_close = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;
 	be->cq_entries = be->attr.vendor_id == VENDOR_SIW ? SIW_CQ_ENTRIES : CQ_ENTRIES;
 	be->lent_min = be->attr.vendor_id == VENDOR_SIW ? SIW_LENT_MIN : UINT32_MAX;

@@ -39,6 +39,7 @@ enum {
 	VRB_READS = 16,        /* READs of an endpoint under way, at most */
 	VRB_CHAIN = 32,        /* puts that share a doorbell, at most */
 	VRB_CHAIN_SHORT = 64,  /* longer ones are copied to the ring if they wait for it */
+	VRB_DEAF = 16,         /* listeners that may be lost */
 	VRB_PORTS = 16,        /* that rdma_cm may choose, should TCP have given them away */
 	VRB_COOKIE = 16,
 	VRB_PROOF = 8,         /* bytes that are read to prove puts */
@@ -76,6 +77,8 @@ struct xpi_be {
 	struct ibv_comp_channel *comp;
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listener;
+	struct rdma_cm_id *deaf[VRB_DEAF]; /* earlier ones that the kernel closed */
+	unsigned ndeaf;
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	char name[64]; /* of the device */
@@ -95,6 +98,7 @@ struct xpi_be {
 	bool target_bounds;    /* the device checks bounds and rights of what peers ask for */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool blocks;           /* siw: rdma_connect waits for an answer */
+	bool strangers_close;  /* siw: who may send to its port can make the kernel close the listener */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
 	bool gone;             /* the device was removed */
 	struct xpi_list eps;   /* struct vrb_ep: all of them */
@@ -217,6 +221,8 @@ uint64_t vrb_now_ms(void);
 #define VRB_MAGIC "xpv1"
 int vrb_cm_open(struct xpi_be *be);
 void vrb_cm_close(struct xpi_be *be);
+/* Listens anew if the kernel closed the listener: the port of be->ip is another one then. */
+void vrb_cm_hear(struct xpi_be *be);
 int vrb_cm_poll(struct xpi_be *be);
 /* The peer's first frame may overtake rdma_cm's last word. */
 void vrb_cm_overtaken(struct vrb_ep *ep);

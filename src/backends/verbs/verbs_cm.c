@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -26,19 +27,67 @@ enum { BACKLOG = 64, EVENTS_MAX = 32 };
  * rdma_cm chooses a port without asking TCP, which then may refuse it to iWARP: it is that of another socket at this address.
  * So it chooses again.
  */
-static int listen_somewhere(struct xpi_be *be)
+static int listen_somewhere(struct xpi_be *be, struct rdma_cm_id **listener)
 {
+	union vrb_ip any = be->ip;
+
+	any.in.sin_port = 0;
 	for (int i = 1;; i++) {
-		if (rdma_create_id(be->cm, &be->listener, be, RDMA_PS_TCP) != 0) {
-			be->listener = NULL;
+		if (rdma_create_id(be->cm, listener, be, RDMA_PS_TCP) != 0) {
+			*listener = NULL;
 			return XPORT_ERR_SYSTEM;
 		}
-		if (rdma_bind_addr(be->listener, &be->ip.sa) == 0 && rdma_listen(be->listener, BACKLOG) == 0)
+		if (rdma_bind_addr(*listener, &any.sa) == 0 && rdma_listen(*listener, BACKLOG) == 0)
 			return XPORT_OK;
 		if (errno != EADDRINUSE || i == VRB_PORTS)
 			return XPORT_ERR_NO_BACKEND;
-		rdma_destroy_id(be->listener);
+		rdma_destroy_id(*listener);
 	}
+}
+
+/* A socket that may share its port with any but a listener gets this one. */
+static bool deaf(const struct xpi_be *be)
+{
+	socklen_t len = be->ip.sa.sa_family == AF_INET ? sizeof(be->ip.in) : sizeof(be->ip.in6);
+	int fd = socket(be->ip.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const int on = 1;
+	bool got;
+
+	if (fd < 0)
+		return false;
+	got = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 && bind(fd, &be->ip.sa, len) == 0;
+	close(fd);
+	return got;
+}
+
+/* What is left of a listener that the kernel closed is destroyed as late as can be: that is what may end the kernel. */
+void vrb_cm_hear(struct xpi_be *be)
+{
+	struct rdma_cm_id *again;
+	int was = ntohs(be->ip.in.sin_port);
+
+	if (!deaf(be))
+		return;
+	if (be->ndeaf == VRB_DEAF) {
+		xpi_log(be->log, XPORT_LOG_WARN, "2007",
+		        "verbs: %s: the kernel closed the listener at port %d, the last of %d", be->name, was,
+		        VRB_DEAF + 1);
+		return;
+	}
+	if (listen_somewhere(be, &again) != XPORT_OK) {
+		xpi_log(be->log, XPORT_LOG_WARN, "2008",
+		        "verbs: %s: the kernel closed the listener at port %d, and there is no other: %m", be->name,
+		        was);
+		if (again != NULL)
+			rdma_destroy_id(again);
+		return;
+	}
+	be->deaf[be->ndeaf++] = be->listener;
+	be->listener = again;
+	be->ip.in.sin_port = rdma_get_src_port(again);
+	xpi_log(be->log, XPORT_LOG_WARN, "2009",
+	        "verbs: %s: the kernel closed the listener at port %d: now it is at %d", be->name, was,
+	        ntohs(be->ip.in.sin_port));
 }
 
 int vrb_cm_open(struct xpi_be *be)
@@ -55,7 +104,7 @@ int vrb_cm_open(struct xpi_be *be)
 	if (flags < 0 || fcntl(be->cm->fd, F_SETFL, flags | O_NONBLOCK) != 0)
 		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "setting the event channel up");
 	snprintf(what, sizeof(what), "listening at %s", vrb_ip_text(&be->ip, ip, sizeof(ip)));
-	rc = listen_somewhere(be);
+	rc = listen_somewhere(be, &be->listener);
 	if (rc != XPORT_OK)
 		return vrb_fail(be, rc, errno,
 		                rc == XPORT_ERR_NO_BACKEND ? "is the address still that of the device?" : NULL, what);
@@ -65,6 +114,8 @@ int vrb_cm_open(struct xpi_be *be)
 
 void vrb_cm_close(struct xpi_be *be)
 {
+	while (be->ndeaf > 0)
+		rdma_destroy_id(be->deaf[--be->ndeaf]);
 	if (be->listener != NULL)
 		rdma_destroy_id(be->listener);
 	if (be->cm != NULL)
@@ -188,7 +239,7 @@ static bool take_event(struct xpi_be *be)
 	rdma_ack_cm_event(e); /* at once: an id is not destroyed before all its events are */
 	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		called(be, copy.id, &copy.param.conn, data);
-	else if (copy.id == be->listener) {
+	else if (copy.id->context == be) { /* a listener */
 		if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			device_gone(be);
 	} else {

@@ -202,6 +202,8 @@ int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 		release(ep);
 		return rc;
 	}
+	if (be->strangers_close)
+		vrb_cm_hear(be);
 	*len = address_write(ep, buf, *len);
 	vrb_ep_waits(ep, true);
 	return XPORT_OK;
