@@ -18,6 +18,11 @@ int svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_vers
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_versioned_attr is wrong");
 	if (to->copies == 0)
 		to->copies = SVC_COPIES;
+	/* So that svc_snapshot_size can be counted: with the head, and what a copy takes beside its bytes. */
+	if (to->form == XPORT_VERSIONED_COPIES && to->length > SIZE_MAX / 4 / to->copies - 128)
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
+		                "xport_versioned_attr is wrong: %u copies of %zu bytes", (unsigned)to->copies,
+		                to->length);
 	if (to->grace_ms == 0)
 		to->grace_ms = SVC_GRACE_MS;
 	if (to->tries == 0)

@@ -369,6 +369,14 @@ static void wrong(struct h *h)
 	H_STATUS(XPORT_ERR_BOUNDS, xport_versioned_create(m.mr, 0, &b, &object));
 	b.copies = 1;
 	H_EQ(0, xport_versioned_size(&b));
+	/* As many bytes as there are numbers, and a few. */
+	b.copies = 4;
+	b.length = SIZE_MAX / 4;
+	H_EQ(0, xport_versioned_size(&b));
+	b.copies = 1 << 16;
+	b.length = SIZE_MAX / b.copies - 63;
+	H_EQ(0, xport_versioned_size(&b));
+	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(m.mr, 0, &b, &object));
 	b = a;
 	b.length = 0;
 	H_STATUS(XPORT_ERR_INVALID, xport_versioned_create(m.mr, 0, &b, &object));
