@@ -216,14 +216,20 @@ static int reap(struct xport_directory *d, int64_t until, xport_completion_fn ot
 	return XPORT_OK;
 }
 
+/* Asked behind a look, not before it: calls that may not wait go on, too, if they are repeated. */
+static bool passed(int64_t until)
+{
+	return until >= 0 && now_ms() >= until;
+}
+
 int xport_directory_wait(xport_directory *d, struct xport_directory_event *event, xport_completion_fn other, void *arg,
                          int timeout_ms)
 {
 	int64_t until = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
 	int r = xport_directory_next(d, event);
 
-	while (r == 0) {
-		if (until >= 0 && now_ms() >= until)
+	for (bool late = false; r == 0; late = passed(until)) {
+		if (late)
 			return svc_fail(XPORT_ERR_TIMEOUT, "xport_directory_wait", NULL, "%d ms passed", timeout_ms);
 		r = reap(d, until, other, arg);
 		if (r != XPORT_OK)
@@ -472,8 +478,8 @@ int xport_directory_destroy(xport_directory *d, xport_completion_fn other, void 
 	if (d == NULL)
 		return XPORT_OK;
 	begin_destroy(d);
-	while (!svc_mail_idle(&d->mail)) {
-		if (until >= 0 && now_ms() >= until)
+	for (bool late = false; !svc_mail_idle(&d->mail); late = passed(until)) {
+		if (late)
 			return svc_fail(XPORT_ERR_TIMEOUT, "xport_directory_destroy", NULL, "%d ms passed", timeout_ms);
 		r = reap(d, until, other, arg);
 		if (r != XPORT_OK)

@@ -365,6 +365,12 @@ static int reap(struct xport_leases *l, int64_t until, xport_completion_fn other
 	return XPORT_OK;
 }
 
+/* Asked behind a look, not before it: calls that may not wait go on, too, if they are repeated. */
+static bool passed(int64_t until)
+{
+	return until >= 0 && svc_lease_now() >= until;
+}
+
 static int timed_out(const char *operation, int timeout_ms)
 {
 	return svc_fail(XPORT_ERR_TIMEOUT, operation, NULL, "%d ms passed", timeout_ms);
@@ -376,8 +382,8 @@ int xport_leases_wait(xport_leases *l, struct xport_lease_event *event, xport_co
 	int64_t until = timeout_ms < 0 ? -1 : svc_lease_now() + timeout_ms;
 	int r = xport_leases_next(l, event);
 
-	while (r == 0) {
-		if (until >= 0 && svc_lease_now() >= until)
+	for (bool late = false; r == 0; late = passed(until)) {
+		if (late)
 			return timed_out("xport_leases_wait", timeout_ms);
 		r = reap(l, until, other, arg);
 		if (r != XPORT_OK)
@@ -411,8 +417,8 @@ int xport_lease_wait(xport_lease *lease, xport_completion_fn other, void *arg, i
 	if (lease == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_wait", NULL, "lease is NULL");
 	l = lease->leases;
-	while ((r = outcome(lease)) == 1) {
-		if (until >= 0 && svc_lease_now() >= until)
+	for (bool late = false; (r = outcome(lease)) == 1; late = passed(until)) {
+		if (late)
 			return timed_out("xport_lease_wait", timeout_ms);
 		r = reap(l, until, other, arg);
 		if (r != XPORT_OK)
@@ -579,8 +585,8 @@ int xport_leases_destroy(xport_leases *l, xport_completion_fn other, void *arg, 
 	if (l == NULL)
 		return XPORT_OK;
 	begin_destroy(l);
-	while (!svc_mail_idle(&l->mail)) {
-		if (until >= 0 && svc_lease_now() >= until)
+	for (bool late = false; !svc_mail_idle(&l->mail); late = passed(until)) {
+		if (late)
 			return timed_out("xport_leases_destroy", timeout_ms);
 		r = reap(l, until, other, arg);
 		if (r != XPORT_OK)

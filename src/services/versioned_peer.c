@@ -313,11 +313,12 @@ int xport_versioned_peer_wait(xport_versioned_peer *p, xport_completion_fn other
 
 	if (p == NULL || p->step == IDLE)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_wait", NULL, "nothing is under way");
-	while (r == 1) {
-		n = xport_poll(p->x, &c, 1);
-		if (n == 0 && until >= 0 && now_ms() >= until)
+	/* It goes on before it looks at the clock, also if it may not wait; and whatever others do the limit holds. */
+	for (bool late = false; r == 1; late = until >= 0 && now_ms() >= until) {
+		if (late)
 			return svc_fail(XPORT_ERR_TIMEOUT, "xport_versioned_peer_wait", NULL, "%d ms passed",
 			                timeout_ms);
+		n = xport_poll(p->x, &c, 1);
 		if (n == 0)
 			n = xport_wait(p->x, &c, 1, left_ms(p, until));
 		if (n < 0)
