@@ -108,6 +108,38 @@ int xport_versioned_recover(xport_versioned *v)
 	return atomic_exchange_explicit(word(v, SVC_LOCK), 0, memory_order_acq_rel) != 0;
 }
 
+/*
+ * Zero bytes, and the first version.  A peer may be reading an object that was here before: it must not find that one's
+ * version again, so the new one's begin above it.  SUMMED and COPIES have sums that tell their bytes apart.
+ */
+static void make_checked(struct xport_versioned *v)
+{
+	uint64_t before, first = 0;
+
+	if (svc_mark_read_alone(v->at + SVC_MARK, &before)) {
+		first = (before | 1) + 1;
+		store_mark(v, SVC_MARK, svc_mark_alone(first - 1));
+		atomic_thread_fence(memory_order_release);
+	}
+	memset(v->at, 0, SVC_MARK);
+	memset(v->at + SVC_BODY, 0, svc_snapshot_size(&v->a) - SVC_BODY);
+	atomic_thread_fence(memory_order_release);
+	store_mark(v, SVC_MARK, svc_mark_alone(first));
+}
+
+static void make_summed(struct xport_versioned *v)
+{
+	memset(v->at, 0, svc_snapshot_size(&v->a));
+	store_mark(v, SVC_MARK, svc_mark_over(0, v->at + SVC_BODY, v->a.length));
+}
+
+static void make_copies(struct xport_versioned *v)
+{
+	memset(v->at, 0, svc_snapshot_size(&v->a));
+	store_mark(v, SVC_BODY, svc_mark_over(0, v->at + SVC_BODY + sizeof(struct svc_mark), v->a.length));
+	store_mark(v, SVC_MARK, svc_mark_alone(0));
+}
+
 static int check_place(xport_mr *mr, uint64_t offset, size_t need, struct xport_mr_info *info)
 {
 	if (mr == NULL || offset % 64 != 0)
@@ -152,13 +184,12 @@ int xport_versioned_create(xport_mr *mr, uint64_t offset, const struct xport_ver
 	}
 	v->a = a;
 	v->at = (uint8_t *)info.base + offset;
-	memset(v->at, 0, need);
-	if (v->a.form == XPORT_VERSIONED_SUMMED)
-		store_mark(v, SVC_MARK, svc_mark_over(0, v->at + SVC_BODY, v->a.length));
+	if (v->a.form == XPORT_VERSIONED_CHECKED)
+		make_checked(v);
+	else if (v->a.form == XPORT_VERSIONED_SUMMED)
+		make_summed(v);
 	else
-		store_mark(v, SVC_MARK, svc_mark_alone(0));
-	if (v->a.form == XPORT_VERSIONED_COPIES)
-		store_mark(v, SVC_BODY, svc_mark_over(0, v->at + SVC_BODY + sizeof(struct svc_mark), v->a.length));
+		make_copies(v);
 	atomic_thread_fence(memory_order_release);
 	*object = v;
 	return XPORT_OK;

@@ -298,8 +298,9 @@ size_t xport_versioned_size(const struct xport_versioned_attr *attr);
 /*
  * Makes the object in the region, `offset` bytes into it, a multiple of 64; its bytes are zero.  Peers need
  * XPORT_REMOTE_READ to read; READ, WRITE and ATOMIC to write; not XPORT_ATOMIC_NIC, since the owner locks by its
- * CPU.  Calls on the object follow no thread rule but one thread at a time; they do not call the instance.  Errors: INVALID,
- * also for a region with XPORT_ATOMIC_NIC; BOUNDS (it does not fit in), NO_MEMORY.
+ * CPU.  Calls on the object follow no thread rule but one thread at a time; they do not call the instance.  Where there was a
+ * CHECKED object its versions go on, so that peers that still read it get no mix of both.  Errors: INVALID, also for a region
+ * with XPORT_ATOMIC_NIC; BOUNDS (it does not fit in), NO_MEMORY.
  */
 int xport_versioned_create(xport_mr *mr, uint64_t offset, const struct xport_versioned_attr *attr,
                            xport_versioned **object) XPORT_CHECK;

@@ -223,7 +223,7 @@ static struct xport_completion next_of(struct h *h, const xport_versioned_peer *
 	return c;
 }
 
-static int write_rest(struct h *h, xport_versioned_peer *p, struct xport_completion c)
+static int run_on(struct h *h, xport_versioned_peer *p, struct xport_completion c)
 {
 	int r;
 
@@ -247,10 +247,66 @@ static void robbed_writer(struct h *h)
 		H_EQ(1, xport_versioned_peer_step(p, &c));
 	h_sync(h); /* the odd mark, or the bytes, are put */
 	h_sync(h);
-	H_EQ(XPORT_ERR_AGAIN, write_rest(h, p, c));
+	H_EQ(XPORT_ERR_AGAIN, run_on(h, p, c));
 	SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "taken away while it was held");
 	H_OK(xport_versioned_peer_write(p, data));
-	H_OK(write_rest(h, p, next_of(h, p)));
+	H_OK(run_on(h, p, next_of(h, p)));
+	H_TRUE(xport_versioned_peer_version(p) > 0);
+	h_sync(h);
+	xport_versioned_peer_destroy(p);
+	xport_rkey_destroy(k.k);
+}
+
+/* ---- an object that is made again where one was ---- */
+
+static void remade_owner(struct h *h)
+{
+	struct xport_versioned_attr a = v_attr(h->param);
+	xport_versioned *object;
+	uint64_t data[V_WORDS];
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = svc_object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	v_fill(data, 1);
+	H_OK(xport_versioned_write(object, data));
+	h_share(h, 1, &m);
+	h_sync(h); /* it has read the version */
+	xport_versioned_destroy(object);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	H_BYTES(m.p + V_BODY, V_LEN, 0);
+	h_sync(h);
+	h_sync(h); /* and the bytes */
+	v_fill(data, 2);
+	H_OK(xport_versioned_write(object, data));
+	h_sync(h);
+	h_sync(h);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
+/* The version and the bytes of two objects are not one object's. */
+static void remade_reader(struct h *h)
+{
+	struct xport_completion c;
+	xport_versioned_peer *p;
+	uint64_t data[V_WORDS];
+	struct h_rkey k;
+
+	h_mesh(h, NULL);
+	p = reach(h, &k);
+	H_OK(xport_versioned_peer_read(p, data));
+	c = next_of(h, p);
+	h_sync(h);
+	h_sync(h);
+	H_EQ(1, xport_versioned_peer_step(p, &c));
+	c = next_of(h, p);
+	h_sync(h);
+	h_sync(h);
+	H_OK(run_on(h, p, c));
+	H_EQ(2 * 1000003, data[0]);
+	H_TRUE(!v_torn(data));
 	h_sync(h);
 	xport_versioned_peer_destroy(p);
 	xport_rkey_destroy(k.k);
@@ -438,6 +494,8 @@ static void grace(struct h *h)
 static const struct h_param written[] = {
 	{"checked", XPORT_VERSIONED_CHECKED}, {"summed", XPORT_VERSIONED_SUMMED}, {NULL, 0}};
 
+static const struct h_param checked[] = {{"checked", XPORT_VERSIONED_CHECKED}, {NULL, 0}};
+
 static const struct h_param grace_parts[] = {{"holds", 0}, {"ends", 1}, {NULL, 0}};
 
 const struct h_scenario svc_cases_versioned[] = {
@@ -445,6 +503,7 @@ const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_grace", {grace}, grace_parts, 0, 0},
 	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
 	{"versioned_robbed", {robbed_owner, robbed_writer}, written, 0, 60},
+	{"versioned_remade", {remade_owner, remade_reader}, checked, 0, 60},
 	{"versioned_full", {full_owner, full_peer}, written, 0, 60},
 	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
 	{0},
