@@ -39,6 +39,7 @@ struct xport_versioned_peer {
 	bool posted; /* an operation is under way; else it has to be posted yet */
 	int tries;
 	uint64_t version, seen, retries, old_lock;
+	uint64_t next; /* what a write makes of it; nobody's version before the lock was given back */
 	uint64_t mine; /* what the lock is while it is held here; nobody else's */
 	void *to;
 };
@@ -102,7 +103,7 @@ static int post_write_body(struct xport_versioned_peer *p)
 
 	if (p->a.form == XPORT_VERSIONED_CHECKED)
 		return put(p, body(p), p->a.length, SVC_BODY);
-	m = svc_mark_over(p->version, body(p), p->a.length);
+	m = svc_mark_over(p->next, body(p), p->a.length);
 	memcpy(p->local, &m, MARK);
 	return put(p, p->local, MARK + p->a.length, SVC_MARK);
 }
@@ -119,11 +120,11 @@ static int post(struct xport_versioned_peer *p)
 	case LOCK:
 		return lock(p, 0, p->mine);
 	case WRITE_ODD:
-		return post_write_mark(p, p->version - 1);
+		return post_write_mark(p, p->next - 1);
 	case WRITE_BODY:
 		return post_write_body(p);
 	case WRITE_EVEN:
-		return post_write_mark(p, p->version);
+		return post_write_mark(p, p->next);
 	case UNLOCK:
 		return lock(p, p->mine, 0);
 	default:
@@ -215,7 +216,7 @@ static int write_on(struct xport_versioned_peer *p)
 	case WRITE_MARK:
 		/* With the lock held it is a whole one, but for one that a writer left who died. */
 		memcpy(&version, p->local, sizeof(version));
-		p->version = (le64toh(version) | 1) + 1;
+		p->next = (le64toh(version) | 1) + 1;
 		return go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_ODD : WRITE_BODY);
 	case WRITE_ODD:
 		return go(p, WRITE_BODY);
@@ -224,9 +225,11 @@ static int write_on(struct xport_versioned_peer *p)
 	case WRITE_EVEN:
 		return go(p, UNLOCK);
 	default:
-		end(p, XPORT_OK);
-		if (p->old_lock == p->mine)
-			return XPORT_OK;
+		if (p->old_lock == p->mine) {
+			p->version = p->next;
+			return end(p, XPORT_OK);
+		}
+		end(p, XPORT_ERR_AGAIN);
 		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "write again",
 		                "the lock was taken away while it was held: others may have written at the same time");
 	}

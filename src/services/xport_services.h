@@ -362,7 +362,7 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 int xport_versioned_peer_wait(xport_versioned_peer *peer, xport_completion_fn other, void *arg,
                               int timeout_ms) XPORT_CHECK;
 
-/* The version that was read or written last, 0 before; each write adds 2.  And reads that were tried in vain, ever. */
+/* The version that was read or written well last, 0 before; each write adds 2.  And reads that were tried in vain, ever. */
 uint64_t xport_versioned_peer_version(const xport_versioned_peer *peer);
 uint64_t xport_versioned_peer_retries(const xport_versioned_peer *peer);
 

@@ -249,6 +249,7 @@ static void robbed_writer(struct h *h)
 	h_sync(h);
 	H_EQ(XPORT_ERR_AGAIN, run_on(h, p, c));
 	SVC_ERROR(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "taken away while it was held");
+	H_EQ(0, xport_versioned_peer_version(p)); /* none that was written */
 	H_OK(xport_versioned_peer_write(p, data));
 	H_OK(run_on(h, p, next_of(h, p)));
 	H_TRUE(xport_versioned_peer_version(p) > 0);
