@@ -3,8 +3,8 @@
  * A peer's side: a few steps, each of which ends with one operation's completion.  The next operation is posted after
  * that, so that no order of puts and gets among themselves is relied on.
  *
- * Where memory of the peer is mapped here, a get is a copy by this processor.  An acquire fence after each completion
- * keeps such a copy before the next one.
+ * Where memory of the peer is mapped here, a get or put is a copy by this processor.  A fence after each completion keeps
+ * such a copy before the next one: acquire for a get, release for a put.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -252,7 +252,7 @@ int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_comple
 		return svc_fail(c->status, "xport_versioned_peer_step", NULL, "an operation ended so: %s",
 		                xport_strerror(c->status));
 	}
-	atomic_thread_fence(memory_order_acquire);
+	atomic_thread_fence(memory_order_acq_rel);
 	return p->step < LOCK ? read_on(p) : write_on(p);
 }
 
