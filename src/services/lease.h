@@ -53,6 +53,7 @@ struct svc_lease_peer {
 	struct svc_mail_peer *mail; /* NULL: its endpoint ended */
 	struct xport_lease *list;
 	uint32_t made;  /* leases of its making that are not freed */
+	uint32_t asked_back; /* of its making, revoked, and it has not answered that: whether they are over or not */
 	uint64_t bytes; /* of the quota */
 };
 

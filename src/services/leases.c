@@ -261,7 +261,8 @@ static void end_all(struct svc_lease_peer *p, int status)
 {
 	struct xport_lease *next;
 
-	p->made++; /* keeps it */
+	p->asked_back = 0; /* what it was told is dropped with the rest */
+	p->made++;         /* keeps it */
 	for (struct xport_lease *lease = p->list; lease != NULL; lease = next) {
 		next = lease->next;
 		end_lease(lease, status);

@@ -133,7 +133,8 @@ static int judge(const struct xport_leases *l, const struct svc_lease_peer *p, x
 
 	if (l->a.quota == 0)
 		return XPORT_ERR_NOT_SUPPORTED;
-	if (p->made >= l->a.max_leases)
+	/* Patience ends a lease, but not the letter that tells of it: else one that never answers makes us keep more and more. */
+	if (p->made >= l->a.max_leases || p->asked_back >= l->a.max_leases)
 		return XPORT_ERR_BUSY;
 	if (m->length > most || p->bytes > most - m->length || m->length > l->a.quota ||
 	    l->info.lent_bytes > l->a.quota - m->length)
@@ -227,9 +228,11 @@ static int returned(struct svc_mail_peer *from, const struct svc_lease_message *
 
 static int revoked(struct svc_mail_peer *from, const struct svc_lease_message *m)
 {
-	struct xport_lease *lease = svc_lease_find(from->user, m->to);
+	struct svc_lease_peer *p = from->user;
+	struct xport_lease *lease = svc_lease_find(p, m->to);
 
-	(void)svc_mail_answered(from);
+	if (svc_mail_answered(from) && p->asked_back > 0)
+		p->asked_back--;
 	if (lease != NULL && lease->lender && lease->state == XPORT_LEASE_ENDING && !lease->told)
 		svc_lender_end(lease, XPORT_ERR_STALE_KEY);
 	return XPORT_OK;
@@ -301,7 +304,7 @@ int xport_lease_give(xport_leases *l, xport_ep *ep, xport_mr *mr, void *context,
 
 static int ask_back(struct xport_lease *lease)
 {
-	int patience = lease->leases->a.patience_ms;
+	int patience = lease->leases->a.patience_ms, r;
 
 	if (!lease->lender)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_revoke", "xport_lease_return",
@@ -312,8 +315,11 @@ static int ask_back(struct xport_lease *lease)
 	begin_ending(lease);
 	lease->unwanted = true;
 	lease->until = svc_lease_now() + patience;
+	r = svc_lease_request(lease, SVC_LEASE_REVOKE, NULL, 0);
+	if (r == XPORT_OK && lease->maker != NULL)
+		lease->maker->asked_back++;
 	/* Where it cannot be told the memory goes all the same. */
-	if (svc_lease_request(lease, SVC_LEASE_REVOKE, NULL, 0) != XPORT_OK || patience < 0) {
+	if (r != XPORT_OK || patience < 0) {
 		if (lease->state != XPORT_LEASE_OVER)
 			svc_lender_end(lease, XPORT_ERR_STALE_KEY);
 	}

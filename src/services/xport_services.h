@@ -405,7 +405,8 @@ struct xport_leases_attr {
 	uint64_t tag;        /* of its messages; default 0x78706f72746c7300 */
 	uint64_t quota;      /* bytes that are lent at a time to those who ask; 0: nobody may ask */
 	uint64_t peer_quota; /* of these, to one peer; 0: all */
-	uint32_t max_leases; /* leases of one peer's making, ended ones that were not freed included; default 64 */
+	uint32_t max_leases; /* leases of one peer's making, ended ones that were not freed included, and revocations of
+	                        them that it has not answered; default 64 */
 	uint32_t flags;      /* XPORT_LEASES_TAKE */
 	int patience_ms;     /* what a revoked borrower has to answer in; default 1000, -1: nothing */
 	xport_pool *pool;    /* what is lent comes from it; NULL: from xport_mr_alloc, which peers on one host map */

@@ -348,6 +348,85 @@ static void gone_hostile(struct h *h)
 	h_sync(h);
 }
 
+/* ---- one that does not answer ---- */
+
+enum { UNREVOKED_ROUNDS = 200, UNREVOKED_MOST = 4 };
+
+/* What it is lent is asked back at once, and the lease is over when patience ends. */
+static void unrevoked_lender(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_lease_event e = {.size = sizeof(e)};
+	uint64_t lent = 0;
+	struct d d;
+
+	a.max_leases = UNREVOKED_MOST;
+	a.patience_ms = 1;
+	d_begin(&d, h, D_LOOP, &a);
+	for (int i = 0; i <= UNREVOKED_ROUNDS; i++) {
+		d_sync(&d, 1); /* it has its answer */
+		if (xport_leases_next(d.l, &e) == 1) {
+			H_EQ(XPORT_LEASE_LENT, e.type);
+			lent++;
+			H_OK(xport_lease_revoke(e.lease));
+			H_STATUS(XPORT_ERR_STALE_KEY, D_EVENT(&d, XPORT_LEASE_ENDED).status);
+			H_OK(xport_lease_free(e.lease));
+		}
+		/* In the last round but one it has had as many as it may; then it answers one. */
+		H_EQ(i < UNREVOKED_MOST ? i + 1 : UNREVOKED_MOST + (i == UNREVOKED_ROUNDS), lent);
+		d_sync(&d, 1);
+	}
+	H_EQ(0, d_all(&d).lent);
+	H_EQ(0, d_all(&d).muted);
+	d_end(&d);
+	h_sync(h);
+}
+
+/* The next answer to an ask; what else comes it does not answer. */
+static int unrevoked_answer(struct h *h, uint8_t *bytes)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_REVOKE};
+	struct h_op *op;
+
+	while (m.type == SVC_LEASE_REVOKE) {
+		op = h_recv(h, h->ep[0], bytes, TOO_LONG, TAG, UINT64_MAX);
+		H_DONE(op);
+		H_TRUE(svc_lease_decode(bytes + SVC_MAIL_HEAD, op->c.length - SVC_MAIL_HEAD, &m));
+	}
+	H_EQ(SVC_LEASE_GRANT, m.type);
+	return m.status;
+}
+
+static void unrevoked_hostile(struct h *h)
+{
+	struct svc_lease_message ask = {.type = SVC_LEASE_ASK, .from = 1, .length = 100, .rights = D_RW};
+	struct svc_lease_message answer = {.type = SVC_LEASE_REVOKED, .to = 1};
+	uint8_t *bytes = h_buf(h, TOO_LONG), *in = h_buf(h, TOO_LONG);
+	struct xport_attr a = h_attr(h);
+	int r;
+
+	a.peer_timeout_ms = h_ms(5000);
+	h_mesh(h, &a);
+	h_sync(h);
+	head.epoch = 1;
+	head.number = 0;
+	for (int i = 0; i <= UNREVOKED_ROUNDS; i++) {
+		if (i == UNREVOKED_ROUNDS) {
+			say(h, &answer, bytes);
+			h_settle(h);
+		}
+		say(h, &ask, bytes);
+		r = unrevoked_answer(h, in);
+		H_STATUS(i < UNREVOKED_MOST || i == UNREVOKED_ROUNDS ? XPORT_OK : XPORT_ERR_BUSY, r);
+		h_settle(h);
+		h_tell_u64(h, 0, 1);
+		h_hear_u64(h, 0);
+		h_tell_u64(h, 0, 1);
+		h_hear_u64(h, 0);
+	}
+	h_sync(h);
+}
+
 /* ---- the decoder alone ---- */
 
 /* Every length and every changed byte of a message, in memory that ends where the message does. */
@@ -399,6 +478,7 @@ static const struct h_param gone[] = {{"same_batch", GONE_SAME_BATCH}, {"later",
 const struct h_scenario svc_cases_lease_hostile[] = {
 	{"lease_decode", {decode}, NULL, H_ONCE, 0},
 	{"lease_hostile", {lender, hostile, honest}, crafts, H_ONCE, 0},
+	{"lease_unrevoked", {unrevoked_lender, unrevoked_hostile}, NULL, H_ONCE, 0},
 	{"lease_gone", {gone_lender, gone_hostile}, gone, H_ONCE, 0},
 	{0},
 };
