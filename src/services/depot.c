@@ -322,13 +322,25 @@ static void tidy(struct svc_depot *d, struct svc_slab *slab)
 	}
 }
 
+static bool wholly_free(const struct svc_slab *slab)
+{
+	for (size_t i = 0; i < slab->nspans; i++) {
+		const struct svc_span *head = slab->span[i].head;
+
+		if (head->block != 0 && head->nfree != head->nblocks)
+			return false;
+	}
+	return true;
+}
+
 /* Takes a slab that is wholly free out of everything; NULL: none. */
 static struct svc_slab *detach(struct svc_depot *d)
 {
 	struct svc_table *t = atomic_load_explicit(&d->table, memory_order_relaxed);
 
 	for (struct svc_slab **at = &d->slabs, *s; (s = *at) != NULL; at = &s->next) {
-		if (s->foreign)
+		/* In debug mode what stays keeps its blocks, which remember what they were filled with. */
+		if (s->foreign || (d->debug && !wholly_free(s)))
 			continue;
 		tidy(d, s);
 		if (s->nfree < s->nspans)

@@ -274,12 +274,30 @@ static int take(struct xport_pool *p, unsigned class, size_t length, struct svc_
 	return r;
 }
 
+/* False: *at is the first byte that was written to since it was freed. */
+static bool as_freed(const struct svc_piece *piece, size_t asked, size_t *at)
+{
+	struct svc_span *span = piece->span;
+
+	if (span->class < SVC_CLASSES)
+		return asked != SIZE_MAX || svc_guard_freed_whole(piece->address, span->block, at);
+	/* Its spans may have been parts of several blocks, or of none yet. */
+	for (size_t i = 0; i < span->block / SVC_SPAN; i++) {
+		if (span[i].filled && !svc_guard_freed_whole((void *)span[i].base, SVC_SPAN, at)) {
+			*at += i * SVC_SPAN;
+			return false;
+		}
+		span[i].filled = false;
+	}
+	return true;
+}
+
 /* Whether nobody wrote to the block since it was freed; one that was written to is not handed out again. */
 static int look_at(const struct svc_piece *piece, size_t length)
 {
 	const struct svc_span *span = piece->span;
 	size_t *asked = &span->asked[svc_span_index(span, piece->address)], at = 0;
-	bool whole = *asked != SIZE_MAX || svc_guard_freed_whole(piece->address, span->block, &at);
+	bool whole = as_freed(piece, *asked, &at);
 
 	*asked = length;
 	svc_guard_end(piece->address, length, span->block);

@@ -53,6 +53,10 @@ bool svc_span_cut(struct svc_span *span, size_t block, unsigned class, bool debu
 	span->magic = n == 1 ? 0 : (uint32_t)(((UINT64_C(1) << 32) + block - 1) / block);
 	span->class = class;
 	span->nblocks = span->nfree = n;
+	/* What it was filled with as one block its pieces are looked at for. */
+	for (uint32_t i = 0; debug && span->filled && i < n; i++)
+		span->asked[i] = SIZE_MAX;
+	span->filled = false;
 	memset(span->free, 0, sizeof(span->free));
 	for (uint32_t i = 0; i < n; i++)
 		span->free[i / 64] |= UINT64_C(1) << i % 64;
@@ -79,6 +83,7 @@ bool svc_span_join(struct svc_span *span, size_t n, bool debug)
 void svc_span_uncut(struct svc_span *span)
 {
 	size_t n = (span->block + SVC_SPAN - 1) / SVC_SPAN;
+	bool filled = span->asked != NULL && span->nblocks == 1 && span->asked[0] == SIZE_MAX;
 
 	free((void *)span->state);
 	free(span->asked);
@@ -87,6 +92,7 @@ void svc_span_uncut(struct svc_span *span)
 	for (size_t i = 0; i < n; i++) {
 		span[i].block = 0;
 		span[i].head = &span[i];
+		span[i].filled = filled;
 	}
 	span->slab->nfree += n;
 }

@@ -37,6 +37,7 @@ struct svc_span {
 	unsigned class;
 	_Atomic uint32_t *state; /* of each block */
 	size_t *asked;           /* debug: bytes asked for; SIZE_MAX: filled when it was freed */
+	bool filled;             /* debug: as it was freed with, and not in use since; of each span of a block */
 	struct svc_span *head;   /* of a block of several spans: the first; else itself */
 	struct svc_slab *slab;
 	struct svc_span *next, *prev; /* in the pool's list of those of this class that have free blocks */

@@ -253,37 +253,6 @@ static void quarantine(struct h *h)
 	H_OK(xport_pool_destroy(p));
 }
 
-/* ---- debug ---- */
-
-static void debug(struct h *h)
-{
-	struct xport_block b, c;
-	xport_pool *p;
-	int r, tries = 0;
-
-	h_open(h, NULL);
-	p = make(h, XPORT_POOL_DEBUG, 0);
-	b = take(h, p, 100, 0);
-	H_EQ(100, b.length);
-	((char *)b.address)[100] = 0;
-	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "at byte 100, past its end");
-	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address)); /* it was freed all the same */
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was freed before");
-	b = take(h, p, 60000, 0);
-	H_OK(xport_pool_free(p, b.address));
-	H_BYTES(b.address, 60000, 0xdb);
-	((char *)b.address)[777] = 1;
-	/* It comes round again, and is told. */
-	while ((r = xport_pool_alloc(p, 60000, 0, &c)) == XPORT_OK)
-		H_TRUE(c.address != b.address && ++tries < 100);
-	H_EQ(XPORT_ERR_INVALID, r);
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_alloc", "byte 777 of the block");
-	H_OK(xport_pool_alloc(p, 60000, 0, &c));
-	H_TRUE(c.address != b.address);
-	H_OK(xport_pool_destroy(p));
-}
-
 /* ---- slabs ---- */
 
 static void trim(struct h *h)
@@ -581,7 +550,6 @@ const struct h_scenario svc_cases_pool[] = {
 	{"pool_wrong", {wrong}, NULL, 0, 0},
 	{"pool_limit", {limit}, NULL, 0, 0},
 	{"pool_quarantine", {quarantine}, modes, 0, 0},
-	{"pool_debug", {debug}, NULL, 0, 0},
 	{"pool_trim", {trim}, modes, 0, 0},
 	{"pool_busy", {busy}, NULL, 0, 0},
 	{"pool_foreign", {foreign}, NULL, 0, 0},

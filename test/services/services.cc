@@ -19,7 +19,7 @@ namespace
 
 const h_scenario *const tables[] = {svc_cases_pool,      svc_cases_pool_peer,      svc_cases_cache,
                                     svc_cases_versioned, svc_cases_versioned_cost, svc_cases_versioned_torn,
-                                    svc_cases_grow,      svc_cases_limits};
+                                    svc_cases_grow,      svc_cases_limits,         svc_cases_pool_debug};
 /* These are run with the operations carried by the library, too, unless they are H_ONCE. */
 const h_scenario *const both[] = {
 	svc_cases_batch,       svc_cases_lease,     svc_cases_lease_end,        svc_cases_lease_hostile,
