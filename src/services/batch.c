@@ -24,6 +24,9 @@ static const char *wrong(const struct xport_batch_op *op)
 	case XPORT_OP_ATOMIC:
 		if (op->atomic == NULL)
 			return "is an atomic without `atomic`";
+		if (op->atomic->op < XPORT_ATOMIC_ADD || op->atomic->op > XPORT_ATOMIC_CAS ||
+		    (op->atomic->width != 4 && op->atomic->width != 8))
+			return "is an atomic with a wrong op or width";
 		return op->atomic->result != NULL ? "is an atomic with a result, which has a completion of its own"
 		                                  : NULL;
 	default:

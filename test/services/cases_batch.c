@@ -199,6 +199,18 @@ static void refused(struct h *h)
 	u->ops[7].atomic = &u->add;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "with a result");
+	u->add.result = NULL;
+	u->add.width = 5;
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "a wrong op or width");
+	H_EQ(0, posted);
+	u->add.width = 4;
+	u->add.op = XPORT_ATOMIC_CAS + 1;
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "a wrong op or width");
+	u->add.op = -1;
+	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
+	H_EQ(0, posted);
 	u->ops[7].type = XPORT_OP_GET;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "but is none");
