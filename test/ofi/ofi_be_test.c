@@ -293,6 +293,26 @@ static void test_closed_beside(const char *provider)
 	leave(&b);
 }
 
+/*
+ * Both ends in one process, one of which closes while they connect: what it had sent is not taken any more, because shm
+ * (1.17) would write to its memory for that.
+ */
+static void test_closed_early(const char *provider)
+{
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	(void)ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len);
+	(void)ops->ep_connect(A.be, a.ep, XPI_ACTIVE, b.addr, b.len);
+	leave(&a);
+	for (int i = 0; i < 100; i++)
+		CHECK(ops->poll(B.be) >= 0);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+}
+
 /* One that went is forgotten while others are busy all the time. */
 static void test_one_gone(const char *provider)
 {
@@ -380,6 +400,7 @@ static const struct {
 	{"no_file", test_no_file},
 	{"wakes", test_wakes},
 	{"closed_beside", test_closed_beside},
+	{"closed_early", test_closed_early},
 	{"one_gone", test_one_gone},
 };
 

@@ -242,6 +242,21 @@ static void first_next(struct xpi_be *be, const struct xpi_list *link)
 		xpi_list_push(&be->eps, xpi_list_pop(&be->eps));
 }
 
+/*
+ * Into the page behind which its queue is.  What a peer sends before its greeting makes shm (1.17) write to the peer's
+ * memory, which within a process is the peer's own mapping and ends with it: so it is kept from ending meanwhile.
+ */
+static bool enter(struct ofi_ep *ep, bool *theirs)
+{
+	*theirs = !ep->greeted;
+	if (!ofi_guard_enter(ep->ours))
+		return false;
+	if (!*theirs || ofi_guard_enter(ep->theirs))
+		return true;
+	ofi_guard_leave(ep->ours, false);
+	return false;
+}
+
 /* Now and then also if nothing was sent: libfabric may have something to do. */
 static int read_guarded(struct xpi_be *be)
 {
@@ -251,15 +266,18 @@ static int read_guarded(struct xpi_be *be)
 	xpi_list_for_safe(link, &be->eps) {
 		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
 		uint32_t sent;
+		bool theirs;
 		int n;
 
 		if (ep->to == FI_ADDR_UNSPEC)
 			continue;
 		sent = ofi_guard_sent(ep->ours);
-		if ((sent == ep->taken && ep->greeted && !all) || !ofi_guard_enter(ep->ours))
+		if ((sent == ep->taken && ep->greeted && !all) || !enter(ep, &theirs))
 			continue;
 		n = read_queue(be, ep->cq);
 		ofi_guard_leave(ep->ours, false);
+		if (theirs)
+			ofi_guard_leave(ep->theirs, false);
 		ep->taken = n > 0 ? (ep->taken + (uint32_t)n) & INT32_MAX : sent;
 		if (n < 0)
 			ofi_ep_lost(ep, -FI_EIO);
