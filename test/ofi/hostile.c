@@ -350,6 +350,15 @@ static int look_and_connect(const uint8_t *addr, size_t len)
 	return rc;
 }
 
+static struct fi_ops_av *real_av;
+
+/* libfabric looks for the peer's file just when that went. */
+static int insert_too_late(struct fid_av *av, const void *addr, size_t n, fi_addr_t *to, uint64_t flags, void *context)
+{
+	CHECK(shm_unlink((const char *)addr + strlen("fi_shm://")) == 0, "%s", strerror(errno));
+	return real_av->insert(av, addr, n, to, flags, context);
+}
+
 static void end_with(pid_t pid)
 {
 	close(greeter_goes_on);
@@ -390,5 +399,29 @@ void test_no_file(const char *provider)
 	pid = greeted(provider, addr, &len);
 	CHECK(shm_unlink((char *)addr + OFI_HOST + OFI_COOKIE + 2 + strlen("fi_shm://")) == 0, "%s", strerror(errno));
 	CHECK(look_and_connect(addr, len) == XPORT_ERR_UNREACHABLE, "%s", err.text);
+	end_with(pid);
+}
+
+/* The same from one whose file goes while libfabric is told of it. */
+void test_no_file_more(const char *provider)
+{
+	static struct fi_ops_av too_late;
+	uint8_t addr[2048] = {0};
+	int rc = XPORT_ERR_AGAIN;
+	struct fid_av *av;
+	size_t len;
+	pid_t pid;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	pid = greeted(provider, addr, &len);
+	av = ((struct ofi_ep *)a.ep)->av;
+	real_av = av->ops;
+	too_late = *real_av;
+	too_late.insert = insert_too_late;
+	av->ops = &too_late;
+	for (int64_t end = now_ms() + 5000; rc == XPORT_ERR_AGAIN && now_ms() < end;)
+		rc = look_and_connect(addr, len);
+	CHECK(rc == XPORT_ERR_UNREACHABLE, "%d %s", rc, err.text);
 	end_with(pid);
 }

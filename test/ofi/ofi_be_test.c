@@ -398,6 +398,7 @@ static const struct {
 	{"window", test_window},
 	{"no_descriptor", test_no_descriptor},
 	{"no_file", test_no_file},
+	{"no_file_more", test_no_file_more},
 	{"wakes", test_wakes},
 	{"closed_beside", test_closed_beside},
 	{"closed_early", test_closed_early},

@@ -89,5 +89,6 @@ void test_late_no_more(const char *provider);
 void test_dead_inside(const char *provider);
 void test_no_descriptor(const char *provider);
 void test_no_file(const char *provider);
+void test_no_file_more(const char *provider);
 
 #endif

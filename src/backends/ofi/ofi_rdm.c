@@ -169,8 +169,8 @@ void ofi_rdm_close(struct ofi_ep *ep)
 
 /*
  * shm (1.17) takes for success that it could not map a peer, and ends the process at the first thing that comes from
- * there.  So the peer's file must be there to be opened, and nothing is read before libfabric knows the peer: what it
- * finds then makes it map a peer it does not know (read_guarded).
+ * there.  So the peer's file must be there to be opened, still after libfabric has looked for it, and nothing is read
+ * before libfabric knows the peer: what it finds then makes it map a peer it does not know (read_guarded).
  */
 static int mappable(const struct ofi_ep *ep)
 {
@@ -188,6 +188,27 @@ static int mappable(const struct ofi_ep *ep)
 	return 0;
 }
 
+/* False: not now, the peer is inside its page; else `to` or `why` is set. */
+static bool introduce(struct ofi_ep *ep)
+{
+	int rc = mappable(ep);
+
+	if (rc == 0) {
+		/* One of this process must not end while libfabric looks into its memory. */
+		if (ep->theirs != NULL && !ofi_guard_enter(ep->theirs))
+			return false;
+		rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
+		rc = rc == 1 ? mappable(ep) : rc < 0 ? rc : -FI_EADDRNOTAVAIL;
+		if (ep->theirs != NULL)
+			ofi_guard_leave(ep->theirs, false);
+	}
+	if (rc != 0) {
+		ep->why = rc;
+		ep->to = FI_ADDR_UNSPEC;
+	}
+	return true;
+}
+
 static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 {
 	int rc = ofi_addr_unpack(ep, addr, len);
@@ -195,17 +216,8 @@ static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 	if (rc != XPORT_OK)
 		return rc;
 	ep->state = OFI_EP_CONNECTING;
-	if (ep->be->quirk->walled && (rc = ofi_wall_open(ep)) != 0) {
-		ep->why = rc;
-		return XPORT_OK;
-	}
-	rc = mappable(ep);
-	if (rc == 0)
-		rc = fi_av_insert(ep->av, ep->peer[0].bytes, 1, &ep->to, 0, NULL);
-	if (rc != 1) {
-		ep->why = rc < 0 ? rc : -FI_EADDRNOTAVAIL;
-		ep->to = FI_ADDR_UNSPEC;
-	}
+	if (ep->be->quirk->walled)
+		ep->why = ofi_wall_open(ep);
 	return XPORT_OK;
 }
 
@@ -242,6 +254,8 @@ int ofi_rdm_connect(struct ofi_ep *ep, const void *addr, size_t len)
 
 	if (rc != XPORT_OK)
 		return rc;
+	if (ep->why == 0 && ep->to == FI_ADDR_UNSPEC && !introduce(ep))
+		return XPORT_ERR_AGAIN;
 	if (ep->why == 0 && !ep->greeting)
 		greet(ep);
 	if (ep->why != 0 || !ep->greeting || !ep->greeted)
