@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c - the libfabric back end among strangers, with damaged addresses, dead peers and nothing left to open. */
 #include <errno.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -424,4 +426,34 @@ void test_no_file_more(const char *provider)
 		rc = look_and_connect(addr, len);
 	CHECK(rc == XPORT_ERR_UNREACHABLE, "%d %s", rc, err.text);
 	end_with(pid);
+}
+
+/* A /dev/shm that got full after it was opened: no endpoint, and not the end of the process. */
+void test_no_room(const char *provider)
+{
+	if (strcmp(provider, "shm") != 0)
+		return;
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("none", "/dev/shm", "tmpfs", 0, "size=4g") != 0) {
+		printf("skipped: a /dev/shm of one's own cannot be made here\n");
+		return;
+	}
+	open_pair(provider);
+	must_send(&a, &b, 0, 64, 24);
+	await(&a, &b, 1);
+	leave(&a);
+	leave(&b);
+	CHECK(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=1m") == 0, "%s", strerror(errno));
+	c.ep = calloc(1, A.caps.ep_size);
+	c.len = sizeof(c.addr);
+	CHECK(c.ep != NULL && ops->address(A.be, c.ep, &c.core_ep, c.addr, &c.len) == XPORT_ERR_NO_MEMORY &&
+	              strstr(err.text, "/dev/shm") != NULL && strstr(err.hint, "--shm-size") != NULL,
+	      "%s", err.text);
+	free(c.ep);
+	CHECK(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=1g") == 0, "%s", strerror(errno));
+	prepare(&a, &A);
+	prepare(&b, &B);
+	join(&a, &b);
+	must_send(&a, &b, 1, 64, 24);
+	await(&a, &b, 2);
 }

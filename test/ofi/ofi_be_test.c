@@ -399,6 +399,7 @@ static const struct {
 	{"no_descriptor", test_no_descriptor},
 	{"no_file", test_no_file},
 	{"no_file_more", test_no_file_more},
+	{"no_room", test_no_room},
 	{"wakes", test_wakes},
 	{"closed_beside", test_closed_beside},
 	{"closed_early", test_closed_early},

@@ -90,5 +90,6 @@ void test_dead_inside(const char *provider);
 void test_no_descriptor(const char *provider);
 void test_no_file(const char *provider);
 void test_no_file_more(const char *provider);
+void test_no_room(const char *provider);
 
 #endif

@@ -299,6 +299,8 @@ int ofi_arm(struct xpi_be *be);
 /* ofi_room.c */
 /* XPORT_OK, or the interface that the provider's own variable names is not there: libfabric would take another. */
 int ofi_interface(const char *name, struct xport_error *err);
+/* XPORT_OK, or /dev/shm has no room for another endpoint. */
+int ofi_room(const struct ofi_quirk *quirk, struct xport_error *err);
 /* After a failure to open: adds what is short here, if anything is. */
 void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err);
 

@@ -132,8 +132,10 @@ int ofi_rdm_prepare(struct ofi_ep *ep)
 {
 	const char *step = "";
 	sigset_t all, mask;
-	int rc;
+	int rc = ofi_room(ep->be->quirk, ep->be->err);
 
+	if (rc != XPORT_OK)
+		return rc;
 	sigfillset(&all); /* see ofi_status.c */
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	rc = open_endpoint(ep, &step);

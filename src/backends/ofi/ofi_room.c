@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ofi_room.c - what libfabric does not say when it fails: the interface that it was told to use and that is not there (it
- * takes another), room in /dev/shm, descriptors.
+ * takes another), room in /dev/shm, where it makes files without asking for their room and is ended by SIGBUS when they
+ * have none, descriptors.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -17,8 +18,11 @@
 
 enum {
 	DESCRIPTORS = 16,    /* about what an instance takes */
-	SHM_KIB = 16 << 10   /* in /dev/shm: an endpoint of its shm takes some MiB */
+	SHM_KIB = 16 << 10,  /* in /dev/shm: below that its shm may not have been offered at all */
+	SHM_EP_KIB = 8 << 10 /* what an endpoint of it (1.17) comes to, half of it at once */
 };
+
+static const char shm_hint[] = "mount -o remount,rw,size=1G /dev/shm; in a container: --shm-size=1g";
 
 int ofi_interface(const char *name, struct xport_error *err)
 {
@@ -49,19 +53,38 @@ static int descriptors_left(void)
 	return n;
 }
 
+static bool shm_free(unsigned long long *kib)
+{
+	struct statvfs fs;
+
+	if (statvfs("/dev/shm", &fs) != 0)
+		return false;
+	*kib = (unsigned long long)fs.f_bavail * fs.f_bsize / 1024;
+	return true;
+}
+
 /* Whether /dev/shm may be what is wrong; says what it is like. */
 static bool shm_lacks(char *what, size_t size)
 {
-	struct statvfs fs;
 	unsigned long long kib;
 
-	if (access("/dev/shm", W_OK | X_OK) != 0 || statvfs("/dev/shm", &fs) != 0) {
+	if (access("/dev/shm", W_OK | X_OK) != 0 || !shm_free(&kib)) {
 		snprintf(what, size, "/dev/shm cannot be written: %m");
 		return true;
 	}
-	kib = (unsigned long long)fs.f_bavail * fs.f_bsize / 1024;
 	snprintf(what, size, "/dev/shm has %llu KiB free", kib);
 	return kib < SHM_KIB;
+}
+
+int ofi_room(const struct ofi_quirk *quirk, struct xport_error *err)
+{
+	unsigned long long kib;
+
+	if (quirk->shm_prefix == NULL || !shm_free(&kib) || kib >= SHM_EP_KIB)
+		return XPORT_OK;
+	return xpi_fail(err, XPORT_ERR_NO_MEMORY, ENOSPC, "ENOSPC", shm_hint,
+	                "an endpoint of libfabric's shm may take %d KiB of /dev/shm, where %llu are free", SHM_EP_KIB,
+	                kib);
 }
 
 void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err)
@@ -77,7 +100,7 @@ void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err)
 		snprintf(what, sizeof(what), "%d descriptors are left", left);
 		hint = "raise `ulimit -n`";
 	} else if (quirk->shm_prefix != NULL && shm_lacks(what, sizeof(what))) {
-		hint = "mount -o remount,rw,size=1G /dev/shm; in a container: --shm-size=1g";
+		hint = shm_hint;
 	}
 	if (hint == NULL)
 		return;
