@@ -35,6 +35,42 @@ void test_stranger(const char *provider)
 	await(&a, &b, 1);
 }
 
+/* Something that is too long for a peer, by who knows nothing but the address, does not end the connection with the peer. */
+void test_too_long(const char *provider)
+{
+	static uint8_t bytes[12000];
+	static struct ofi_rec rec; /* as of an endpoint that was closed */
+	fi_addr_t to = FI_ADDR_UNSPEC;
+	struct ofi_ep *from;
+	ssize_t rc;
+
+	if (strstr(provider, "ofi_rxm") == NULL)
+		return; /* elsewhere nobody else can send to an endpoint */
+	open_pair(provider);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	open_side(&C, provider);
+	prepare(&c, &C);
+	listen_for("3011");
+	from = c.ep;
+	xpi_list_init(&rec.link);
+	CHECK(fi_av_insert(from->av, ((struct ofi_ep *)b.ep)->name.bytes, 1, &to, 0, NULL) == 1);
+	for (int64_t end = now_ms() + 5000;
+	     (rc = fi_send(from->fid, bytes, sizeof(bytes), NULL, to, &rec.context)) == -FI_EAGAIN;) {
+		run_both(&C, &B, 1);
+		CHECK(now_ms() < end, "it does not leave");
+	}
+	CHECK(rc == 0, "%zd", rc);
+	for (int64_t end = now_ms() + 5000; line[0] == '\0' && b.core_ep.failed == 0 && now_ms() < end;)
+		run_both(&C, &B, 1);
+	CHECK(b.core_ep.failed == 0 && strstr(line, "stranger") != NULL, "%d %s", b.core_ep.failed, line);
+	for (uint64_t seq = 1; seq < 100; seq++) {
+		must_send(&a, &b, seq, A.caps.am_max, 24);
+		await(&a, &b, seq + 1);
+	}
+	CHECK(b.core_ep.failed == 0);
+}
+
 /* The first address of a packed one, if it is one of IP. */
 static bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len)
 {

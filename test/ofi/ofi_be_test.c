@@ -382,6 +382,7 @@ static const struct {
 	{"sizes", test_sizes},
 	{"full", test_full},
 	{"stranger", test_stranger},
+	{"too_long", test_too_long},
 	{"bad_address", test_bad_address},
 	{"quiesce", test_quiesce},
 	{"last_words", test_last_words},
@@ -435,7 +436,8 @@ static bool run(const char *module, const char *provider, int i)
 
 int main(int argc, char **argv)
 {
-	static const char *const all[] = {"tcp", "net", "sockets", "shm", "udp;ofi_rxd"};
+	static const char *const all[] = {"tcp", "net", "sockets", "shm", "tcp;ofi_rxm", "udp;ofi_rxd"};
+	const int n = argc > 2 ? argc - 2 : (int)(sizeof(all) / sizeof(all[0]));
 	const char *only = getenv("BE_TEST_ONLY");
 	int bad = 0;
 
@@ -444,7 +446,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IONBF, 0);
-	for (int p = 0; p < (argc > 2 ? argc - 2 : 5); p++)
+	for (int p = 0; p < n; p++)
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 			if (only == NULL || strcmp(only, tests[i].name) == 0)
 				bad += !run(argv[1], argc > 2 ? argv[2 + p] : all[p], (int)i);

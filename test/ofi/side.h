@@ -81,6 +81,7 @@ extern char line[512];
 
 /* hostile.c: each a test. */
 void test_stranger(const char *provider);
+void test_too_long(const char *provider);
 void test_bad_address(const char *provider);
 void test_rubbish(const char *provider);
 void test_deaf(const char *provider);

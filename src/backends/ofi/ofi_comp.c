@@ -124,14 +124,29 @@ void ofi_comp_close(struct xpi_be *be)
 
 /* ---- completions ---- */
 
+/*
+ * Anybody can send to an unconnected endpoint that rxm makes of connected ones, and a peer never sends more than a receive
+ * holds: what was too long is a stranger's, and the end of nobody.
+ */
+static __attribute__((noinline, cold)) int excused(const struct ofi_ep *ep, int err)
+{
+	if (!ep->be->rdm || err != -FI_ETRUNC)
+		return err;
+	xpi_log(ep->be->log, XPORT_LOG_INFO, "3011", "ofi: dropped a message of a stranger, of more than %zu bytes",
+	        ep->be->frame_max);
+	return 0;
+}
+
 static void received(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err)
 {
 	struct xpi_be *be = ep->be;
 	int rc;
 
-	if (ofi_unlikely(be->rdm && !ep->greeted && err == 0))
+	if (ofi_unlikely(err != 0))
+		err = excused(ep, err);
+	else if (ofi_unlikely(be->rdm && !ep->greeted))
 		ofi_rdm_greeted(ep, rec->buf, len);
-	else if (ofi_likely(err == 0))
+	else
 		be->up->am_recv(be->core, rec->buf, len, NULL, 0);
 	xpi_list_push(&ep->idle, &rec->link);
 	rc = err == 0 && ep->why == 0 ? ofi_am_feed(ep) : err;
