@@ -18,7 +18,8 @@
 static const char *const known[] = {
 	"verbs", "", "tcp", "net", "sockets", "shm", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd", "verbs;ofi_rxm"};
 
-/* 1.17: sock_ep_cm_handle_rx believes them. */
+/* 1.17 believes them: sockets in sock_ep_cm_handle_rx; rxm in rxm_rndv_handle_rd_done, where a number of
+ * theirs is an index. */
 static const char stray_bytes[] = "some bytes of a stranger at its port end the process";
 
 static const struct ofi_quirk quirks[] = {
@@ -53,6 +54,9 @@ static const struct ofi_quirk quirks[] = {
 	/* Any datagram is a peer's to it.  And it sends more of them than the peer's socket has room for while the peer
 	 * does something else; what is lost it sends again after up to 4 s. */
 	{.name = "udp;ofi_rxd", .no_fd = true, .walled = true, .sends = 12},
+	{.name = "tcp;ofi_rxm", .caution = stray_bytes},
+	{.name = "net;ofi_rxm", .caution = stray_bytes},
+	{.name = "verbs;ofi_rxm", .caution = stray_bytes},
 	{.name = NULL},
 };
 
