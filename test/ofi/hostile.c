@@ -289,6 +289,56 @@ void test_late(const char *provider)
 	ops->close(B.be);
 }
 
+static struct fi_ops_cm *real_cm;
+static int rejected;
+
+static int count_reject(struct fid_pep *pep, fid_t handle, const void *param, size_t len)
+{
+	rejected++;
+	return strcmp(B.be->quirk->name, "sockets") == 0 ? 0 : real_cm->reject(pep, handle, param, len);
+}
+
+/*
+ * Accepting fails when the endpoint is already made: both ends hear of it, and the next one is taken.  Of sockets (1.17)
+ * the request is gone with that endpoint, so it must not be rejected.
+ */
+void test_half_accepted(const char *provider)
+{
+	int ra = XPORT_ERR_AGAIN, rb = XPORT_ERR_AGAIN;
+	struct fi_ops_cm counting;
+	size_t left;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	if (B.be->pep == NULL)
+		return; /* nothing is accepted */
+	real_cm = B.be->pep->cm;
+	counting = *real_cm;
+	counting.reject = count_reject;
+	B.be->pep->cm = &counting;
+	left = B.be->cq_left;
+	B.be->cq_left = 0;
+	prepare(&a, &A);
+	prepare(&b, &B);
+	for (int64_t end = now_ms() + 10000; (ra == XPORT_ERR_AGAIN || rb == XPORT_ERR_AGAIN) && now_ms() < end;) {
+		if (rb == XPORT_ERR_AGAIN)
+			rb = ops->ep_connect(B.be, b.ep, XPI_PASSIVE, a.addr, a.len);
+		if (ra == XPORT_ERR_AGAIN)
+			ra = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, b.addr, b.len);
+		run_both(&A, &B, 1);
+	}
+	CHECK(ra < 0 && ra != XPORT_ERR_AGAIN && rb == XPORT_ERR_NO_MEMORY, "%d %d %s", ra, rb, err.text);
+	CHECK(rejected == (strcmp(provider, "sockets") != 0), "%d", rejected);
+	leave(&a);
+	leave(&b);
+	B.be->cq_left = left;
+	prepare(&a, &A);
+	prepare(&b, &B);
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+}
+
 /* The same peer takes the connection just when its address is asked whether it answers: nothing stays of that. */
 void test_late_no_more(const char *provider)
 {

@@ -397,6 +397,7 @@ static const struct {
 	{"late_no_more", test_late_no_more},
 	{"naps", test_naps},
 	{"window", test_window},
+	{"half_accepted", test_half_accepted},
 	{"no_descriptor", test_no_descriptor},
 	{"no_file", test_no_file},
 	{"no_file_more", test_no_file_more},

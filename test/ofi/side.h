@@ -88,6 +88,7 @@ void test_deaf(const char *provider);
 void test_late(const char *provider);
 void test_late_no_more(const char *provider);
 void test_dead_inside(const char *provider);
+void test_half_accepted(const char *provider);
 void test_no_descriptor(const char *provider);
 void test_no_file(const char *provider);
 void test_no_file_more(const char *provider);

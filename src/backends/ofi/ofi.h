@@ -59,6 +59,7 @@ struct ofi_quirk {
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;
 	bool blocks; /* its fi_connect waits for an answer */
+	bool ends_request; /* with the endpoint that was made for it, as rejecting would */
 	bool walled; /* what a stranger sends it must not see, see ofi_wall.c */
 	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */

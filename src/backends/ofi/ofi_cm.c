@@ -184,9 +184,12 @@ static void requested(struct xpi_be *be, struct fi_info *info, const void *data,
 	}
 	rc = ofi_ep_open(ep, info);
 	if (rc != 0) {
-		/* First: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here. */
+		bool ended = be->quirk->ends_request && ep->fid != NULL;
+
+		/* First: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here; sockets there. */
 		ofi_ep_shut(ep);
-		(void)fi_reject(be->pep, handle, NULL, 0);
+		if (!ended)
+			(void)fi_reject(be->pep, handle, NULL, 0);
 	} else {
 		rc = fi_accept(ep->fid, NULL, 0);
 	}

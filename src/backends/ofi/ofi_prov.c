@@ -42,6 +42,7 @@ static const struct ofi_quirk quirks[] = {
          .variable = "FI_SOCKETS_MAX_BUF_SZ",
          .value = "1048576",
          .blocks = true,
+         .ends_request = true,
          .caution = stray_bytes},
 	/* libsiw cannot map what the kernel puts at page 144 of a device's file: to it that is the number of nothing.  After
 	 * 16384 completions and one send queue a receive queue would be there.  This many reach beyond it, and for good;
