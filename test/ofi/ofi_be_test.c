@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -365,6 +366,45 @@ static void test_choice(const char *provider)
 	CHECK(strcmp(chosen, "verbs") == 0 || strstr(line, "; not verbs: ") != NULL, "%s", line);
 }
 
+/* A network of this process's own, with an interface v7 that has an address of IPv6. */
+static bool own_network(void)
+{
+	static const char make[] = "{ mount --make-rprivate / && mount -t sysfs none /sys && ip link set lo up && "
+				   "ip link add v7 type veth peer name w7 && ip link set w7 up && ip link set v7 up && "
+				   "ip address add fd00:7::5/64 dev v7 nodad; } 2>/dev/null";
+
+	if (unshare(CLONE_NEWNS | CLONE_NEWNET) != 0 || system(make) != 0) {
+		printf("skipped: a network of one's own cannot be made here\n");
+		return false;
+	}
+	unsetenv("FI_TCP_IFACE");
+	unsetenv("FI_NET_IFACE");
+	unsetenv("FI_SOCKETS_IFACE");
+	return true;
+}
+
+/* Who tells addresses of IPv6 and who tells those of IPv4 connect to each other. */
+static void test_families(const char *provider)
+{
+	if (strchr(provider, ';') != NULL || strcmp(provider, "shm") == 0 || !own_network())
+		return;
+	open_side(&A, provider);
+	CHECK(A.be->addr[0].sa.sa_family == AF_INET6);
+	CHECK(system("ip address add 10.9.9.1/24 dev v7") == 0);
+	open_side(&B, provider);
+	CHECK(B.be->addr[0].sa.sa_family == AF_INET);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	prepare(&c, &A);
+	prepare(&d, &B);
+	join(&d, &c);
+	must_send(&d, &c, 0, 100, 24);
+	await(&d, &c, 1);
+}
+
 /* FI_PROVIDER of the environment that leaves it out is named. */
 static void test_filtered(const char *provider)
 {
@@ -387,6 +427,7 @@ static const struct {
 	{"quiesce", test_quiesce},
 	{"last_words", test_last_words},
 	{"signals", test_signals},
+	{"families", test_families},
 	{"filtered", test_filtered},
 	{"leftovers", test_leftovers},
 	{"dead_inside", test_dead_inside},

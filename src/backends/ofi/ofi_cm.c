@@ -73,6 +73,8 @@ static struct fi_info *info_to(const struct xpi_be *be, const struct ofi_addr *t
 	}
 	if (src != NULL) {
 		memcpy(src, from.bytes, from.len);
+		/* What the socket is made of; our own addresses may be of the other family. */
+		info->addr_format = to->sa.sa_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
 		free(info->src_addr);
 		info->src_addr = src;
 		info->src_addrlen = from.len;
