@@ -405,6 +405,29 @@ static void test_families(const char *provider)
 	await(&d, &c, 1);
 }
 
+/* With IPv6 alone but for a bridge peers are told IPv6; as soon as IPv4 leads out, or is of anything else, that. */
+static void test_bridge(const char *provider)
+{
+	static const struct {
+		const char *command;
+		int family;
+	} steps[] = {
+		{"ip link add br7 type bridge && ip address add 172.17.0.1/16 dev br7 && ip link set br7 up", AF_INET6},
+		{"ip route add default via 172.17.0.2", AF_INET},
+		{"ip route del default && ip address add 10.9.9.1/24 dev v7", AF_INET},
+	};
+
+	if (strchr(provider, ';') != NULL || strcmp(provider, "shm") == 0 || !own_network())
+		return;
+	for (int i = 0; i < 3; i++) {
+		CHECK(system(steps[i].command) == 0, "%s", steps[i].command);
+		open_side(&A, provider);
+		CHECK(A.be->addr[0].sa.sa_family == steps[i].family, "%s: %d", steps[i].command,
+		      A.be->addr[0].sa.sa_family);
+		ops->close(A.be);
+	}
+}
+
 /* FI_PROVIDER of the environment that leaves it out is named. */
 static void test_filtered(const char *provider)
 {
@@ -428,6 +451,7 @@ static const struct {
 	{"last_words", test_last_words},
 	{"signals", test_signals},
 	{"families", test_families},
+	{"bridge", test_bridge},
 	{"filtered", test_filtered},
 	{"leftovers", test_leftovers},
 	{"dead_inside", test_dead_inside},

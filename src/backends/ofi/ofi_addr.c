@@ -125,7 +125,32 @@ static void add_device(struct xpi_be *be, const char *name)
 	snprintf(be->device + len, sizeof(be->device) - len, "%s%s", len > 0 ? ", " : "", name);
 }
 
-/* The family that other hosts reach us by: IPv4 if there is any, or nothing but loopback. */
+/* Whether other networks are reached by IPv4. */
+static bool ipv4_leads_out(void)
+{
+	const struct in_addr elsewhere = {htonl(0xc6336401)}; /* 198.51.100.1, which is nobody's; nothing is sent */
+	struct ofi_addr from, to = {.len = sizeof(struct sockaddr_in)};
+	struct sockaddr_in *in = (struct sockaddr_in *)&to.storage;
+
+	in->sin_family = AF_INET;
+	in->sin_addr = elsewhere;
+	in->sin_port = htons(9);
+	return ofi_addr_source(&to, &from);
+}
+
+/* As containers and virtual machines have them, with an address that means another one on each host. */
+static bool of_bridge(const struct fi_info *offer)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%.64s/bridge", offer->domain_attr->name);
+	return access(path, F_OK) == 0;
+}
+
+/*
+ * The family that other hosts reach us by: IPv4 if there is any, or nothing but loopback.  Bridges alone do not count where
+ * there is IPv6 and IPv4 leads nowhere: a host with containers would tell its peers nothing but 172.17.0.1.
+ */
 static int family(const struct fi_info *offers)
 {
 	int found = AF_INET;
@@ -135,9 +160,10 @@ static int family(const struct fi_info *offers)
 
 		if (sa == NULL || is_loopback(sa) || is_link_local(sa))
 			continue;
-		if (sa->sa_family == AF_INET)
+		if (sa->sa_family != AF_INET)
+			found = AF_INET6;
+		else if (!of_bridge(i) || ipv4_leads_out())
 			return AF_INET;
-		found = AF_INET6;
 	}
 	return found;
 }
