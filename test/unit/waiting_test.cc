@@ -394,7 +394,7 @@ std::pair<long, long> sleeps_and_time(const std::string &folder)
 		if (word == "voluntary_ctxt_switches:")
 			status >> sleeps;
 	times >> ns;
-	return {sleeps, ns / 1000};
+	return {sleeps, ns < 0 ? ns : ns / 1000};
 }
 
 TEST_F(Waiting, TheProgressThreadRunsWhereItIsTold)
@@ -430,7 +430,7 @@ TEST_F(Waiting, TheProgressThreadPollsThroughShortPauses)
 	connect(a);
 	std::string folder = folder_of_the_thread();
 	ASSERT_FALSE(folder.empty());
-	if (sleeps_and_time(folder).second <= 0)
+	if (sleeps_and_time(folder).second < 0)
 		GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
 	bool seen = false;
 	for (auto start = Clock::now(); !seen && since(start) < 60000;) {
@@ -446,6 +446,9 @@ TEST_F(Waiting, TheProgressThreadPollsThroughShortPauses)
 		seen = after.first - before.first <= 4 && after.second - before.second >= 20 * 60 / 2;
 		reap(20);
 	}
+	double load = 0;
+	if (!seen && getloadavg(&load, 1) == 1 && load > 2.0 * std::thread::hardware_concurrency())
+		GTEST_SKIP() << "at a load of " << load << " it has had no processor for itself in 60 s";
 	EXPECT_TRUE(seen);
 }
 
@@ -459,7 +462,7 @@ TEST_F(Waiting, TheProgressThreadSleepsInLongPauses)
 	connect(a);
 	std::string folder = folder_of_the_thread();
 	ASSERT_FALSE(folder.empty());
-	if (sleeps_and_time(folder).second <= 0)
+	if (sleeps_and_time(folder).second < 0)
 		GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
 	long least = 1000000;
 	for (int window = 0; window < 10 && least > 100; window++) {
