@@ -395,10 +395,10 @@ static bool may_say_bye(const struct xport_ep *ep)
 	return ep->state >= XPI_EP_FAILING || ep->bye_received || settled(ep);
 }
 
+/* A peer that is lost has heard nothing: the next poll ends the endpoint by that. */
 static bool bye_arrived(const struct xport_ep *ep)
 {
-	return ep->state >= XPI_EP_FAILING || ep->bye_received ||
-	       (atomic_load_explicit(&((struct xport_ep *)(uintptr_t)ep)->chan.found, memory_order_acquire) != 0) ||
+	return ep->state >= XPI_EP_FAILING || ep->bye_received || (found_by_channel(ep) & XPI_CHAN_BYE) ||
 	       (ep->bye_sent && xpi_seq_reached(ep->tx_acked, ep->bye_seq) && ep->open == NULL);
 }
 
