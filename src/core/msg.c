@@ -251,6 +251,8 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	if (cts == NULL)
 		return false;
 	bind(x, op, ep);
+	if (x->want_space)
+		xpi_signal(x); /* the place of a posted receive, long before the body is here */
 	ep->n.posted[XPORT_OP_RECV]++;
 	ep->n.bytes_in += accept;
 	op->tag = tag;

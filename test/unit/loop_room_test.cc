@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop_room_test.cc - as loop_test.cc: who was answered AGAIN is told when it is worth trying again. */
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "loop_fixture.h"
+
+namespace
+{
+
+class LoopRoom : public Loop
+{
+protected:
+	enum { DEPTH = 64, LONG = 100000 };
+	uint64_t word = 0;
+	std::vector<uint8_t> out = std::vector<uint8_t>(LONG), in = std::vector<uint8_t>(LONG);
+
+	/* b may post no more receives, and sleeps; a long message takes one of them, and its sender polls no more. */
+	void take_one()
+	{
+		for (int i = 0; i < DEPTH; i++)
+			ASSERT_EQ(xport_recv(b.x, in.data(), in.size(), 5, UINT64_MAX, nullptr), XPORT_OK);
+		ASSERT_EQ(xport_recv(b.x, &word, sizeof(word), 6, UINT64_MAX, nullptr), XPORT_ERR_AGAIN);
+		ASSERT_EQ(xport_send(a.ep, out.data(), out.size(), 5, nullptr), XPORT_OK);
+		for (int i = 0; i < 20; i++)
+			a.poll();
+	}
+};
+
+TEST_P(LoopRoom, OfReceivesThatLongMessagesTakeIsToldToWhoWaits)
+{
+	xport_completion c;
+	take_one();
+	auto start = std::chrono::steady_clock::now();
+	EXPECT_EQ(xport_wait(b.x, &c, 1, 20000), 0);
+	EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+	EXPECT_EQ(xport_recv(b.x, &word, sizeof(word), 6, UINT64_MAX, nullptr), XPORT_OK);
+	wait(a, XPORT_OP_SEND);
+	wait(b, XPORT_OP_RECV);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LoopRoom, testing::Values("native_none", "message_none"),
+                         [](const auto &i) { return std::string(i.param); });
+
+} // namespace
