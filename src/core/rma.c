@@ -306,8 +306,11 @@ void xpi_prove(struct xport_ep *ep)
 
 /* ---- order ---- */
 
+/* Copies that waited with it are made in one go, so that nothing but this keeps the processor to their order. */
 static int fence_end(struct xport_ep *ep, struct xpi_op *op)
 {
+	if (ep->direct)
+		atomic_thread_fence(memory_order_seq_cst);
 	ep->rma_sent += op->len;
 	xpi_op_complete(op, XPORT_OK);
 	return XPORT_OK;
