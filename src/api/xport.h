@@ -194,7 +194,7 @@ struct xport_info {
 	int thread_mode;           /* enum xport_thread_mode in force */
 	int peer_timeout_ms;
 	uint32_t queue_depth;
-	uint64_t eager_max;        /* longest send that may complete before it is matched */
+	uint64_t eager_max;        /* longest send that may complete before it is matched; the smaller of both sides' counts */
 	uint64_t frame_max;        /* longest frame of the core's protocol */
 	uint64_t message_max;      /* longest send, put or get */
 	uint64_t window;           /* bytes of unmatched messages and unreaped notifications an endpoint may have sent */
@@ -434,8 +434,8 @@ enum {
 	XPORT_QUIET = 2, /* put, put_notify, get, atomic without result: no completion; once a later xport_flush
 	                    completed, the buffer may be reused, and a get's holds the bytes; failures after the post
 	                    are reported by that flush */
-	XPORT_EAGER = 4  /* recv: takes whole messages of up to the sender's xport_info.eager_max alone, and so never
-	                    waits for a sender; one that is longer completes it with XPORT_ERR_TRUNCATED and none of
+	XPORT_EAGER = 4  /* recv: takes whole messages of up to the eager_max (xport_info) of both sides alone, and so
+	                    never waits for a sender; one that is longer completes it with XPORT_ERR_TRUNCATED and none of
 	                    its bytes, however long the buffer is */
 };
 
@@ -511,7 +511,7 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 /*
  * Posts a receive for a message whose tag equals `tag` in all bits of `mask`, from opt->source or any peer.  Posted
  * receives match in the order posted.  A longer message completes it with XPORT_ERR_TRUNCATED: the first `len` bytes
- * and the true length.  One that is longer than its sender's xport_info.eager_max is fetched once it is matched, as fast as
+ * and the true length.  One that is longer than eager_max (xport_info) of either side is fetched once it is matched, as fast as
  * its sender polls; a receive that is to wait for no sender has XPORT_EAGER.  A message may come before xport_accept or
  * xport_connect has handed out its endpoint: xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it,
  * and it is to be destroyed.
