@@ -470,9 +470,9 @@ TEST(LivePoll, DescriptorIsReadableWhenDue)
 {
 	shim *s = shim_new(false);
 	Pair p;
+	int64_t began = shim_now();
 	shim_chan *c = shim_chan_start(s, p.a, 400, 0, 0);
 	pollfd pfd{shim_fd(s), POLLIN, 0};
-	int64_t began = shim_now();
 
 	ASSERT_GE(pfd.fd, 0);
 	EXPECT_LE(shim_step(s), 100);
