@@ -75,7 +75,7 @@ struct xport_pool_attr {
 	uint32_t flags;     /* enum xport_pool_flags */
 	size_t slab_bytes;  /* registered at a time; default 4 MiB, at least 1 MiB, a multiple of 2 MiB if huge */
 	size_t max_bytes;   /* most that is registered; 0: no limit */
-	size_t cache_bytes; /* most that a thread keeps of each size; default 256 KiB */
+	size_t cache_bytes; /* most that a thread keeps of each size, but 4 blocks in any case; default 256 KiB */
 	int node;           /* NUMA node plus 1, or XPORT_POOL_NODE_ANY, XPORT_POOL_NODE_LOCAL */
 };
 
@@ -317,6 +317,10 @@ int xport_versioned_write(xport_versioned *object, const void *data) XPORT_CHECK
  * After a peer was lost that may have been writing: takes the lock away, whoever holds it.  Only when no other peer can be
  * writing: that one's bytes would mix with the next writer's; its write ends in AGAIN, so that it is repeated.  If the
  * lost one was in the middle, readers get XPORT_ERR_AGAIN until the next write.  Returns 1 if there was a lock, else 0.
+ *
+ * Where peers map the memory (xport_rkey_info.direct, as with ucx:shm) nothing keeps one that was only stopped, and so was
+ * lost, from writing on when it wakes.  There its process must be known to be dead; else make the object anew in another
+ * region, and deregister this one.
  */
 int xport_versioned_recover(xport_versioned *object);
 
