@@ -173,7 +173,23 @@ static int mail_message(void *arg, struct svc_mail_peer *from, const uint8_t *by
 	return d->serve ? svc_dir_serve_message(d, from, &m) : svc_dir_user_message(d, from, &m);
 }
 
-static const struct svc_mail_fns fns = {.message = mail_message, .anew = mail_anew, .ended = mail_ended};
+static size_t encode_bye(uint8_t *bytes)
+{
+	struct svc_dir_message m = {.type = SVC_DIR_BYE};
+
+	return svc_dir_encode(&m, bytes);
+}
+
+static void mail_over(void *arg, struct svc_mail_peer *from)
+{
+	uint8_t bytes[SVC_DIR_MAX];
+
+	mail_ended(arg, from, XPORT_ERR_NO_MEMORY);
+	svc_mail_over(from, bytes, encode_bye(bytes));
+}
+
+static const struct svc_mail_fns fns = {
+	.message = mail_message, .anew = mail_anew, .over = mail_over, .ended = mail_ended};
 
 /* ---- the loop ---- */
 
@@ -444,9 +460,8 @@ int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xp
 
 static void say_bye(void *arg, struct svc_mail_peer *p)
 {
-	struct svc_dir_message m = {.type = SVC_DIR_BYE};
 	uint8_t bytes[SVC_DIR_MAX];
-	size_t len = svc_dir_encode(&m, bytes);
+	size_t len = encode_bye(bytes);
 
 	(void)arg;
 	svc_mail_drop(p);

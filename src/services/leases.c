@@ -305,7 +305,7 @@ static int mail_message(void *arg, struct svc_mail_peer *from, const uint8_t *by
 	if (!svc_lease_decode(bytes, len, &m))
 		return XPORT_ERR_PROTOCOL;
 	if (peer_of_mail(from) != XPORT_OK)
-		return XPORT_OK; /* out of memory: as if it had not come */
+		return XPORT_ERR_NO_MEMORY;
 	switch (m.type) {
 	case SVC_LEASE_BYE:
 		return bye(from);
@@ -319,7 +319,25 @@ static int mail_message(void *arg, struct svc_mail_peer *from, const uint8_t *by
 	}
 }
 
-static const struct svc_mail_fns fns = {.message = mail_message, .anew = mail_anew, .ended = mail_ended};
+static size_t encode_bye(uint8_t *bytes)
+{
+	struct svc_lease_message m = {.type = SVC_LEASE_BYE};
+
+	return svc_lease_encode(&m, bytes);
+}
+
+static void mail_over(void *arg, struct svc_mail_peer *from)
+{
+	uint8_t bytes[SVC_LEASE_MAX];
+
+	(void)arg;
+	if (from->user != NULL)
+		end_all(from->user, XPORT_ERR_NO_MEMORY);
+	svc_mail_over(from, bytes, encode_bye(bytes));
+}
+
+static const struct svc_mail_fns fns = {
+	.message = mail_message, .anew = mail_anew, .over = mail_over, .ended = mail_ended};
 
 /* ---- the loop ---- */
 
@@ -547,9 +565,8 @@ int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_le
 
 static void say_bye(void *arg, struct svc_mail_peer *p)
 {
-	struct svc_lease_message m = {.type = SVC_LEASE_BYE};
 	uint8_t bytes[SVC_LEASE_MAX];
-	size_t len = svc_lease_encode(&m, bytes);
+	size_t len = encode_bye(bytes);
 
 	(void)arg;
 	if (p->user == NULL)

@@ -12,6 +12,7 @@ struct svc_letter {
 	struct svc_letter *next;
 	size_t len;
 	bool reply;
+	bool spare;      /* its peer's */
 	uint32_t number; /* of one that came early */
 	uint8_t bytes[];
 };
@@ -55,12 +56,20 @@ static bool letters_take(struct svc_letters *l, const void *letter)
 	return false;
 }
 
+static void letter_free(struct svc_mail_peer *p, struct svc_letter *letter)
+{
+	if (letter->spare)
+		p->spare = letter;
+	else
+		free(letter);
+}
+
 static void letters_drop_all(struct svc_mail_peer *p, struct svc_letters *l)
 {
 	while (l->first != NULL) {
 		p->replies -= l->first->reply;
 		p->mail->waiting--;
-		free(letters_shift(l));
+		letter_free(p, letters_shift(l));
 	}
 }
 
@@ -115,6 +124,11 @@ struct svc_mail_peer *svc_mail_peer(struct svc_mail *m, xport_ep *ep)
 
 	if (p != NULL || (p = calloc(1, sizeof(*p))) == NULL)
 		return p;
+	p->spare = malloc(sizeof(*p->spare) + SVC_MAIL_HEAD + SVC_MAIL_WORD);
+	if (p->spare == NULL) {
+		free(p);
+		return NULL;
+	}
 	p->mail = m;
 	p->ep = ep;
 	letters_init(&p->requests);
@@ -135,6 +149,7 @@ static void peer_free(struct svc_mail_peer *p)
 		at = &(*at)->next;
 	*at = p->next;
 	early_drop(p);
+	free(p->spare);
 	free(p);
 }
 
@@ -152,7 +167,7 @@ static void peer_end(struct svc_mail_peer *p, int status)
 
 static void peer_mute(struct svc_mail_peer *p)
 {
-	p->mail->muted++;
+	p->mail->muted += p->ended == XPORT_OK;
 	peer_end(p, XPORT_ERR_PROTOCOL);
 }
 
@@ -182,6 +197,15 @@ void svc_mail_anew(struct svc_mail_peer *p)
 {
 	forget_said(p);
 	epoch_begin(p);
+}
+
+/* The epoch is over when the peer was told of it (post). */
+static void talk_over(struct svc_mail_peer *p)
+{
+	if (p->ended != XPORT_OK)
+		return;
+	forget_said(p);
+	p->mail->fns->over(p->mail->arg, p);
 }
 
 void svc_mail_each(struct svc_mail *m, void (*f)(void *arg, struct svc_mail_peer *peer))
@@ -215,6 +239,8 @@ static int post(struct svc_mail_peer *p, struct svc_letters *from)
 	letters_push(&p->flight, letters_shift(from));
 	p->mail->waiting--;
 	p->mail->flying++;
+	if (letter->spare)
+		epoch_begin(p);
 	return XPORT_OK;
 }
 
@@ -234,10 +260,22 @@ static void send_what_waits(void *arg, struct svc_mail_peer *p)
 			return;
 		}
 	}
-	if (r == XPORT_ERR_AGAIN || r == XPORT_ERR_INVALID) /* INVALID: its handshake is not over yet */
+	/* INVALID: its handshake is not over yet */
+	if (r == XPORT_ERR_AGAIN || r == XPORT_ERR_INVALID || r == XPORT_ERR_NO_MEMORY)
 		p->mail->stuck = true;
 	else if (r != XPORT_OK)
 		peer_end(p, r);
+}
+
+static void put_letter(struct svc_mail_peer *p, struct svc_letter *letter, const void *bytes, size_t len, bool reply)
+{
+	letter->len = SVC_MAIL_HEAD + len;
+	letter->reply = reply;
+	memcpy(letter->bytes + SVC_MAIL_HEAD, bytes, len);
+	letters_push(reply ? &p->answers : &p->requests, letter);
+	p->replies += reply;
+	p->mail->waiting++;
+	send_what_waits(NULL, p);
 }
 
 static int put(struct svc_mail_peer *p, const void *bytes, size_t len, bool reply)
@@ -249,14 +287,22 @@ static int put(struct svc_mail_peer *p, const void *bytes, size_t len, bool repl
 	letter = malloc(sizeof(*letter) + SVC_MAIL_HEAD + len);
 	if (letter == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	letter->len = SVC_MAIL_HEAD + len;
-	letter->reply = reply;
-	memcpy(letter->bytes + SVC_MAIL_HEAD, bytes, len);
-	letters_push(reply ? &p->answers : &p->requests, letter);
-	p->replies += reply;
-	p->mail->waiting++;
-	send_what_waits(NULL, p);
+	letter->spare = false;
+	put_letter(p, letter, bytes, len, reply);
 	return XPORT_OK;
+}
+
+void svc_mail_over(struct svc_mail_peer *p, const void *bytes, size_t len)
+{
+	struct svc_letter *letter = p->spare;
+
+	if (letter == NULL) { /* the last time's is on its way still: what is said next tells, in another epoch */
+		epoch_begin(p);
+		return;
+	}
+	p->spare = NULL;
+	letter->spare = true;
+	put_letter(p, letter, bytes, len, true);
 }
 
 int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len)
@@ -291,7 +337,7 @@ static bool sent(struct svc_mail *m, struct svc_mail_peer *p, void *context)
 		return false;
 	p->replies -= letter->reply;
 	m->flying--;
-	free(letter);
+	letter_free(p, letter);
 	if (p->forgotten && p->flight.first == NULL)
 		peer_free(p);
 	return true;
@@ -334,8 +380,13 @@ static int listen(struct svc_mail *m)
 
 static void deliver(struct svc_mail_peer *p, const uint8_t *bytes, size_t len)
 {
+	int r;
+
 	p->from_number++;
-	if (p->replies > SVC_MAIL_REPLIES || p->mail->fns->message(p->mail->arg, p, bytes, len) != XPORT_OK)
+	r = p->replies > SVC_MAIL_REPLIES ? XPORT_ERR_PROTOCOL : p->mail->fns->message(p->mail->arg, p, bytes, len);
+	if (r == XPORT_ERR_NO_MEMORY)
+		talk_over(p);
+	else if (r != XPORT_OK)
 		peer_mute(p);
 }
 
@@ -360,9 +411,13 @@ static void early_keep(struct svc_mail_peer *p, uint32_t number, const uint8_t *
 {
 	struct svc_letter *letter;
 
-	if (number - p->from_number > SVC_MAIL_EARLY || p->nearly >= SVC_MAIL_EARLY ||
-	    (letter = malloc(sizeof(*letter) + len)) == NULL) {
+	if (number - p->from_number > SVC_MAIL_EARLY || p->nearly >= SVC_MAIL_EARLY) {
 		peer_mute(p);
+		return;
+	}
+	letter = malloc(sizeof(*letter) + len);
+	if (letter == NULL) {
+		talk_over(p);
 		return;
 	}
 	letter->number = number;
@@ -516,6 +571,7 @@ void svc_mail_close(struct svc_mail *m)
 		for (struct svc_mail_peer *p = m->bucket[i], *next; p != NULL; p = next) {
 			next = p->next;
 			early_drop(p);
+			free(p->spare);
 			free(p);
 		}
 	}

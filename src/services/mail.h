@@ -9,6 +9,9 @@
  * SVC_MAIL_REPLIES replies; one that does not is muted: nothing of it is read any more, nothing is sent to it.
  * Replies leave in order, requests leave in order; a request leaves after every reply that was there before it.
  *
+ * Where there is no memory to keep or to answer what a peer said, the talk ends for both sides, lest it waits for ever: it is
+ * told by a letter whose memory is there from the beginning, and both may begin anew.
+ *
  * Threads that reap side by side may bring what they reaped in another order than that in which it came.  So each
  * message begins with a number (4 bytes, little-endian), before it an epoch (4 bytes, too): messages are handed on in the
  * order in which they were sent.  A sender's other epoch means that it was made anew, and knows of nothing before.
@@ -33,6 +36,7 @@ enum {
 	SVC_MAIL_REPLIES = 2 * SVC_MAIL_WINDOW,
 	SVC_MAIL_EARLY = SVC_MAIL_WINDOW + SVC_MAIL_REPLIES, /* what a peer may have sent behind one that is late */
 	SVC_MAIL_RECEIVES = 32, /* at most: of XPORT_QUEUE_DEPTH, which bounds an instance's, it takes a quarter */
+	SVC_MAIL_WORD = 128,
 	SVC_MAIL_BUCKETS = 64
 };
 
@@ -58,14 +62,17 @@ struct svc_mail_peer {
 	uint32_t from_before;       /* an epoch that is over */
 	struct svc_letters early;   /* messages that came before those that were sent before them */
 	unsigned nearly;
+	struct svc_letter *spare; /* for the word that all is over; NULL: it is on its way */
 	void *user;
 };
 
 struct svc_mail_fns {
-	/* A message of the peer's.  A status other than XPORT_OK: it must not send that, and is muted. */
+	/* A message of the peer's.  NO_MEMORY: it could not be answered.  Another error: it must not send that, and is muted. */
 	int (*message)(void *arg, struct svc_mail_peer *peer, const uint8_t *bytes, size_t len);
 	/* The peer was made anew; svc_mail_anew was called. */
 	void (*anew)(void *arg, struct svc_mail_peer *peer);
+	/* All that was said to the peer and by it is void, for lack of memory.  It is told by svc_mail_over. */
+	void (*over)(void *arg, struct svc_mail_peer *peer);
 	/* The peer's endpoint ended, or it was muted.  Unless it was only muted, `peer` goes away after this. */
 	void (*ended)(void *arg, struct svc_mail_peer *peer, int status);
 };
@@ -111,6 +118,8 @@ struct svc_mail_peer *svc_mail_find(const struct svc_mail *m, const xport_ep *ep
 /* Sends: the bytes are copied.  NO_MEMORY; or the status by which the peer ended. */
 int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len);
 int svc_mail_reply(struct svc_mail_peer *p, const void *bytes, size_t len);
+/* As svc_mail_reply, in `over`: the word that a service says at its end, of at most SVC_MAIL_WORD bytes. */
+void svc_mail_over(struct svc_mail_peer *p, const void *bytes, size_t len);
 /* The last reply.  Not to one that nothing was said to, or heard of, since it was made anew: another one would hear it. */
 void svc_mail_bye(struct svc_mail_peer *p, const void *bytes, size_t len);
 /* Drops what waits for this peer. */

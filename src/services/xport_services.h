@@ -457,7 +457,8 @@ typedef enum xport_lease_event_type {
 /*
  * `status` of XPORT_LEASE_ENDED: XPORT_OK: the borrower returned it.  XPORT_ERR_STALE_KEY: the lender revoked
  * it.  XPORT_ERR_PEER_LOST, PEER_CLOSED, CLOSED: the endpoint ended, or the peer's leases did.  XPORT_ERR_PROTOCOL: the
- * peer was muted.  Without an event before it, it is why an ask or a gift was refused: NO_MEMORY (the peer's quota, or its
+ * peer was muted.  XPORT_ERR_NO_MEMORY: there was none left to answer the peer, all leases with which end; it sees
+ * PEER_CLOSED, and both may go on with new ones.  Without an event before it, it is why an ask or a gift was refused: NO_MEMORY (the peer's quota, or its
  * memory), ACCESS (rights that it does not lend, or its `allow`), INVALID (rights that do not go together), NOT_SUPPORTED (it
  * serves nobody, or takes nothing), BUSY (too many leases).
  */

@@ -83,6 +83,17 @@ static void turn(struct scene *s)
 	}
 }
 
+/* Neither side sends what it must not, whatever fails. */
+static void nobody_muted(struct scene *s)
+{
+	struct xport_leases_info info = {.size = sizeof(info)};
+
+	for (int side = 0; side < 2; side++) {
+		if (l.all[side] != NULL && xport_leases_query(l.all[side], &info) == XPORT_OK && info.muted > 0)
+			scene_bad(s, "side %d muted an honest peer of its leases", side);
+	}
+}
+
 static uint64_t now_borrowed(void)
 {
 	struct xport_leases_info info = {.size = sizeof(info)};
@@ -190,6 +201,7 @@ void leases(struct scene *s)
 			ask_twice(s);
 		if (sc_connected(s))
 			give_and_revoke(s);
+		nobody_muted(s);
 	}
 	s->ending = true;
 	inject_relent();
@@ -263,6 +275,16 @@ static void use_directory(struct scene *s, const struct xport_directory_entry *e
 	answered(s, answers, "xport_directory_remove", xport_directory_remove(dir[1], "mine", 4, NULL));
 }
 
+static void nobody_muted_in_directory(struct scene *s)
+{
+	struct xport_directory_info info = {.size = sizeof(info)};
+
+	for (int side = 0; side < 2; side++) {
+		if (dir[side] != NULL && xport_directory_query(dir[side], &info) == XPORT_OK && info.muted > 0)
+			scene_bad(s, "side %d muted an honest peer of its directory", side);
+	}
+}
+
 void directory(struct scene *s)
 {
 	struct xport_directory_attr attr = {.size = sizeof(attr), .serve = 1, .node = "here"};
@@ -282,6 +304,7 @@ void directory(struct scene *s)
 	    sc_served(s, "xport_directory_region", xport_directory_region(r.mr, 0, REGION, &entry), ON_MAIL) &&
 	    sc_served(s, "xport_directory_join", xport_directory_join(dir[1], s->ep[1]), ON_MAIL))
 		use_directory(s, &entry);
+	nobody_muted_in_directory(s);
 	s->ending = true;
 	inject_relent();
 	for (int side = 0; side < 2; side++) {
