@@ -81,11 +81,15 @@ void svc_lease_undo(struct xport_lease *lease);
 void svc_lease_start(struct xport_lease *lease, int type);
 /* It is over; its memory, if it is ours, has been given up. */
 void svc_lease_over(struct xport_lease *lease, int status);
-void svc_lease_event(struct xport_lease *lease, unsigned event);
 /* The peer of an endpoint; NO_MEMORY, or why there is none any more. */
 int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, struct svc_lease_peer **peer);
 struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id);
 int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len);
+
+/* ---- lease_events.c ---- */
+
+void svc_lease_event(struct xport_lease *lease, unsigned event);
+void svc_lease_drop_events(struct xport_lease *lease);
 
 /* ---- lender.c ---- */
 

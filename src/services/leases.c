@@ -175,77 +175,6 @@ int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, s
 	return svc_mail_request(lease->peer->mail, bytes, svc_lease_encode(&m, bytes));
 }
 
-/* ---- events ---- */
-
-void svc_lease_event(struct xport_lease *lease, unsigned event)
-{
-	struct xport_leases *l = lease->leases;
-
-	lease->events |= event;
-	if (lease->queued)
-		return;
-	lease->queued = true;
-	lease->event_next = NULL;
-	*l->last_event = lease;
-	l->last_event = &lease->event_next;
-}
-
-static void event_out(struct xport_lease *lease)
-{
-	struct xport_leases *l = lease->leases;
-	struct xport_lease **at = &l->first_event;
-
-	while (*at != lease)
-		at = &(*at)->event_next;
-	*at = lease->event_next;
-	if (l->last_event == &lease->event_next)
-		l->last_event = at;
-	lease->queued = false;
-}
-
-static void drop_events(struct xport_lease *lease)
-{
-	if (lease->queued)
-		event_out(lease);
-	lease->events = 0;
-}
-
-/* The one that began it comes before the one that ended it. */
-static int next_event(struct xport_leases *l, struct xport_lease_event *event)
-{
-	struct xport_lease *lease = l->first_event;
-	bool started;
-
-	if (lease == NULL)
-		return 0;
-	started = (lease->events & SVC_LEASE_STARTED) != 0;
-	event->type = started ? lease->started_as : XPORT_LEASE_ENDED;
-	event->status = started ? XPORT_OK : lease->status;
-	event->lease = lease;
-	event->ep = lease->ep;
-	event->context = lease->context;
-	lease->events &= started ? ~(unsigned)SVC_LEASE_STARTED : 0;
-	if (lease->events == 0)
-		event_out(lease);
-	return 1;
-}
-
-int xport_leases_next(xport_leases *l, struct xport_lease_event *event)
-{
-	struct xport_lease_event e = {.size = sizeof(e)};
-	int r;
-
-	if (l == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_LEASE_EVENT))
-		return svc_fail(XPORT_ERR_INVALID, "xport_leases_next", NULL,
-		                "an argument is NULL, or xport_lease_event.size is not that of the struct");
-	pthread_mutex_lock(&l->lock);
-	r = next_event(l, &e);
-	pthread_mutex_unlock(&l->lock);
-	if (r == 1)
-		svc_grow_out(event, &e, sizeof(e));
-	return r;
-}
-
 /* ---- what comes by mail ---- */
 
 static void end_lease(struct xport_lease *lease, int status)
@@ -421,7 +350,7 @@ static int outcome(struct xport_lease *lease)
 	pthread_mutex_lock(&l->lock);
 	if (lease->state == XPORT_LEASE_HELD || lease->state == XPORT_LEASE_OVER) {
 		r = lease->state == XPORT_LEASE_HELD || lease->unwanted ? XPORT_OK : lease->status;
-		drop_events(lease);
+		svc_lease_drop_events(lease);
 	}
 	pthread_mutex_unlock(&l->lock);
 	return r;
@@ -464,7 +393,7 @@ int xport_lease_free(xport_lease *lease)
 		                "xport_lease_return or xport_lease_revoke, and wait for XPORT_LEASE_ENDED",
 		                "the lease has not ended");
 	}
-	drop_events(lease);
+	svc_lease_drop_events(lease);
 	lease_free(lease);
 	pthread_mutex_unlock(&l->lock);
 	return XPORT_OK;
@@ -617,7 +546,7 @@ int xport_leases_destroy(xport_leases *l, xport_completion_fn other, void *arg, 
 			                "a posted receive uses memory that is lent");
 	}
 	while (l->all != NULL) {
-		drop_events(l->all);
+		svc_lease_drop_events(l->all);
 		lease_free(l->all);
 	}
 	svc_mail_each(&l->mail, peer_forget);
