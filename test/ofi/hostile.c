@@ -51,7 +51,7 @@ void test_too_long(const char *provider)
 	await(&a, &b, 1);
 	open_side(&C, provider);
 	prepare(&c, &C);
-	listen_for("3011");
+	listen_for("3016");
 	from = c.ep;
 	xpi_list_init(&rec.link);
 	CHECK(fi_av_insert(from->av, ((struct ofi_ep *)b.ep)->name.bytes, 1, &to, 0, NULL) == 1);

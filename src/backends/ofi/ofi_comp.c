@@ -132,7 +132,7 @@ static __attribute__((noinline, cold)) int excused(const struct ofi_ep *ep, int 
 {
 	if (!ep->be->rdm || err != -FI_ETRUNC)
 		return err;
-	xpi_log(ep->be->log, XPORT_LOG_INFO, "3011", "ofi: dropped a message of a stranger, of more than %zu bytes",
+	xpi_log(ep->be->log, XPORT_LOG_INFO, "3016", "ofi: dropped a message of a stranger, of more than %zu bytes",
 	        ep->be->frame_max);
 	return 0;
 }
