@@ -304,19 +304,24 @@ static bool send_all(struct client *c)
 static int target_here(struct client *c, char as[NAME_MAX + 1])
 {
 	const char *target = c->options->target;
-	char copy[PATH_MAX], name[PATH_MAX];
+	char copy[PATH_MAX], name[PATH_MAX], *last;
 	int fd = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	as[0] = '\0';
 	if (fd >= 0)
 		return fd;
-	if (c->options->nsources > 1 || strlen(target) >= sizeof(copy)) {
+	if (c->options->nsources > 1) {
 		say(c, target, "it is no directory, and there are several to copy; make it first");
 		return -1;
 	}
-	strcpy(copy, target);
-	strcpy(name, target);
-	snprintf(as, NAME_MAX + 1, "%s", basename(name));
+	snprintf(copy, sizeof(copy), "%s", target);
+	snprintf(name, sizeof(name), "%s", target);
+	last = basename(name);
+	if (strlen(target) >= sizeof(name) || strlen(last) > NAME_MAX) { /* cut off, it might be another file's */
+		say(c, target, strerror(ENAMETOOLONG));
+		return -1;
+	}
+	strcpy(as, last);
 	fd = open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		say(c, target, strerror(errno));
