@@ -101,7 +101,7 @@ static bool is_plain(const struct stat *st)
 static int open_once(struct cp_part *p, bool *ready)
 {
 	int fd = openat(p->dir, p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	bool made = fd >= 0;
+	bool made = fd >= 0, denied = fd < 0 && errno == EACCES;
 	struct stat st;
 
 	if (fd < 0 && errno == EEXIST)
@@ -109,6 +109,10 @@ static int open_once(struct cp_part *p, bool *ready)
 	*ready = fd < 0 && errno == EACCES;
 	if (*ready)
 		fd = openat(p->dir, p->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && denied && errno == ENOENT) { /* nobody's file is in the way, but the directory */
+		errno = EACCES;
+		return -1;
+	}
 	if (fd >= 0 && fstat(fd, &st) == 0 && (made || is_plain(&st)))
 		return fd;
 	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT && errno != EACCES)
