@@ -11,6 +11,7 @@
 
 #include "tools/cp/beneath.h"
 #include "tools/cp/cp.h"
+#include "tools/cp/plant.h"
 #include "tools/cp/progress.h"
 #include "tools/cp/source.h"
 #include "tools/cp/worker.h"
@@ -188,11 +189,29 @@ static void add_up(struct client *c, const struct local *l)
 	struct cp_item item;
 	struct cp_walk w;
 
+	if (cp_plant == CP_PLANT_WALK)
+		sleep(6);
 	if (!cp_walk_begin(&w, l->root, l->path, "", (c->options->flags & CP_RECURSIVE) != 0))
 		return;
 	while (cp_walk_next(&w, &item) && !cp_interrupted)
 		c->progress.total += item.kind == CP_ITEM_FILE ? (uint64_t)item.st.st_size : 0;
 	cp_walk_end(&w);
+}
+
+static void add_all_up(struct client *c)
+{
+	const struct cp_options *o = c->options;
+	struct local l;
+
+	for (int i = 0; i < o->nsources; i++) {
+		uint64_t failed = c->tally.failed;
+
+		if (access(o->sources[i], F_OK) == 0 && locate(c, o->sources[i], &l)) {
+			add_up(c, &l);
+			close(l.root);
+		}
+		c->tally.failed = failed;
+	}
 }
 
 /* The name at the server: below `path` if that is a directory there. */
@@ -227,17 +246,7 @@ static bool send_one(struct client *c, const char *name, const char *path)
 static bool send_them(struct client *c, const char *path)
 {
 	const struct cp_options *o = c->options;
-	struct local l;
 
-	for (int i = 0; c->progress.shown && i < o->nsources; i++) {
-		uint64_t failed = c->tally.failed;
-
-		if (access(o->sources[i], F_OK) == 0 && locate(c, o->sources[i], &l)) {
-			add_up(c, &l);
-			close(l.root);
-		}
-		c->tally.failed = failed;
-	}
 	for (int i = 0; i < o->nsources; i++)
 		if (!send_one(c, o->sources[i], path))
 			return false;
@@ -278,6 +287,9 @@ static bool send_all(struct client *c)
 	trim(path);
 	m.path.n = strlen(path);
 	c->role = SENDING;
+	/* Before the server waits for anything: a large tree may take longer than it has patience. */
+	if (c->progress.shown)
+		add_all_up(c);
 	if (!connect_to(c, address))
 		return false;
 	good = ask(c, &m);

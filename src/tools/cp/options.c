@@ -78,14 +78,14 @@ static void read_listen(struct argp_state *state, struct cp_options *o, const ch
 
 static void read_plant(struct argp_state *state, const char *arg)
 {
-	static const char *const names[] = {"none", "block", "file", "stored", "pause", "sync", "late"};
+	static const char *const names[] = {"none", "block", "file", "stored", "pause", "sync", "late", "idle", "walk"};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(arg, names[i]) == 0) {
 			cp_plant = (enum cp_plant)i;
 			return;
 		}
-	argp_error(state, "--plant=%s: it is block, file, stored, pause, sync or late", arg);
+	argp_error(state, "--plant=%s: it is block, file, stored, pause, sync, late, idle or walk", arg);
 }
 
 static void read_names(struct argp_state *state, struct cp_options *o)

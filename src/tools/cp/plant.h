@@ -10,7 +10,9 @@ enum cp_plant {
 	CP_PLANT_STORED, /* the sink stores another byte than came */
 	CP_PLANT_PAUSE, /* no fault: the source waits for two seconds after the first block of a file */
 	CP_PLANT_SYNC, /* no fault: the sink takes ten seconds to sync a file */
-	CP_PLANT_LATE /* the sink's file system reserves nothing, and finds out when it syncs that it is full, as NFS does */
+	CP_PLANT_LATE, /* the sink's file system reserves nothing, and finds out when it syncs that it is full, as NFS does */
+	CP_PLANT_IDLE, /* no fault: the server's patience is three seconds */
+	CP_PLANT_WALK /* no fault: the client takes six seconds to add up what there is to send */
 };
 
 extern enum cp_plant cp_plant;

@@ -9,11 +9,12 @@
 
 #include "tools/cp/beneath.h"
 #include "tools/cp/cp.h"
+#include "tools/cp/plant.h"
 #include "tools/cp/source.h"
 #include "tools/cp/worker.h"
 
-/* FRESH_S: so long a client may take to say what it wants; there are few places. */
-enum { WAIT_MS = 1000, IDLE_S = 300, FRESH_S = 5 };
+/* FRESH_S: so long a client may take to say what it wants; there are few places.  PLANTED_S: for tests. */
+enum { WAIT_MS = 1000, IDLE_S = 300, FRESH_S = 5, PLANTED_S = 3 };
 
 struct session {
 	struct cp_link *link; /* NULL: not in use */
@@ -233,10 +234,17 @@ static void end_session(struct session *s)
 	s->link = NULL;
 }
 
+static time_t patience_with(const struct session *s)
+{
+	if (s->role == FRESH)
+		return FRESH_S;
+	return cp_plant == CP_PLANT_IDLE ? PLANTED_S : IDLE_S;
+}
+
 /* True: it has more to do at once. */
 static bool run_session(struct session *s)
 {
-	time_t patience = s->role == FRESH ? FRESH_S : IDLE_S;
+	time_t patience = patience_with(s);
 	bool more = false;
 
 	if (s->role == SOURCE && !s->link->failed) {
