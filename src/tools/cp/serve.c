@@ -251,6 +251,9 @@ static bool run_session(struct session *s)
 		more = cp_source_step(&s->source);
 		if (cp_source_resting(&s->source))
 			cp_source_bye(&s->source);
+		/* Its file may take long to reach the disk; a client that is gone meanwhile is lost to the library. */
+		if (s->source.state == CP_SOURCE_TOLD)
+			s->heard = server.now;
 	}
 	if (s->role == SINK) {
 		cp_worker_answer(&s->worker);
