@@ -76,9 +76,14 @@ bool perf_lane_open(struct perf_lane *l, const struct perf_options *o, int index
 
 bool perf_lane_endpoints(struct perf_lane *l, int n)
 {
-	l->peers = calloc((size_t)n, sizeof(*l->peers));
-	if (l->peers == NULL)
+	struct perf_peer *peers = calloc((size_t)n, sizeof(*peers));
+
+	if (peers == NULL)
 		return perf_lane_fail(l, "out of memory");
+	if (l->npeers > 0)
+		peers[0] = l->peers[0];
+	free(l->peers);
+	l->peers = peers;
 	l->npeers = n;
 	return true;
 }

@@ -99,7 +99,7 @@ struct perf_lane {
 /* ---- perf_lane.c ---- */
 
 bool perf_lane_open(struct perf_lane *l, const struct perf_options *o, int index, atomic_bool *stop);
-/* Room for so many endpoints. */
+/* Room for so many endpoints; the first one stays, if it is there, also where there is no memory. */
 bool perf_lane_endpoints(struct perf_lane *l, int n);
 /* The memory, of two halves of `span`. */
 bool perf_lane_memory(struct perf_lane *l, uint64_t span, bool registered);

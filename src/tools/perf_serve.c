@@ -294,8 +294,6 @@ static bool await_client(struct perf_lane *l, const struct perf_options *o, int 
 static bool grow(struct perf_crew *crew, int threads, int endpoints)
 {
 	struct perf_member *members = calloc((size_t)threads, sizeof(*members));
-	struct perf_lane *first;
-	xport_ep *ep = crew->members[0].lane.peers[0].ep;
 
 	if (members == NULL)
 		return perf_lane_fail(&crew->members[0].lane, "out of memory");
@@ -303,15 +301,11 @@ static bool grow(struct perf_crew *crew, int threads, int endpoints)
 	free(crew->members);
 	crew->members = members;
 	crew->n = threads;
-	first = &members[0].lane;
-	free(first->peers);
-	first->peers = NULL;
 	for (int i = 0; i < threads; i++) {
 		members[i].crew = crew;
 		if (!perf_lane_endpoints(&members[i].lane, endpoints))
-			return false;
+			return perf_lane_fail(&members[0].lane, "%s", members[i].lane.text);
 	}
-	first->peers[0].ep = ep;
 	return true;
 }
 
