@@ -241,9 +241,10 @@ struct xport_batch_op {
 };
 
 /*
- * Posts `count` operations of `entry_size` = sizeof(struct xport_batch_op) bytes each in their order, and one completion for all of them: of type XPORT_OP_FLUSH, with `context`.  In
- * XPORT_OK all puts and atomics are placed and all gets' bytes are there; else an operation of this batch, or a quiet one
- * before it, failed.  The buffers belong to libxport until then.  The order among them is that of single operations.
+ * Posts `count` operations of `entry_size` = sizeof(struct xport_batch_op) bytes each in their order, and one completion
+ * for all of them: of type XPORT_OP_FLUSH, with `context`.  In XPORT_OK all puts and atomics are placed and all gets'
+ * bytes are there; else an operation of this batch, or a quiet one before it, failed.  The buffers belong to libxport
+ * until then.  The order among them is that of single operations.
  *
  * Without anything between them the operations share frames, where they travel by message, or one doorbell (verbs).
  *
@@ -458,9 +459,9 @@ typedef enum xport_lease_event_type {
  * `status` of XPORT_LEASE_ENDED: XPORT_OK: the borrower returned it.  XPORT_ERR_STALE_KEY: the lender revoked
  * it.  XPORT_ERR_PEER_LOST, PEER_CLOSED, CLOSED: the endpoint ended, or the peer's leases did.  XPORT_ERR_PROTOCOL: the
  * peer was muted.  XPORT_ERR_NO_MEMORY: there was none left to answer the peer, all leases with which end; it sees
- * PEER_CLOSED, and both may go on with new ones.  Without an event before it, it is why an ask or a gift was refused: NO_MEMORY (the peer's quota, or its
- * memory), ACCESS (rights that it does not lend, or its `allow`), INVALID (rights that do not go together), NOT_SUPPORTED (it
- * serves nobody, or takes nothing), BUSY (too many leases).
+ * PEER_CLOSED, and both may go on with new ones.  Without an event before it, it is why an ask or a gift was refused:
+ * NO_MEMORY (the peer's quota, or its memory), ACCESS (rights that it does not lend, or its `allow`), INVALID (rights that
+ * do not go together), NOT_SUPPORTED (it serves nobody, or takes nothing), BUSY (too many leases).
  */
 struct xport_lease_event {
 	size_t size;
@@ -501,8 +502,9 @@ int xport_lease_return(xport_lease *lease);
 /*
  * A lender wants its memory back.  The borrower is told, and has patience_ms to answer, which its xport_leases does by
  * itself; then the memory is deregistered, and XPORT_LEASE_ENDED follows.  With patience_ms -1, and where the borrower cannot
- * be told, it is deregistered at once, in this call.  Where the network itself carries puts and gets, deregistering waits for the borrower's library to
- * answer: for a moment if it lives, and at the most until a silent peer is lost.  Errors: INVALID (the borrower's), CLOSED.
+ * be told, it is deregistered at once, in this call.  Where the network itself carries puts and gets, deregistering waits
+ * for the borrower's library to answer: for a moment if it lives, and at the most until a silent peer is lost.  Errors:
+ * INVALID (the borrower's), CLOSED.
  */
 int xport_lease_revoke(xport_lease *lease);
 
