@@ -187,11 +187,11 @@ static void invalidate(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_get(c, m, 0, &a));
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_get(c, m, SIZE_MAX, &a));
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_invalidate(c, m, SIZE_MAX));
-	/* What is not mapped is refused by the library, in its own words. */
+	/* What cannot be read is refused by the library, in its own words.  Not a hole, into which somebody else could map something. */
 	m = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	munmap(m, PAGE);
 	H_STATUS(XPORT_ERR_FAULT, xport_cache_get(c, m, 1, &a));
 	SVC_ERROR(XPORT_ERR_FAULT, "xport_cache_get", "xport_mr_reg: ");
+	munmap(m, PAGE);
 	H_OK(xport_cache_destroy(c));
 }
 
