@@ -7,9 +7,9 @@
 
 enum { OFTEN = 1000, DEPTH = 8, LIMIT_MS = 20, LEN = 1000 };
 
-static int64_t soon(void)
+static int64_t soon(const struct h *h)
 {
-	return h_now_us() + (int64_t)h_ms(5000) * 1000;
+	return h_now_us() + (int64_t)h_ms(h->limit_ms) * 1000;
 }
 
 /* ---- what waits for its own receives ---- */
@@ -60,12 +60,12 @@ static void borrower(struct h *h)
 
 	d_begin(&d, h, D_LOOP, NULL);
 	H_OK(xport_lease_ask(d.l, h->ep[0], LEN, D_RW, NULL, &lease));
-	for (int64_t end = soon(); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
+	for (int64_t end = soon(h); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
 		r = xport_lease_wait(lease, NULL, NULL, 0);
 	H_OK(r);
 	H_OK(xport_lease_return(lease));
 	r = XPORT_ERR_TIMEOUT;
-	for (int64_t end = soon(); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
+	for (int64_t end = soon(h); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
 		r = xport_leases_wait(d.l, &e, NULL, NULL, 0);
 	H_OK(r);
 	H_EQ(XPORT_LEASE_ENDED, e.type);
@@ -93,7 +93,7 @@ static void user(struct h *h)
 
 	u_begin(&u, h, 0, NULL);
 	H_OK(xport_directory_find(u.d, "x", 1, NULL));
-	for (int64_t end = soon(); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
+	for (int64_t end = soon(h); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
 		r = xport_directory_wait(u.d, &e, NULL, NULL, 0);
 	H_OK(r);
 	H_STATUS(XPORT_ERR_UNREACHABLE, e.status);
@@ -169,7 +169,7 @@ static void end_peer(struct h *h, struct traffic *t)
 	struct xport_completion c;
 
 	t->ends = true;
-	for (int64_t end = soon(); t->under_way > 0;) {
+	for (int64_t end = soon(h); t->under_way > 0;) {
 		H_CHECK(h_now_us() < end, "%d gets have not ended", t->under_way);
 		if (xport_wait(h->x, &c, 1, h_ms(1000)) == 1)
 			traffic_ended(t, &c);
@@ -190,7 +190,7 @@ static void queue_peer(struct h *h)
 	v_fill(data, 1);
 	H_OK(xport_versioned_peer_write(p, data));
 	end_peer(h, &t);
-	for (int64_t end = soon(); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
+	for (int64_t end = soon(h); r == XPORT_ERR_TIMEOUT && h_now_us() < end;)
 		r = xport_versioned_peer_wait(p, NULL, NULL, 0);
 	H_OK(r);
 	h_sync(h);
@@ -220,12 +220,12 @@ static void traffic_peer(struct h *h)
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_versioned_peer_wait(p, traffic_ended, &t, LIMIT_MS));
 	H_TRUE(h_now_us() - begun < (int64_t)h_ms(2000) * 1000);
 	t.ends = true;
-	for (int64_t end = soon(); t.under_way > 0 && h_now_us() < end;)
+	for (int64_t end = soon(h); t.under_way > 0 && h_now_us() < end;)
 		H_STATUS(XPORT_ERR_TIMEOUT, xport_versioned_peer_wait(p, traffic_ended, &t, LIMIT_MS));
 	o.context = &t;
 	H_OK(xport_atomic(h->ep[0], &free_lock, t.k.k, 0, &o));
 	t.under_way++;
-	H_OK(xport_versioned_peer_wait(p, traffic_ended, &t, h_ms(5000)));
+	H_OK(xport_versioned_peer_wait(p, traffic_ended, &t, h_ms(h->limit_ms)));
 	end_peer(h, &t);
 	h_sync(h);
 	xport_versioned_peer_destroy(p);
