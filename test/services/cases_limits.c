@@ -106,17 +106,7 @@ static void user(struct h *h)
 
 static void owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(XPORT_VERSIONED_CHECKED);
-	xport_versioned *object;
-	struct h_mem m;
-
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
-	h_share(h, 1, &m);
-	h_sync(h); /* serves meanwhile */
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_serve(h, XPORT_VERSIONED_CHECKED);
 }
 
 /* Gets of somebody else; unless they end, others for those that have ended. */

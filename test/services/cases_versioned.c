@@ -11,16 +11,13 @@ enum { WRITES = 100 };
 
 static void writers_owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(h->param);
 	xport_versioned *object;
 	uint64_t data[V_WORDS];
 	struct h_mem m;
 
 	if (h->config->threads)
 		v_needs_races(h);
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	object = v_object(h, h->param, &m);
 	for (int i = 1; i < h->nroles; i++)
 		h_share(h, i, &m);
 	h_sync(h);
@@ -32,8 +29,7 @@ static void writers_owner(struct h *h)
 	}
 	h_sync(h);
 	h_sync(h);
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_end(h, object, &m);
 }
 
 static xport_versioned_peer *reach(struct h *h, struct h_rkey *k)
@@ -104,14 +100,11 @@ static void writers_reader(struct h *h)
 
 static void death_owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(h->param);
 	xport_versioned *object;
 	uint64_t data[V_WORDS];
 	struct h_mem m;
 
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	object = v_object(h, h->param, &m);
 	v_fill(data, 1);
 	H_OK(xport_versioned_write(object, data));
 	h_share(h, 1, &m);
@@ -127,8 +120,7 @@ static void death_owner(struct h *h)
 	H_OK(xport_versioned_write(object, data));
 	h_sync_with(h, 2);
 	h_sync_with(h, 2);
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_end(h, object, &m);
 }
 
 /* Ends when its bytes are there, but not what says so. */
@@ -196,21 +188,17 @@ static void death_reader(struct h *h)
 
 static void robbed_owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(h->param);
 	xport_versioned *object;
 	struct h_mem m;
 
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	object = v_object(h, h->param, &m);
 	h_share(h, 1, &m);
 	h_sync(h); /* it holds the lock */
 	H_EQ(1, xport_versioned_recover(object));
 	h_sync(h);
 	h_sync(h); /* it has written, and again */
 	H_EQ(0, xport_versioned_recover(object));
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_end(h, object, &m);
 }
 
 /* The next completion of its own. */
@@ -267,9 +255,7 @@ static void remade_owner(struct h *h)
 	uint64_t data[V_WORDS];
 	struct h_mem m;
 
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	object = v_object(h, h->param, &m);
 	v_fill(data, 1);
 	H_OK(xport_versioned_write(object, data));
 	h_share(h, 1, &m);
@@ -283,8 +269,7 @@ static void remade_owner(struct h *h)
 	H_OK(xport_versioned_write(object, data));
 	h_sync(h);
 	h_sync(h);
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_end(h, object, &m);
 }
 
 /* The version and the bytes of two objects are not one object's. */
@@ -319,17 +304,7 @@ enum { DEPTH = 2, ROUNDS = 20 };
 
 static void full_owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(h->param);
-	xport_versioned *object;
-	struct h_mem m;
-
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
-	h_share(h, 1, &m);
-	h_sync(h); /* serves meanwhile */
-	xport_versioned_destroy(object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_serve(h, h->param);
 }
 
 /* Gets of somebody else, as many as go in. */

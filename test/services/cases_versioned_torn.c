@@ -88,18 +88,42 @@ struct h_mem svc_object_memory(struct h *h, const struct xport_versioned_attr *a
 	return (struct h_mem){.p = info.base, .len = info.length, .mr = mr, .allocated = true};
 }
 
+xport_versioned *v_object(struct h *h, uint64_t form, struct h_mem *m)
+{
+	struct xport_versioned_attr a = v_attr(form);
+	xport_versioned *object;
+
+	h_mesh(h, NULL);
+	*m = svc_object_memory(h, &a);
+	H_OK(xport_versioned_create(m->mr, 0, &a, &object));
+	return object;
+}
+
+void v_end(struct h *h, xport_versioned *object, struct h_mem *m)
+{
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m->mr));
+}
+
+void v_serve(struct h *h, uint64_t form)
+{
+	struct h_mem m;
+	xport_versioned *object = v_object(h, form, &m);
+
+	h_share(h, 1, &m);
+	h_sync(h); /* serves meanwhile */
+	v_end(h, object, &m);
+}
+
 static void torn_owner(struct h *h)
 {
-	struct xport_versioned_attr a = v_attr(h->param);
 	struct owner o = {.mode = h_word(h, 0)};
 	struct h_mem m;
 	uint64_t data[V_WORDS];
 	pthread_t t;
 
 	v_needs_races(h);
-	h_mesh(h, NULL);
-	m = svc_object_memory(h, &a);
-	H_OK(xport_versioned_create(m.mr, 0, &a, &o.object));
+	o.object = v_object(h, h->param, &m);
 	v_fill(data, 0);
 	H_OK(xport_versioned_write(o.object, data));
 	h_share(h, 1, &m);
@@ -108,8 +132,7 @@ static void torn_owner(struct h *h)
 	pthread_join(t, NULL);
 	H_EQ(0, o.failed);
 	h_record(h, "writes", o.writes);
-	xport_versioned_destroy(o.object);
-	H_OK(xport_mr_dereg(m.mr));
+	v_end(h, o.object, &m);
 }
 
 /* ---- the reader ---- */

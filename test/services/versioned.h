@@ -19,6 +19,11 @@ void v_fill(uint64_t *data, uint64_t n);
 bool v_torn(const uint64_t *data);
 /* Skips where memory that is read while it is written, which these are about, is taken for a fault. */
 void v_needs_races(struct h *h);
+/* Meets all others and makes an object, whose memory is *m; the end of both. */
+xport_versioned *v_object(struct h *h, uint64_t form, struct h_mem *m);
+void v_end(struct h *h, xport_versioned *object, struct h_mem *m);
+/* A role that has an object for role 1, and serves. */
+void v_serve(struct h *h, uint64_t form);
 /* XPORT_OK or AGAIN. */
 int v_read_one(struct h *h, xport_versioned_peer *p, uint64_t *data);
 
