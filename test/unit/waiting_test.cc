@@ -419,40 +419,7 @@ TEST_F(Waiting, TheProgressThreadRunsWhereItIsTold)
 	EXPECT_EQ(0u, times("XP-0006"));
 }
 
-/* What it polls for, and nobody else does, lies 60 us apart: soon it runs all the time and sleeps no more.  Seen in one of many
- * short windows: on a busy machine it is stopped, and what it waits for comes late. */
-TEST_F(Waiting, TheProgressThreadPollsThroughShortPauses)
-{
-	if (slowed())
-		GTEST_SKIP() << "a tool slows the thread down";
-	xport_attr a = attr();
-	a.progress = "thread";
-	connect(a);
-	std::string folder = folder_of_the_thread();
-	ASSERT_FALSE(folder.empty());
-	if (sleeps_and_time(folder).second < 0)
-		GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
-	bool seen = false;
-	for (auto start = Clock::now(); !seen && since(start) < 60000;) {
-		auto before = sleeps_and_time(folder);
-		ASSERT_LE(0, before.first);
-		for (int i = 0; i < 20; i++) {
-			ASSERT_EQ(XPORT_OK, put());
-			auto until = Clock::now() + std::chrono::microseconds(60);
-			while (Clock::now() < until)
-				xport_poll(x[1], nullptr, 0);
-		}
-		auto after = sleeps_and_time(folder);
-		seen = after.first - before.first <= 4 && after.second - before.second >= 20 * 60 / 2;
-		reap(20);
-	}
-	double load = 0;
-	if (!seen && getloadavg(&load, 1) == 1 && load > std::thread::hardware_concurrency())
-		GTEST_SKIP() << "at a load of " << load << " it has had no processor for itself in 60 s";
-	EXPECT_TRUE(seen);
-}
-
-/* And where they are 5 ms, it is back to sleeping at once. */
+/* Where what it polls for lies 5 ms apart, it sleeps between. */
 TEST_F(Waiting, TheProgressThreadSleepsInLongPauses)
 {
 	if (slowed())
