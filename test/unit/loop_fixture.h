@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_fixture.h - both ends over `loop` in one thread, connected, for the tests of loop_test.cc and loop_end_test.cc. */
+/* loop_fixture.h - both ends over `loop` in one thread, connected, for the tests of loop_*_test.cc. */
 #ifndef TEST_LOOP_FIXTURE_H
 #define TEST_LOOP_FIXTURE_H
 
@@ -18,6 +18,15 @@ extern "C" {
 
 namespace
 {
+
+/* Bytes that tell apart the seeds, and the places within 256. */
+inline std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+	std::vector<uint8_t> v(n);
+	for (size_t i = 0; i < n; i++)
+		v[i] = (uint8_t)(i * 31 + seed);
+	return v;
+}
 
 struct Side {
 	xport *x = nullptr;
