@@ -101,6 +101,14 @@ struct slot *slot_get(struct side *s, bool wait);
 int frame_send(struct side *s, struct conn *c, uint64_t seq, size_t len, size_t hlen, bool wait);
 void await_frames(struct side *s, unsigned long n);
 
+/* UCX's functions as the module sees them: this program must not load UCX before a test looks at signal handlers. */
+void *side_ucp(const char *name);
+#define UCP(name) ((__typeof__(&name))side_ucp(#name))
+
+/* memory.c */
+void test_memory(struct side *s, const char *provider, bool a);
+void test_native_rma(struct side *s, const char *provider, bool a);
+
 /* death.c */
 void test_kill_seen(struct side *s, const char *provider, bool a);
 void test_kill_unseen(struct side *s, const char *provider, bool a);
