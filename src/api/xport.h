@@ -150,7 +150,7 @@ struct xport_attr {
 	size_t size;
 	const char *backend;    /* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list in order of preference */
 	const char *require;    /* XPORT_REQUIRE: capabilities without which open fails, "target_bounds,passive_target" */
-	const char *emulate;    /* XPORT_EMULATE: operations carried by the core: "put,get,atomic" or "all" */
+	const char *emulate;    /* XPORT_EMULATE: carried by the core: of "put,get,atomic,cma", or "all" */
 	const char *progress;   /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
 	int thread_mode;        /* enum xport_thread_mode */
 	int peer_timeout_ms;    /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */

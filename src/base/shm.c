@@ -96,11 +96,10 @@ void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KE
 }
 
 /* Whether the open file is the one that was meant, by name and size, and stays as long as it is. */
-static bool is_it(int fd, const uint64_t bits[2], uint64_t length)
+static bool is_it(int fd, const uint64_t bits[2], const struct stat *st, uint64_t length)
 {
 	char name[NAME_MAX_LEN], path[NAME_MAX_LEN], is[128], wanted[128];
 	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
 	ssize_t n;
 
 	name_of(bits, name);
@@ -110,31 +109,49 @@ static bool is_it(int fd, const uint64_t bits[2], uint64_t length)
 	if (n < 0)
 		return false;
 	is[n] = '\0';
-	return strcmp(is, wanted) == 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == length && seals >= 0 &&
-	       (seals & F_SEAL_SHRINK) != 0;
+	return strcmp(is, wanted) == 0 && (uint64_t)st->st_size == length && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
-void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
+/* `pid`: where its maker goes, if that must be of our user; or NULL. */
+static void *map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing, pid_t *pid)
 {
 	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
 	uint64_t bits[2] = {xpi_rd_u64(&r), xpi_rd_u64(&r)};
 	uint64_t size = xpi_rd_u64(&r);
-	uint32_t pid = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
+	uint32_t maker = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
 	bool writable = xpi_rd_u64(&r) != 0;
 	char path[NAME_MAX_LEN];
 	void *base = NULL;
+	struct stat st;
 	int fd;
 
+	errno = EINVAL;
 	if (length == 0 || length > size || size > SIZE_MAX / 2 || (writing && !writable))
 		return NULL;
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, theirs);
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", maker, theirs);
 	fd = open(path, (writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return NULL;
-	if (is_it(fd, bits, size))
+	if (fstat(fd, &st) != 0 || !is_it(fd, bits, &st, size))
+		errno = ENOENT;
+	else if (pid != NULL && st.st_uid != geteuid())
+		errno = EACCES;
+	else
 		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
+	if (pid != NULL)
+		*pid = (pid_t)maker;
 	return base == MAP_FAILED ? NULL : base;
+}
+
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
+{
+	return map(key, length, writing, NULL);
+}
+
+void *xpi_shm_map_own(const uint8_t key[XPI_SHM_KEY], uint64_t length, pid_t *pid)
+{
+	return map(key, length, false, pid);
 }
 
 void xpi_shm_unmap(void *base, size_t length)

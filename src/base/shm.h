@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -36,6 +37,8 @@ void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KE
 /* Maps the first `length` bytes of a peer's memory, for writing as well if `writing`.  NULL: that much is not (or no longer)
  * there, or not to be written to, or it is of another host, or of a process that may not be looked into. */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
+/* The same for reading, if it was made by a process of our user, which *pid is. */
+void *xpi_shm_map_own(const uint8_t key[XPI_SHM_KEY], uint64_t length, pid_t *pid);
 void xpi_shm_unmap(void *base, size_t length);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/cma.h"
 #include "core/conn.h"
 #include "core/match.h"
 #include "core/msg.h"
@@ -267,6 +268,7 @@ static void complete_operations(struct xport_ep *ep)
 		xpi_recv_end(x, op, ep->reason);
 	}
 	xpi_match_forget(x->match, ep, true, xpi_msg_drop);
+	xpi_cma_forget(ep);
 }
 
 static void tell_end(struct xport_ep *ep)

@@ -17,6 +17,7 @@
 #include "core/wire.h"
 
 struct xpi_conn;
+struct xpi_inbox;
 struct xpi_ready;
 struct xpi_tx;
 
@@ -92,6 +93,11 @@ struct xport_ep {
 	uint8_t turn;         /* who is the first to be sent of what waits, see xpi_ep_pump */
 	bool drain_running;
 	bool direct;          /* has keys of memory that is mapped here, or native ones */
+	uint8_t cma;          /* whether the peer reads long data out of our memory, see cma.c */
+	uint32_t offers;      /* of ours to it */
+	uint32_t cma_seq;     /* the last frame that had it read something */
+	uint64_t cma_bytes;   /* of those, since it was last known to have read all */
+	struct xpi_inbox *inbox; /* the peer's offers, if we read out of its memory; or NULL */
 	uint32_t rx_charged;  /* message bytes of the peer's received, ever */
 	uint32_t nak_seq;
 	int32_t quiet_error;  /* first failure of a quiet or local operation, for the next flush */

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "core/cma.h"
 #include "core/conn_impl.h"
 #include "core/match.h"
 #include "core/msg.h"
@@ -349,6 +350,7 @@ static void close_parts(struct xport *x)
 	xpi_fd_close(x);
 	if (x->be != NULL)
 		x->ops->close(x->be);
+	xpi_cma_close(x);
 	xpi_match_free(x->match);
 	xpi_pool_fini(&x->op_pool);
 	xpi_pool_fini(&x->lone_pool);

@@ -24,6 +24,7 @@
 #include "core/spin.h"
 
 struct xpi_match;
+struct xpi_outbox;
 
 /* What a poll has to do besides asking the back end. */
 enum {
@@ -69,6 +70,7 @@ struct xport {
 	/* regions, by the low 20 bits of their id */
 	struct xport_mr **mr_table;
 	uint32_t mr_table_size, nmr, mr_next;
+	struct xpi_outbox *outbox; /* memory offered to peers of this host, see cma.h; NULL: never yet */
 	/* life */
 	struct xpi_be_caps caps;
 	struct xpi_settings settings;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/cma.h"
 #include "core/match.h"
 #include "core/quick.h"
 #include "core/rma.h"
@@ -147,12 +148,24 @@ void xpi_msg_pump(struct xport_ep *ep)
 			return;
 }
 
+static int body_cma_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_cma rec = {.r = {.a = XPI_REC_DATA}, .op = htole32((uint32_t)op->region)};
+	int r = xpi_cma_step(ep, op, &rec, op->mask);
+
+	if (r == XPORT_OK)
+		xpi_op_settle(op);
+	return r;
+}
+
 int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_data rec = {.r = {.type = XPI_REC_DATA}, .into = htole32((uint32_t)op->region)};
 	size_t room = xpi_tx_room(ep, sizeof(rec));
 	uint64_t left = op->mask - op->done;
 
+	if (xpi_cma_may(ep, op, op->mask))
+		return body_cma_step(ep, op);
 	if (left > 0) {
 		uint32_t n = (uint32_t)(left < room ? left : room);
 
@@ -462,18 +475,43 @@ bool xpi_msg_cts(struct xport_ep *ep, uint32_t name, uint32_t into, uint64_t acc
 	return true;
 }
 
-bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len)
+/* The receive of that name, if it goes on there and takes so much; else NULL. */
+static struct xpi_op *receive_named(struct xport_ep *ep, uint32_t into, uint64_t at, uint64_t len)
 {
 	struct xpi_op *op = xpi_op_named(ep, into);
 
-	if (op == NULL || op->kind != XPORT_OP_RECV || op->waits != XPI_WAIT_REPLY || at != op->done ||
-	    len > op->mask - op->done)
-		return false;
-	memcpy(op->buf + at, data, len);
+	return op != NULL && op->kind == XPORT_OP_RECV && op->waits == XPI_WAIT_REPLY && at == op->done &&
+	                       len <= op->mask - op->done
+	               ? op
+	               : NULL;
+}
+
+static void receive_goes_on(struct xpi_op *op, uint64_t len)
+{
 	op->done += len;
 	if (op->done == op->mask) {
 		op->waits = 0;
 		xpi_op_complete(op, op->status);
 	}
+}
+
+bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op = receive_named(ep, into, at, len);
+
+	if (op == NULL)
+		return false;
+	memcpy(op->buf + at, data, len);
+	receive_goes_on(op, len);
+	return true;
+}
+
+bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
+{
+	struct xpi_op *op = receive_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
+
+	if (op == NULL || !xpi_cma_read(ep, rec, op->buf + op->done))
+		return false;
+	receive_goes_on(op, le64toh(rec->length));
 	return true;
 }

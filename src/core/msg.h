@@ -47,6 +47,7 @@ bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uin
 bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t op);
 bool xpi_msg_cts(struct xport_ep *ep, uint32_t op, uint32_t into, uint64_t accept);
 bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len);
+bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec);
 
 /* Message bytes of the peer's were consumed: tells it once that is worth a frame. */
 void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge);

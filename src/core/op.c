@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/cma.h"
 #include "core/opq.h"
 #include "core/rkey.h"
 #include "core/rma.h"
@@ -121,6 +122,8 @@ void xpi_op_complete(struct xpi_op *op, int status)
 
 	if (xpi_list_linked(&op->link))
 		xpi_list_del(&op->link);
+	if (op->offer != 0)
+		xpi_cma_withdraw(op);
 	if (op->mr != NULL && op->kind == XPI_OP_REPLY)
 		op->mr->serving--;
 	else if (op->mr != NULL && op->kind < XPORT_EVENT_NOTIFY)

@@ -25,6 +25,7 @@ enum {
 	XPI_OP_REVOKE,     /* this key of mine ends */
 	XPI_OP_GONE,       /* the key you claim has ended: sent as REVOKE */
 	XPI_OP_REVOKED,    /* I have stopped using it */
+	XPI_OP_CMA_ANSWER, /* I can read your memory, or cannot */
 	XPI_OP_BYE         /* nothing comes after this */
 };
 
@@ -51,7 +52,10 @@ struct xpi_op {
 	uint8_t width, aop;   /* atomics */
 	bool posted;          /* receives: waits in the matching lists */
 	bool alive;           /* taken from the pool (ids from peers may name free ones) */
-	uint32_t charge;      /* window bytes it cost */
+	union {
+		uint32_t charge; /* notifications: window bytes it cost, until it is reaped */
+		uint32_t offer;  /* others: of its memory to the peer, see cma.h; 0: none */
+	};
 	uint32_t pending;     /* pieces that the back end still holds */
 	struct xport_rkey *rkey; /* native operations hold it busy */
 	uint64_t done;        /* bytes handed over, or arrived */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/cma.h"
 #include "core/tx.h"
 
 enum { REST_MIN = 64 };
@@ -31,6 +32,23 @@ static inline int handed(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
+static int put_cma_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_cma rec = {
+		.r = {.a = XPI_REC_PUT},
+		.region = htole64(op->region),
+		.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
+	};
+	int r = xpi_cma_step(ep, op, &rec, op->len);
+
+	if (r != XPORT_OK)
+		return r;
+	ep->rma_sent++;
+	ep->change_seq = op->seq;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
 static int put_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_put rec = {
@@ -40,6 +58,8 @@ static int put_step(struct xport_ep *ep, struct xpi_op *op)
 	};
 	size_t room = xpi_tx_room(ep, sizeof(rec));
 
+	if (xpi_cma_may(ep, op, op->len))
+		return put_cma_step(ep, op);
 	while (op->done < op->len) {
 		uint64_t left = op->len - op->done;
 		uint32_t n = (uint32_t)(left < room ? left : room);

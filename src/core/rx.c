@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/cma.h"
 #include "core/msg.h"
 #include "core/serve.h"
 #include "core/tx.h"
@@ -181,6 +182,38 @@ static bool on_key(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	return true;
 }
 
+static bool on_cma_ask(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	const uint8_t *p;
+
+	return data(c, r.len, &p) && xpi_cma_asked(ep, p, r.len);
+}
+
+static bool on_cma_answer(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	struct xpi_rec_key rec = {.r = r};
+
+	return r.len == 0 && LOAD(c, rec) && xpi_cma_answered(ep, le64toh(rec.region) != 0);
+}
+
+static bool on_cma(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	struct xpi_rec_cma rec = {.r = r};
+
+	if (r.len != 0 || !LOAD(c, rec))
+		return false;
+	switch (r.a) {
+	case XPI_REC_PUT:
+		return xpi_serve_put_cma(ep, &rec);
+	case XPI_REC_GETDATA:
+		return xpi_answer_data_cma(ep, &rec);
+	case XPI_REC_DATA:
+		return xpi_msg_body_cma(ep, &rec);
+	default:
+		return false;
+	}
+}
+
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	(void)ep;
@@ -197,12 +230,16 @@ static bool on_bye(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 }
 
 static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_rec) = {
-	[XPI_REC_PUT] = on_put,       [XPI_REC_GET] = on_get,       [XPI_REC_GETDATA] = on_getdata,
-	[XPI_REC_ATOMIC] = on_atomic, [XPI_REC_VALUE] = on_value,   [XPI_REC_FAILED] = on_failed,
-	[XPI_REC_SEND] = on_send,     [XPI_REC_RTS] = on_rts,       [XPI_REC_CTS] = on_cts,
-	[XPI_REC_DATA] = on_data,     [XPI_REC_NOTIFY] = on_notify, [XPI_REC_FLUSH] = on_flush,
-	[XPI_REC_BYE] = on_bye,       [XPI_REC_CLAIM] = on_key,     [XPI_REC_GRANT] = on_key,
-	[XPI_REC_REVOKE] = on_key,    [XPI_REC_REVOKED] = on_key,
+	[XPI_REC_PUT] = on_put,         [XPI_REC_GET] = on_get,
+	[XPI_REC_GETDATA] = on_getdata, [XPI_REC_ATOMIC] = on_atomic,
+	[XPI_REC_VALUE] = on_value,     [XPI_REC_FAILED] = on_failed,
+	[XPI_REC_SEND] = on_send,       [XPI_REC_RTS] = on_rts,
+	[XPI_REC_CTS] = on_cts,         [XPI_REC_DATA] = on_data,
+	[XPI_REC_NOTIFY] = on_notify,   [XPI_REC_FLUSH] = on_flush,
+	[XPI_REC_BYE] = on_bye,         [XPI_REC_CLAIM] = on_key,
+	[XPI_REC_GRANT] = on_key,       [XPI_REC_REVOKE] = on_key,
+	[XPI_REC_REVOKED] = on_key,     [XPI_REC_CMA_ASK] = on_cma_ask,
+	[XPI_REC_CMA] = on_cma,         [XPI_REC_CMA_ANSWER] = on_cma_answer,
 };
 
 /* ---- frames ---- */
@@ -221,7 +258,7 @@ static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
 		    (ctrl && r.type != XPI_REC_FAILED))
 			return false;
 		if (!handlers[r.type](ep, c, r))
-			return false;
+			return ep->state >= XPI_EP_FAILING;
 		if (ep->state >= XPI_EP_FAILING)
 			return true;
 	}

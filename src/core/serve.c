@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/cma.h"
 #include "core/conn.h"
 #include "core/msg.h"
 #include "core/rkey.h"
@@ -59,17 +60,33 @@ static void refuse(struct xport_ep *ep, uint32_t name, int status)
 	xpi_list_push(&ep->q_nak, &op->link);
 }
 
-void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const uint8_t *data, uint32_t len,
-                   uint32_t name)
+/* Where a put belongs; NULL: it was refused. */
+static inline uint8_t *put_place(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t len, uint32_t name)
 {
 	struct xport_mr *mr;
 	uint8_t *at;
 	int r = xpi_mr_check(ep->x, region, offset, len, XPORT_REMOTE_WRITE, &mr, &at);
 
-	if (r != XPORT_OK)
-		refuse(ep, name, r);
-	else
+	if (__builtin_expect(r == XPORT_OK, 1))
+		return at;
+	refuse(ep, name, r);
+	return NULL;
+}
+
+void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const uint8_t *data, uint32_t len,
+                   uint32_t name)
+{
+	uint8_t *at = put_place(ep, region, offset, len, name);
+
+	if (at != NULL)
 		memcpy(at, data, len);
+}
+
+bool xpi_serve_put_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
+{
+	uint8_t *at = put_place(ep, le64toh(rec->region), le64toh(rec->offset), le64toh(rec->length), le32toh(rec->op));
+
+	return at == NULL || xpi_cma_read(ep, rec, at);
 }
 
 bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t length, uint32_t name)
@@ -247,17 +264,42 @@ static void request_end(struct xport_ep *ep, struct xpi_op *op, int status)
 		xpi_work(ep);
 }
 
-bool xpi_answer_data(struct xport_ep *ep, uint32_t name, uint64_t at, const uint8_t *data, uint32_t len)
+/* The get of that name, if it goes on there and has room for so much; else NULL. */
+static struct xpi_op *get_named(struct xport_ep *ep, uint32_t name, uint64_t at, uint64_t len)
 {
 	struct xpi_op *op = xpi_op_named(ep, name);
 
-	if (op == NULL || op->kind != XPORT_OP_GET || op->waits != XPI_WAIT_REPLY || at != op->done ||
-	    len > op->len - op->done)
-		return false;
-	memcpy(op->buf + at, data, len);
+	return op != NULL && op->kind == XPORT_OP_GET && op->waits == XPI_WAIT_REPLY && at == op->done &&
+	                       len <= op->len - op->done
+	               ? op
+	               : NULL;
+}
+
+static void get_goes_on(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+{
 	op->done += len;
 	if (op->done == op->len)
 		request_end(ep, op, XPORT_OK);
+}
+
+bool xpi_answer_data(struct xport_ep *ep, uint32_t name, uint64_t at, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op = get_named(ep, name, at, len);
+
+	if (op == NULL)
+		return false;
+	memcpy(op->buf + at, data, len);
+	get_goes_on(ep, op, len);
+	return true;
+}
+
+bool xpi_answer_data_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
+{
+	struct xpi_op *op = get_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
+
+	if (op == NULL || !xpi_cma_read(ep, rec, op->buf + op->done))
+		return false;
+	get_goes_on(ep, op, le64toh(rec->length));
 	return true;
 }
 
@@ -300,6 +342,18 @@ bool xpi_answer_failed(struct xport_ep *ep, uint32_t name, uint32_t negated)
 
 /* ---- sending what is owed ---- */
 
+static int get_reply_cma_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_cma rec = {.r = {.a = XPI_REC_GETDATA}, .op = htole32((uint32_t)op->region)};
+	int r = xpi_cma_step(ep, op, &rec, op->len);
+
+	if (r != XPORT_OK)
+		return r;
+	ep->nserving--;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
 static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_getdata rec = {.r = {.type = XPI_REC_GETDATA}, .op = htole32((uint32_t)op->region)};
@@ -307,6 +361,8 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	uint64_t left = op->len - op->done;
 	uint32_t n = (uint32_t)(left < room ? left : room);
 
+	if (xpi_cma_may(ep, op, op->len))
+		return get_reply_cma_step(ep, op);
 	rec.r.len = htole32(n);
 	rec.at = htole64(op->done);
 	if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
@@ -337,6 +393,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	                          .op = htole32((uint32_t)op->region),
 	                          .into = htole32((uint32_t)op->offset)};
 	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
+	struct xpi_rec_key answer = {.r = {.type = XPI_REC_CMA_ANSWER}, .region = htole64(op->region)};
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
 	unsigned flags = 0;
 	struct xpi_rec *rec = &bye;
@@ -368,6 +425,10 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		                                        : XPI_REC_REVOKE;
 		rec = &key.r;
 		len = sizeof(key);
+		break;
+	case XPI_OP_CMA_ANSWER:
+		rec = &answer.r;
+		len = sizeof(answer);
 		break;
 	case XPI_OP_ADOPT:
 		xpi_rkey_adopt(ep, op->region);

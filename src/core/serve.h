@@ -27,6 +27,7 @@ struct xpi_notify_request {
 
 void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const uint8_t *data, uint32_t len,
                    uint32_t op);
+bool xpi_serve_put_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec);
 bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t length, uint32_t op);
 bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a);
 bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n);
@@ -34,10 +35,11 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n);
 void xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region);
 
 bool xpi_answer_data(struct xport_ep *ep, uint32_t op, uint64_t at, const uint8_t *data, uint32_t len);
+bool xpi_answer_data_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec);
 bool xpi_answer_value(struct xport_ep *ep, uint32_t op, uint64_t value);
 bool xpi_answer_failed(struct xport_ep *ep, uint32_t op, uint32_t status);
 
-/* Queues XPI_OP_CLAIM, GRANT, ADOPT, REVOKE or REVOKED. */
+/* Queues XPI_OP_CLAIM, GRANT, ADOPT, REVOKE, REVOKED or CMA_ANSWER. */
 void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region);
 
 /* Works off q_reply; q_rma, q_msg and what is owed to the peer after it. */

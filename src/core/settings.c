@@ -29,7 +29,7 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "what to travel over; of several, the first that is usable") \
 	X(REQUIRE, "XPORT_REQUIRE", "list", "target_bounds, passive_target", "", \
 	  "capabilities without which nothing is opened") \
-	X(EMULATE, "XPORT_EMULATE", "list", "put, get, atomic, all", "", \
+	X(EMULATE, "XPORT_EMULATE", "list", "put, get, atomic, cma, all", "", \
 	  "operations that the library carries by messages although the network could") \
 	X(PROGRESS, "XPORT_PROGRESS", "word", "poll | thread | thread@CORE, CORE 0 to 1023", "poll", \
 	  "who makes progress: the application's calls, or a thread of the library") \
@@ -193,11 +193,9 @@ static int read_REQUIRE(struct reading *r)
 
 static int read_EMULATE(struct reading *r)
 {
-	static const struct word words[] = {{"put", XPI_EMULATE_PUT},
-	                                    {"get", XPI_EMULATE_GET},
-	                                    {"atomic", XPI_EMULATE_ATOMIC},
-	                                    {"all", XPI_EMULATE_ALL},
-	                                    {NULL, 0}};
+	static const struct word words[] = {{"put", XPI_EMULATE_PUT},       {"get", XPI_EMULATE_GET},
+	                                    {"atomic", XPI_EMULATE_ATOMIC}, {"cma", XPI_EMULATE_CMA},
+	                                    {"all", XPI_EMULATE_ALL},       {NULL, 0}};
 
 	return read_words(r, words, &r->s->emulate);
 }

@@ -40,7 +40,9 @@ enum xpi_record {
 	XPI_REC_PUT = 1, XPI_REC_GET, XPI_REC_GETDATA, XPI_REC_ATOMIC, XPI_REC_VALUE, XPI_REC_FAILED, XPI_REC_SEND,
 	XPI_REC_RTS, XPI_REC_CTS, XPI_REC_DATA, XPI_REC_NOTIFY, XPI_REC_FLUSH, XPI_REC_BYE,
 	/* native keys: may I use this one?  yes / stop using it / I have stopped */
-	XPI_REC_CLAIM, XPI_REC_GRANT, XPI_REC_REVOKE, XPI_REC_REVOKED
+	XPI_REC_CLAIM, XPI_REC_GRANT, XPI_REC_REVOKE, XPI_REC_REVOKED,
+	/* data that lies in the sender's memory, cma.h: here is my outbox, can you read it? / yes, no / read it */
+	XPI_REC_CMA_ASK, XPI_REC_CMA_ANSWER, XPI_REC_CMA
 };
 /* clang-format on */
 
@@ -68,7 +70,10 @@ struct xpi_rec_rts { struct xpi_rec r; uint64_t tag, length; uint32_t op, zero; 
 struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; };
 struct xpi_rec_data { struct xpi_rec r; uint64_t at; uint32_t into, zero; };
 struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value; uint32_t op, zero; };
-struct xpi_rec_key { struct xpi_rec r; uint64_t region; }; /* CLAIM, GRANT, REVOKE, REVOKED */
+struct xpi_rec_key { struct xpi_rec r; uint64_t region; }; /* CLAIM, GRANT, REVOKE, REVOKED; CMA_ANSWER: 1 or 0 */
+/* In place of a PUT, GETDATA or DATA (r.a) of `length` bytes, which lie `at` so many behind the beginning of the offer.  PUT:
+ * `offset` is where they belong in the region; otherwise that is `at`, too. */
+struct xpi_rec_cma { struct xpi_rec r; uint64_t region, offset, at, length; uint32_t op, offer; };
 /* clang-format on */
 
 /* Writes it into a frame, and to where the sender notes what it told. */

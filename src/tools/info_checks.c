@@ -166,8 +166,8 @@ enum info_state info_check_ptrace(const struct info *info, struct info_check *c)
 	info_cure(c, "sysctl -w kernel.yama.ptrace_scope=0");
 	return info_say(
 		c, INFO_NOT_APPLICABLE,
-		"ptrace_scope is %ld: processes cannot read each other's memory (CMA); libxport does without, other "
-		"users of UCX and libfabric are slower or fail",
+		"ptrace_scope is %ld: processes cannot read each other's memory (CMA); long data over shared memory is "
+		"slower, and other users of UCX and libfabric are slower or fail",
 		scope);
 }
 

@@ -131,6 +131,10 @@ static const struct {
 	[XPI_REC_GRANT] = {sizeof(struct xpi_rec_key), offsetof(struct xpi_rec_key, region), 0},
 	[XPI_REC_REVOKE] = {sizeof(struct xpi_rec_key), offsetof(struct xpi_rec_key, region), 0},
 	[XPI_REC_REVOKED] = {sizeof(struct xpi_rec_key), offsetof(struct xpi_rec_key, region), 0},
+	[XPI_REC_CMA_ASK] = {sizeof(struct xpi_rec), 0, 0},
+	[XPI_REC_CMA_ANSWER] = {sizeof(struct xpi_rec_key), 0, 0},
+	[XPI_REC_CMA] = {sizeof(struct xpi_rec_cma), offsetof(struct xpi_rec_cma, region),
+                         offsetof(struct xpi_rec_cma, op)},
 };
 
 /* What the peer would call the operation that was entered as the so-manieth. */
@@ -169,7 +173,7 @@ static void name_things(struct world *w, uint8_t *rec, unsigned type)
 static bool has_data(unsigned type)
 {
 	return type == XPI_REC_PUT || type == XPI_REC_GETDATA || type == XPI_REC_SEND || type == XPI_REC_DATA ||
-	       type == XPI_REC_NOTIFY;
+	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK;
 }
 
 /* Puts real names into the records; with `trim` the first that may have data gets all of the rest. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "core/cma.h"
 #include "core/conn_impl.h"
 #include "core/mr.h"
 #include "core/rkey.h"
@@ -60,6 +61,26 @@ uint64_t inside_region(const xport_mr *mr)
 void inside_refuse(unsigned frames)
 {
 	loop_manners.refuse = frames;
+}
+
+void inside_one_host(bool yes)
+{
+	loop_manners.one_host = yes;
+}
+
+uint32_t inside_offer(xport_ep *ep, const void *context)
+{
+	uint32_t name = inside_name(ep, context);
+	const struct xpi_op *op = name != 0 ? xpi_pool_at(&ep->x->op_pool, name - 1) : NULL;
+
+	return op != NULL ? op->offer : 0;
+}
+
+void inside_outbox(xport_ep *ep, void *key, bool other)
+{
+	xpi_cma_key(ep->x, key);
+	if (other)
+		((uint8_t *)key)[3] ^= 1;
 }
 
 void inside_no_frames(xport *x, bool none)

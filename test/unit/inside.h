@@ -21,6 +21,12 @@ uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
 void inside_refuse(unsigned frames);
+/* Instances opened over `loop` from now on take their peers for processes of this host. */
+void inside_one_host(bool yes);
+/* The place in its instance's outbox where an operation with that context is offered; 0: it is not. */
+uint32_t inside_offer(xport_ep *ep, const void *context);
+/* What an endpoint would tell its peer of that outbox, 40 bytes; a bit of it is another one. */
+void inside_outbox(xport_ep *ep, void *key, bool other);
 /* Memory for packed frames, as for acknowledgements, is out; or there is some again. */
 void inside_no_frames(xport *x, bool none);
 /* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */

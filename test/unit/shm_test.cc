@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
@@ -83,6 +84,37 @@ TEST_F(Shm, IsNotMappedIfItCanBecomeShorter)
 	xpi_shm_unmap(p, LENGTH);
 	std::swap(shm.fd, other.fd);
 	close(other.fd);
+}
+
+TEST_F(Shm, TellsWhoMadeIt)
+{
+	uint8_t key[XPI_SHM_KEY];
+	pid_t pid = 0;
+
+	xpi_shm_pack(&shm, false, key);
+	void *p = xpi_shm_map_own(key, LENGTH, &pid);
+	ASSERT_NE(nullptr, p);
+	EXPECT_EQ(getpid(), pid);
+	EXPECT_EQ(-1, mprotect(p, LENGTH, PROT_READ | PROT_WRITE)) << "it is for reading";
+	xpi_shm_unmap(p, LENGTH);
+	key[1] ^= 1;
+	EXPECT_EQ(nullptr, xpi_shm_map_own(key, LENGTH, &pid)) << "it has another name";
+}
+
+TEST_F(Shm, IsNotItsOwnForAnotherUser)
+{
+	uint8_t key[XPI_SHM_KEY];
+	pid_t pid = 0;
+
+	if (geteuid() != 0)
+		GTEST_SKIP() << "needs root, to become another user";
+	xpi_shm_pack(&shm, false, key);
+	ASSERT_EQ(0, seteuid(65534));
+	void *p = xpi_shm_map_own(key, LENGTH, &pid);
+	int e = errno;
+	ASSERT_EQ(0, seteuid(0));
+	EXPECT_EQ(nullptr, p);
+	EXPECT_EQ(EACCES, e);
 }
 
 } // namespace
