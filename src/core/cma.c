@@ -16,7 +16,7 @@
 #include "core/tx.h"
 
 enum {
-	CMA_PIECE = 256 << 10, /* read at a time */
+	CMA_PIECE = 1 << 20, /* read at a time */
 	CMA_ROUND = 4 << 20,   /* read of one peer's before others are looked after */
 	CMA_OFFERS = 1024      /* with the introduction; what finds no place goes in frames */
 };

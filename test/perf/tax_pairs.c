@@ -42,8 +42,8 @@ static void work(struct pair *p, long n)
 }
 
 static const struct pair_twin twin = {.size = sizeof(struct pair), .pingpong = work};
-static const struct tax_kind kind = {"send", PERF_LATENCY, 8,   offsetof(struct pair_twin, pingpong), work,
-                                     1,      false,        NULL};
+static const struct tax_kind kind = {"send", PERF_LATENCY, 8,   offsetof(struct pair_twin, pingpong), work, 1, false,
+                                     NULL,   NULL,         NULL};
 
 struct side {
 	struct pair pair;

@@ -161,6 +161,13 @@ TEST_F(Cma, AGetTakesAFewFrames)
 		}
 		done.clear();
 	}
+	/* Each is over, and does not count against what may be asked for at a time. */
+	for (uint32_t i = 0; i <= inside_requests(); i++) {
+		done.clear();
+		ASSERT_EQ(XPORT_OK, xport_get(ep, got.data(), LONG / 32, key, 0, nullptr));
+		both(8);
+		ASSERT_EQ(1u, done.size()) << logged;
+	}
 	EXPECT_EQ(XPORT_OK, xport_mr_dereg(far_mr)) << "nothing is served any more";
 }
 
@@ -361,6 +368,7 @@ TEST_F(Cma, AnOfferIsWithdrawnWithItsEndpoint)
 	ASSERT_EQ(1u, theirs.size());
 	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_CLOSED), theirs[0].type) << logged;
 	EXPECT_EQ(XPORT_ERR_PEER_CLOSED, theirs[0].status);
+	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
 	EXPECT_TRUE(std::all_of(far.begin(), far.end(), [](uint8_t v) { return v == 0; }));
 }
 
@@ -383,6 +391,7 @@ TEST_F(Cma, DataIsNotTakenFromWhoeverHasItsPlace)
 	EXPECT_EQ(XPORT_OK, xport_ep_query(peer, &info));
 	EXPECT_EQ(XPORT_EP_LOST, info.state);
 	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read any more")) << logged;
+	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
 	EXPECT_TRUE(done.empty());
 }
 

@@ -5,9 +5,9 @@
 
 /* What the other process is told. */
 struct told {
-	size_t worker_len, rkey_len;
+	size_t worker_len, rkey_len, long_len;
 	uint64_t at;
-	char worker[4096], rkey[2048];
+	char worker[2048], long_worker[2048], rkey[2048];
 };
 _Static_assert(sizeof(struct told) <= sizeof(((struct pair_shared *)0)->direct[0]), "it fits");
 
@@ -80,6 +80,88 @@ static void open_worker(struct pair *p)
 	CHECK(ucp_worker_set_am_recv_handler(p->direct->worker, &am) == UCS_OK);
 }
 
+/* ---- long messages ---- */
+
+static void long_sent(void *request, ucs_status_t status, void *arg)
+{
+	(void)arg;
+	CHECK(status == UCS_OK);
+	this_pair->direct->long_pending--;
+	ucp_request_free(request);
+}
+
+static void long_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
+{
+	(void)info;
+	long_sent(request, status, arg);
+}
+
+void direct_long(struct pair *p, bool sending, void *buf, size_t len)
+{
+	struct direct *d = p->direct;
+	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+	                             .memory_type = UCS_MEMORY_TYPE_HOST};
+	ucs_status_ptr_t r;
+
+	if (sending)
+		param.cb.send = long_sent;
+	else
+		param.cb.recv = long_received;
+	r = sending ? ucp_tag_send_nbx(d->long_ep, buf, len, 6, &param)
+	            : ucp_tag_recv_nbx(d->long_worker, buf, len, 6, UINT64_MAX, &param);
+	if (r == NULL)
+		return;
+	CHECK(UCS_PTR_IS_PTR(r));
+	d->long_pending++;
+}
+
+void direct_long_wait(struct pair *p)
+{
+	while (p->direct->long_pending > 0)
+		ucp_worker_progress(p->direct->long_worker);
+}
+
+static void open_long(struct pair *p)
+{
+	bool shm = strcmp(p->beside, "ucx:shm") == 0;
+	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
+	ucp_worker_params_t wparams = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+	                               .thread_mode = UCS_THREAD_MODE_SINGLE};
+	struct told *told = (struct told *)p->sh->direct[p->id];
+	struct direct *d = p->direct;
+	ucp_address_t *address;
+	ucp_config_t *config;
+
+	CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+	CHECK(ucp_config_modify(config, "TLS", shm ? "shm" : "tcp") == UCS_OK);
+	CHECK(ucp_init(&params, config, &d->long_context) == UCS_OK);
+	ucp_config_release(config);
+	CHECK(ucp_worker_create(d->long_context, &wparams, &d->long_worker) == UCS_OK);
+	CHECK(ucp_worker_get_address(d->long_worker, &address, &told->long_len) == UCS_OK);
+	CHECK(told->long_len <= sizeof(told->long_worker));
+	memcpy(told->long_worker, address, told->long_len);
+	ucp_worker_release_address(d->long_worker, address);
+}
+
+static void connect_long(struct pair *p, struct told *told)
+{
+	ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+	                          .address = (ucp_address_t *)told->long_worker};
+
+	CHECK(ucp_ep_create(p->direct->long_worker, &params, &p->direct->long_ep) == UCS_OK);
+}
+
+static void close_ep(ucp_ep_h ep)
+{
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	ucs_status_ptr_t r = ucp_ep_close_nbx(ep, &force);
+
+	if (UCS_PTR_IS_PTR(r))
+		ucp_request_free(r);
+}
+
+/* ---- opening ---- */
+
 static void publish(struct pair *p)
 {
 	struct direct *d = p->direct;
@@ -112,6 +194,7 @@ void direct_open(struct pair *p)
 	p->direct = calloc(1, sizeof(*p->direct));
 	CHECK(p->direct != NULL);
 	open_worker(p);
+	open_long(p);
 	publish(p);
 }
 
@@ -126,21 +209,21 @@ void direct_connect(struct pair *p)
 
 	CHECK(ucp_ep_create(p->direct->worker, &params, &p->direct->ep) == UCS_OK);
 	direct_flush(p);
+	connect_long(p, told);
 	CHECK(ucp_ep_rkey_unpack(p->direct->ep, told->rkey, &p->direct->rkey) == UCS_OK);
 	p->direct->at = told->at;
 }
 
 void direct_close(struct pair *p)
 {
-	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 	struct direct *d = p->direct;
-	ucs_status_ptr_t r;
 
 	ucp_rkey_destroy(d->rkey);
 	p->barrier(p);
-	r = ucp_ep_close_nbx(d->ep, &force);
-	if (UCS_PTR_IS_PTR(r))
-		ucp_request_free(r);
+	close_ep(d->ep);
+	close_ep(d->long_ep);
+	ucp_worker_destroy(d->long_worker);
+	ucp_cleanup(d->long_context);
 	ucp_mem_unmap(d->context, d->mr);
 	ucp_worker_destroy(d->worker);
 	ucp_cleanup(d->context);

@@ -17,7 +17,16 @@ struct direct {
 	uint64_t at; /* the other's memory there */
 	uint64_t last;
 	int fd; /* what to sleep on */
+	/* long messages: by tag, and by UCX's own choice of how, in a context of their own */
+	ucp_context_h long_context;
+	ucp_worker_h long_worker;
+	ucp_ep_h long_ep;
+	uint64_t long_pending;
 };
+
+#define DIRECT_LONG
+void direct_long(struct pair *p, bool sending, void *buf, size_t len);
+void direct_long_wait(struct pair *p);
 
 extern ucp_request_param_t direct_am, direct_rma;
 

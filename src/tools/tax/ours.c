@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ours.c - the half of xport_perf --tax that goes through libxport: the loops of twin.c. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "tools/tax/ours.h"
 
 #include <poll.h>
+#include <sys/uio.h>
 
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
 
@@ -21,14 +25,16 @@ static void post_receive(struct pair *p, uint64_t *into)
 	CHECK(xport_recv(p->x, into, sizeof(*into), 5, UINT64_MAX, &opt) == XPORT_OK);
 }
 
-enum { REAPED = 16 };
+enum { REAPED = 16, LONG_TAG = 6 };
 
 static void take(const struct xport_completion *c, int n)
 {
 	CHECK(n >= 0);
 	for (int i = 0; i < n; i++) {
 		CHECK(c[i].status == XPORT_OK);
-		if (c[i].type == XPORT_OP_RECV) {
+		if (c[i].type == XPORT_OP_RECV && c[i].tag == LONG_TAG) {
+			sends_open--;
+		} else if (c[i].type == XPORT_OP_RECV) {
 			received++;
 			used[nused++] = c[i].context;
 		} else {
@@ -244,6 +250,46 @@ void tax_placed(struct pair *p, long n)
 		while (sends_open > 0)
 			tax_reap(p);
 	}
+}
+
+/* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
+void tax_messages(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due += p->id == 0;
+		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
+			uint8_t *at = p->mem[1] + k * HUGE % MEM;
+
+			CHECK((p->id == 0 ? xport_send(p->ep, at, HUGE, LONG_TAG, NULL)
+			                  : xport_recv(p->x, at, HUGE, LONG_TAG, UINT64_MAX, NULL)) == XPORT_OK);
+		}
+		sends_open += LONG_WINDOW;
+		while (sends_open > 0 || (int)(received - due) < 0)
+			tax_reap(p);
+		if (p->id == 1)
+			post_send(p, &word);
+		replenish(p);
+	}
+	while (sends_open > 0)
+		tax_reap(p);
+}
+
+void tax_read(struct pair *p, long n)
+{
+	const uint8_t *theirs = (const uint8_t *)(uintptr_t)atomic_load(&p->sh->long_mem[0]);
+
+	for (long i = 0; p->id == 1 && i < n; i++) {
+		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
+			uint64_t at = k * HUGE % MEM;
+			struct iovec to = {p->mem[1] + at, HUGE}, from = {(void *)(uintptr_t)(theirs + at), HUGE};
+
+			CHECK(process_vm_readv(atomic_load(&p->sh->pid[0]), &to, 1, &from, 1, 0) == HUGE);
+		}
+	}
+	pair_barrier(p); /* the initiator's time is what counts */
 }
 
 void tax_ready(struct pair *p)

@@ -21,5 +21,8 @@ void tax_putone(struct pair *p, long n);
 void tax_getone(struct pair *p, long n);
 void tax_bandwidth(struct pair *p, long n);
 void tax_placed(struct pair *p, long n);
+void tax_messages(struct pair *p, long n);
+/* The target reads as many bytes as tax_messages sends, out of the initiator's memory by process_vm_readv(2); that is all. */
+void tax_read(struct pair *p, long n);
 
 #endif

@@ -94,6 +94,8 @@ static void xport_side_open(struct pair *p)
 	p->mem[1] = aligned_alloc(4096, MEM);
 	CHECK(p->mem[1] != NULL);
 	memset(p->mem[1], 0, MEM);
+	atomic_store(&p->sh->long_mem[p->id], (uintptr_t)p->mem[1]);
+	atomic_store(&p->sh->pid[p->id], getpid());
 	CHECK(xport_mr_reg(p->x, p->mem[1], MEM, all_rights, &p->mr[1]) == XPORT_OK);
 	for (int i = 0; i < 2; i++) {
 		p->sh->key_len[p->id][i] = sizeof(p->sh->key[0][0]);

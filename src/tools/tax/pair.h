@@ -45,6 +45,8 @@ struct pair_shared {
 	atomic_ullong result[16];
 	atomic_int core[2];   /* what each is bound to; -1: nothing */
 	char address[64];
+	atomic_ullong long_mem[2]; /* mem[1] of each, in its own memory */
+	atomic_int pid[2];
 	size_t key_len[2][2];
 	char key[2][2][2048];
 	_Alignas(16) char direct[2][8192];
@@ -67,6 +69,7 @@ struct pair_twin {
 	void (*progress)(struct pair *p);
 	bool (*can_sleep)(const struct pair *p);
 	pair_work pingpong, wakes, rate, putpong, putone, putrate, getone, bandwidth, placed;
+	pair_work messages; /* NULL: not written */
 };
 
 /* When each step began, where single steps are looked at. */

@@ -11,11 +11,13 @@ struct tax_kind {
 	const char *test;
 	enum perf_measure measure;
 	uint64_t size;
-	size_t direct;  /* which pair_work of struct pair_twin */
+	size_t direct;  /* which pair_work of struct pair_twin, unless there is `read` */
 	pair_work ours;
 	unsigned parts; /* what a step's time is divided by */
 	bool passive;   /* the target only makes progress */
 	const char *in; /* what sleeps, where somebody does */
+	const char *than; /* what the direct side calls, if not the stack's usual */
+	pair_work read;   /* of no stack */
 };
 
 /* What came out for one kind, in ns. */

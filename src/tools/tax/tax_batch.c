@@ -22,7 +22,7 @@ static long preempted(void)
 
 static pair_work work_of(const struct pair *p, const struct tax_kind *k, bool ours)
 {
-	return ours ? k->ours : *(const pair_work *)((const char *)p->twin + k->direct);
+	return ours ? k->ours : k->read != NULL ? k->read : *(const pair_work *)((const char *)p->twin + k->direct);
 }
 
 /*

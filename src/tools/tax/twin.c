@@ -129,6 +129,26 @@ static void placed(struct pair *p, long n)
 	}
 }
 
+#ifdef DIRECT_LONG
+/* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
+static void messages(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < n; i++) {
+		pair_tick(p);
+		due += p->id == 0;
+		for (uint64_t k = 0; k < LONG_WINDOW; k++)
+			direct_long(p, p->id == 0, p->mem[1] + k * HUGE % MEM, HUGE);
+		direct_long_wait(p);
+		if (p->id == 1)
+			direct_send(p, &word, sizeof(word));
+		await(p, false);
+	}
+	direct_wait(p);
+}
+#endif
+
 static void progress(struct pair *p)
 {
 	direct_progress(p);
@@ -156,4 +176,7 @@ __attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
 	.getone = getone,
 	.bandwidth = bandwidth,
 	.placed = placed,
+#ifdef DIRECT_LONG
+	.messages = messages,
+#endif
 };

@@ -12,6 +12,11 @@
  *   direct_flush(p)                  until all is placed
  *   direct_can_sleep(p)              whether the stack has what to sleep on here
  *   direct_sleep(p)                  until there is something to make progress with; not if there is already
+ *
+ * and, where it defines DIRECT_LONG:
+ *
+ *   direct_long(p, sending, buf, len)  sends or receives a long message, as the stack does it best
+ *   direct_long_wait(p)                for all of these
  */
 #ifndef XPORT_TOOLS_TAX_TWIN_H
 #define XPORT_TOOLS_TAX_TWIN_H
