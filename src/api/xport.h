@@ -579,9 +579,10 @@ int xport_poll(xport *x, struct xport_completion *list, int max);
 
 /*
  * xport_poll, waiting up to `timeout_ms` (-1: for ever) until there is at least one.  Returns 0 after the time limit,
- * when an operation that was answered AGAIN is worth trying again, and when a signal handler ran while it slept.
- * From its first sleep on it lets signals in only while it sleeps, so that none goes unnoticed.  Before that it polls for
- * a moment: where a handler that runs then matters, block the signal and sleep in ppoll(2) on xport_fd.
+ * when an operation that was answered AGAIN is worth trying again, and when a signal handler ran while it slept, or the
+ * process was stopped meanwhile and went on (signal(7): the kernel makes no difference).  From its first sleep on it lets
+ * signals in only while it sleeps, so that none goes unnoticed.  Before that it polls for a moment: where a handler that
+ * runs then matters, block the signal and sleep in ppoll(2) on xport_fd.
  */
 int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms);
 
