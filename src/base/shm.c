@@ -95,11 +95,10 @@ void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KE
 	xpi_wr_u64(&w, writable);
 }
 
-/* Whether the open file is the one that was meant, by name and size, and stays as long as it is. */
-static bool is_it(int fd, const uint64_t bits[2], const struct stat *st, uint64_t length)
+/* Whether the file has that name; it need not be open for anything (O_PATH). */
+static bool is_named(int fd, const uint64_t bits[2])
 {
 	char name[NAME_MAX_LEN], path[NAME_MAX_LEN], is[128], wanted[128];
-	int seals = fcntl(fd, F_GET_SEALS);
 	ssize_t n;
 
 	name_of(bits, name);
@@ -109,7 +108,53 @@ static bool is_it(int fd, const uint64_t bits[2], const struct stat *st, uint64_
 	if (n < 0)
 		return false;
 	is[n] = '\0';
-	return strcmp(is, wanted) == 0 && (uint64_t)st->st_size == length && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+	if (strcmp(is, wanted) == 0)
+		return true;
+	errno = ENOENT;
+	return false;
+}
+
+/* Opens the file of that name; nothing else is opened on the way, which might never come back.  -1: errno tells why not. */
+static int open_named(uint32_t maker, uint32_t theirs, const uint64_t bits[2], int flags)
+{
+	char path[NAME_MAX_LEN];
+	int at, fd = -1, e;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", maker, theirs);
+	at = open(path, O_PATH | O_CLOEXEC);
+	if (at < 0)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+	if (is_named(at, bits))
+		fd = open(path, flags | O_CLOEXEC);
+	e = errno;
+	close(at);
+	errno = e;
+	return fd;
+}
+
+/* Whether it is as long as was said, and stays so. */
+static bool is_whole(int fd, const struct stat *st, uint64_t length)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if ((uint64_t)st->st_size == length && seals >= 0 && (seals & F_SEAL_SHRINK) != 0)
+		return true;
+	errno = ENOENT;
+	return false;
+}
+
+/* Whether a process of our user made it, and is one still. */
+static bool is_ours(const struct stat *file, uint32_t maker)
+{
+	char path[NAME_MAX_LEN];
+	struct stat process;
+
+	snprintf(path, sizeof(path), "/proc/%u", maker);
+	if (file->st_uid == geteuid() && stat(path, &process) == 0 && process.st_uid == geteuid())
+		return true;
+	errno = EACCES;
+	return false;
 }
 
 /* `pid`: where its maker goes, if that must be of our user; or NULL. */
@@ -120,25 +165,21 @@ static void *map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing, 
 	uint64_t size = xpi_rd_u64(&r);
 	uint32_t maker = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
 	bool writable = xpi_rd_u64(&r) != 0;
-	char path[NAME_MAX_LEN];
-	void *base = NULL;
+	void *base = MAP_FAILED;
 	struct stat st;
-	int fd;
+	int fd, e;
 
 	errno = EINVAL;
 	if (length == 0 || length > size || size > SIZE_MAX / 2 || (writing && !writable))
 		return NULL;
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", maker, theirs);
-	fd = open(path, (writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = open_named(maker, theirs, bits, writing ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) != 0 || !is_it(fd, bits, &st, size))
-		errno = ENOENT;
-	else if (pid != NULL && st.st_uid != geteuid())
-		errno = EACCES;
-	else
+	if (fstat(fd, &st) == 0 && is_whole(fd, &st, size) && (pid == NULL || is_ours(&st, maker)))
 		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	e = errno;
 	close(fd);
+	errno = e;
 	if (pid != NULL)
 		*pid = (pid_t)maker;
 	return base == MAP_FAILED ? NULL : base;

@@ -17,8 +17,10 @@
 
 enum {
 	CMA_PIECE = 1 << 20, /* read at a time */
-	CMA_ROUND = 4 << 20,   /* read of one peer's before others are looked after */
-	CMA_OFFERS = 1024      /* with the introduction; what finds no place goes in frames */
+	CMA_ROUND =
+		4
+		<< 20, /* about what a peer is told to read before it has said that it has: it has others to look after */
+	CMA_OFFERS = 4096 /* with the introduction; what finds no place goes in frames */
 };
 
 /* xport_ep.cma: whether the peer reads our memory. */
@@ -122,13 +124,27 @@ bool xpi_cma_answered(struct xport_ep *ep, bool may)
 	return true;
 }
 
-/* Whether the kernel reads it for others: a device's memory, for one, it does not.  Nobody else can say so in time. */
+/* Whether the kernel reads it for others: a device's memory, for one, it does not.  Looks at the first byte and the last; nobody
+ * else can say so in time. */
 static bool readable(const struct xport *x, uint8_t *buf, uint64_t len)
 {
 	uint8_t edges[2];
 	const struct iovec to = {edges, 2}, from[2] = {{buf, 1}, {buf + len - 1, 1}};
 
 	return process_vm_readv(x->pid, &to, 1, from, 2, 0) == 2;
+}
+
+/* The peer has been told enough, and has not read all of it: what else there is waits, and has its turn then. */
+static bool round_is_over(struct xport_ep *ep)
+{
+	if (ep->cma_bytes < CMA_ROUND)
+		return false;
+	if (xpi_seq_reached(ep->tx_acked, ep->cma_seq)) {
+		ep->cma_bytes = 0;
+		return false;
+	}
+	ep->short_of_room = true;
+	return true;
 }
 
 static bool put_out(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
@@ -162,13 +178,17 @@ void xpi_cma_withdraw(struct xpi_op *op)
 	op->offer = 0;
 }
 
-bool xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 {
 	if (!ep->x->caps.one_host)
-		return false;
+		return XPORT_ERR_NOT_SUPPORTED;
 	if (ep->cma == CMA_UNKNOWN)
 		ask(ep);
-	return ep->cma == CMA_MAY && put_out(ep, op, len);
+	if (ep->cma != CMA_MAY)
+		return XPORT_ERR_NOT_SUPPORTED;
+	if (ep->offers > 0 && round_is_over(ep))
+		return XPORT_ERR_BUSY;
+	return put_out(ep, op, len) ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
 }
 
 int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec, uint64_t len)
@@ -179,11 +199,8 @@ int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec
 		uint64_t n = len - op->done < CMA_PIECE ? len - op->done : CMA_PIECE;
 		bool last = n == len - op->done || ep->cma_bytes + n >= CMA_ROUND;
 
-		if (ep->cma_bytes >= CMA_ROUND) {
-			if (!xpi_seq_reached(ep->tx_acked, ep->cma_seq))
-				return XPORT_ERR_BUSY;
-			ep->cma_bytes = 0;
-		}
+		if (round_is_over(ep))
+			return XPORT_ERR_BUSY;
 		rec->offset = htole64(op->offset + op->done);
 		rec->at = htole64(op->done);
 		rec->length = htole64(n);
@@ -200,23 +217,27 @@ int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec
 
 /* ---- reading ---- */
 
-/* Maps the peer's outbox, and reads its introduction the way that data will be read. */
-static bool look_in(struct xpi_inbox *box, const uint8_t *key)
+/* Maps the peer's outbox, and reads its introduction the way that data will be read.  errno tells why not. */
+static bool look_in(struct xpi_inbox *box, const uint8_t *key, int64_t pid)
 {
 	struct offer first;
 	const struct offer *offers;
 	struct iovec to = {&first, sizeof(first)}, from = {NULL, sizeof(first)};
+	ssize_t n;
+	int e;
 
 	offers = xpi_shm_map_own(key, CMA_OFFERS * sizeof(struct offer), &box->pid);
 	if (offers == NULL)
 		return false;
 	from.iov_base = (void *)(uintptr_t)offers->self;
-	if (process_vm_readv(box->pid, &to, 1, &from, 1, 0) == sizeof(first) &&
-	    memcmp(&first, offers, sizeof(first)) == 0) {
+	n = process_vm_readv(box->pid, &to, 1, &from, 1, 0);
+	if (n == sizeof(first) && box->pid == pid && memcmp(&first, offers, sizeof(first)) == 0) {
 		box->offers = offers;
 		return true;
 	}
+	e = n < 0 ? errno : ESRCH;
 	xpi_shm_unmap((void *)(uintptr_t)offers, CMA_OFFERS * sizeof(struct offer));
+	errno = e;
 	return false;
 }
 
@@ -225,12 +246,13 @@ bool xpi_cma_asked(struct xport_ep *ep, const uint8_t *key, uint32_t len)
 	struct xport *x = ep->x;
 	bool may = false;
 
-	if (len != XPI_SHM_KEY || ep->inbox != NULL)
+	if (len != XPI_SHM_KEY || ep->cma_asked)
 		return false;
+	ep->cma_asked = true;
 	if (wanted(x))
 		ep->inbox = calloc(1, sizeof(*ep->inbox));
 	if (ep->inbox != NULL) {
-		may = look_in(ep->inbox, key);
+		may = look_in(ep->inbox, key, ep->peer_pid);
 		xpi_log(x->log, XPORT_LOG_INFO, "0018", "%s: long data of it %s%s", ep->peer,
 		        may ? "is read out of its memory" : "comes in frames: its memory cannot be read: ",
 		        may ? "" : strerror(errno));
@@ -249,42 +271,63 @@ void xpi_cma_forget(struct xport_ep *ep)
 	ep->inbox = NULL;
 }
 
-/* The peer withdrew the offer, since its endpoint ended, or it is gone: its control channel may have said so already. */
-static void lost(struct xport_ep *ep, const char *why)
+/*
+ * The peer has withdrawn the offer, since its endpoint ended, or it is gone: which, the control channel has a moment to say.
+ * What follows this record must not count, nor be acknowledged.
+ */
+static void lost(struct xport_ep *ep, int e)
 {
-	snprintf(ep->native_why, sizeof(ep->native_why), "its memory cannot be read any more: %s", why);
+	if (e == ENOMEM) {
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+		return;
+	}
+	if (ep->native_why[0] == '\0')
+		snprintf(ep->native_why, sizeof(ep->native_why), "its memory cannot be read any more: %s",
+		         e != 0 ? strerror(e) : "what it offered is gone");
+	ep->deaf = true;
+	ep->session = ~ep->session; /* no frame of it finds its way any more */
 	xpi_ep_broken(ep);
-	ep->broken_ms -= XPI_BROKEN_MS + 1;
-	xpi_ep_attend(ep);
-	xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
+}
+
+/* No peer that keeps to its rounds has us read so much in one poll. */
+static bool too_much(struct xport_ep *ep, uint64_t n)
+{
+	if (ep->cma_epoch != ep->x->epoch) {
+		ep->cma_epoch = ep->x->epoch;
+		ep->cma_read = 0;
+	}
+	ep->cma_read += n;
+	return ep->cma_read > CMA_ROUND + CMA_PIECE;
 }
 
 bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to)
 {
 	uint64_t at = le64toh(rec->at), n = le64toh(rec->length);
 	uint32_t which = le32toh(rec->offer);
-	struct offer is, was;
-	struct iovec here[2], there[2];
-	ssize_t got;
+	struct offer was, before, behind;
+	struct iovec here[3], there[3];
+	ssize_t got, all;
 
-	if (ep->inbox == NULL || ep->inbox->offers == NULL || which == 0 || which >= CMA_OFFERS)
+	if (ep->inbox == NULL || ep->inbox->offers == NULL || which == 0 || which >= CMA_OFFERS || n > CMA_PIECE ||
+	    too_much(ep, n))
 		return false;
 	memcpy(&was, &ep->inbox->offers[which], sizeof(was));
-	if (was.turn == 0) {
-		lost(ep, "the offer was withdrawn");
+	if (was.turn == 0 || was.ep != ep->id || was.session != ep->session) {
+		lost(ep, 0);
 		return false;
 	}
-	if (was.ep != ep->id || was.session != ep->session || at > was.length || n > was.length - at)
+	if (at > was.length || n > was.length - at)
 		return false;
-	here[0] = (struct iovec){to, n};
-	here[1] = (struct iovec){&is, sizeof(is)};
-	there[0] = (struct iovec){(void *)(uintptr_t)(was.data + at), n};
-	there[1] = (struct iovec){(void *)(uintptr_t)was.self, sizeof(is)};
-	got = process_vm_readv(ep->inbox->pid, here, 2, there, 2, 0);
-	if (got == (ssize_t)(n + sizeof(is)) && memcmp(&is, &was, sizeof(is)) == 0)
+	/* Before: if its owner is another process by now, that is most likely where the reading ends. */
+	here[0] = (struct iovec){&before, sizeof(before)};
+	here[1] = (struct iovec){to, n};
+	here[2] = (struct iovec){&behind, sizeof(behind)};
+	there[0] = there[2] = (struct iovec){(void *)(uintptr_t)was.self, sizeof(was)};
+	there[1] = (struct iovec){(void *)(uintptr_t)(was.data + at), n};
+	all = (ssize_t)(n + 2 * sizeof(was));
+	got = process_vm_readv(ep->inbox->pid, here, 3, there, 3, 0);
+	if (got == all && memcmp(&before, &was, sizeof(was)) == 0 && memcmp(&behind, &was, sizeof(was)) == 0)
 		return true;
-	lost(ep, got < 0                           ? strerror(errno)
-	         : got < (ssize_t)(n + sizeof(is)) ? strerror(EFAULT)
-	                                           : "the offer was withdrawn");
+	lost(ep, got < 0 ? errno : got < all ? EFAULT : 0);
 	return false;
 }

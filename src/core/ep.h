@@ -94,9 +94,13 @@ struct xport_ep {
 	bool drain_running;
 	bool direct;          /* has keys of memory that is mapped here, or native ones */
 	uint8_t cma;          /* whether the peer reads long data out of our memory, see cma.c */
+	bool cma_asked;       /* the peer has asked us that */
+	bool deaf;            /* what the peer had us read is gone: nothing that follows it counts */
 	uint32_t offers;      /* of ours to it */
 	uint32_t cma_seq;     /* the last frame that had it read something */
-	uint64_t cma_bytes;   /* of those, since it was last known to have read all */
+	uint32_t cma_epoch;   /* the poll during which we last read out of its memory */
+	uint64_t cma_bytes;   /* it was told to read, since it was last known to have read all */
+	uint64_t cma_read;    /* we have read during that poll */
 	struct xpi_inbox *inbox; /* the peer's offers, if we read out of its memory; or NULL */
 	uint32_t rx_charged;  /* message bytes of the peer's received, ever */
 	uint32_t nak_seq;

@@ -163,9 +163,11 @@ int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
 	struct xpi_rec_data rec = {.r = {.type = XPI_REC_DATA}, .into = htole32((uint32_t)op->region)};
 	size_t room = xpi_tx_room(ep, sizeof(rec));
 	uint64_t left = op->mask - op->done;
+	int r;
 
-	if (xpi_cma_may(ep, op, op->mask))
-		return body_cma_step(ep, op);
+	r = xpi_cma_may(ep, op, op->mask);
+	if (r != XPORT_ERR_NOT_SUPPORTED)
+		return r == XPORT_OK ? body_cma_step(ep, op) : r;
 	if (left > 0) {
 		uint32_t n = (uint32_t)(left < room ? left : room);
 

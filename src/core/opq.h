@@ -39,7 +39,7 @@ static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, un
 static inline bool xpi_op_owed(unsigned kind)
 {
 	return kind == XPI_OP_VALUE || kind == XPI_OP_NAK || kind == XPI_OP_GRANT || kind == XPI_OP_ADOPT ||
-	       kind == XPI_OP_GONE || kind == XPI_OP_REVOKED;
+	       kind == XPI_OP_GONE || kind == XPI_OP_REVOKED || kind == XPI_OP_CMA_ANSWER;
 }
 
 /* Back to the pool; not for what still counts in ep->refs. */

@@ -57,13 +57,14 @@ static int put_step(struct xport_ep *ep, struct xpi_op *op)
 		.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
 	};
 	size_t room = xpi_tx_room(ep, sizeof(rec));
+	int r;
 
-	if (xpi_cma_may(ep, op, op->len))
-		return put_cma_step(ep, op);
+	r = xpi_cma_may(ep, op, op->len);
+	if (r != XPORT_ERR_NOT_SUPPORTED)
+		return r == XPORT_OK ? put_cma_step(ep, op) : r;
 	while (op->done < op->len) {
 		uint64_t left = op->len - op->done;
 		uint32_t n = (uint32_t)(left < room ? left : room);
-		int r;
 
 		rec.r.len = htole32(n);
 		rec.offset = htole64(op->offset + op->done);

@@ -258,7 +258,7 @@ static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
 		    (ctrl && r.type != XPI_REC_FAILED))
 			return false;
 		if (!handlers[r.type](ep, c, r))
-			return ep->state >= XPI_EP_FAILING;
+			return ep->state >= XPI_EP_FAILING || ep->deaf;
 		if (ep->state >= XPI_EP_FAILING)
 			return true;
 	}

@@ -109,6 +109,7 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 	op->region = name;
 	op->buf = at;
 	op->len = length;
+	op->offset = 0;
 	op->mr = mr;
 	op->waits = XPI_WAIT_SENT;
 	mr->serving++;
@@ -360,9 +361,11 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	size_t room = xpi_tx_room(ep, sizeof(rec));
 	uint64_t left = op->len - op->done;
 	uint32_t n = (uint32_t)(left < room ? left : room);
+	int r;
 
-	if (xpi_cma_may(ep, op, op->len))
-		return get_reply_cma_step(ep, op);
+	r = xpi_cma_may(ep, op, op->len);
+	if (r != XPORT_ERR_NOT_SUPPORTED)
+		return r == XPORT_OK ? get_reply_cma_step(ep, op) : r;
 	rec.r.len = htole32(n);
 	rec.at = htole64(op->done);
 	if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
@@ -468,28 +471,33 @@ static void to_the_end(struct xpi_list *queue, struct xpi_op *op)
 
 /*
  * Each has its turn for a few pieces, so that a long one does not hold up the others.  One that waits for operations of
- * ours, BUSY, lets the others by: what those operations wait for may be the peer's to send once it has its answers.
+ * ours, BUSY, lets the others by: what those operations wait for may be the peer's to send once it has its answers.  So does one
+ * whose data the peer has not read yet; if it had a part of it read, the others come before it the next time.
  */
 static void reply_pump(struct xport_ep *ep)
 {
-	struct xpi_list wait;
+	struct xpi_list wait, had;
 	int r = XPORT_OK;
 
 	xpi_list_init(&wait);
+	xpi_list_init(&had);
 	while (!xpi_list_empty(&ep->q_reply) && (r == XPORT_OK || r == XPORT_ERR_BUSY)) {
 		struct xpi_op *op = xpi_container(ep->q_reply.next, struct xpi_op, link);
+		uint64_t done = op->done;
 		int i = 0;
 
 		do
 			r = reply_step(ep, op);
 		while (r == XPORT_OK && ep->q_reply.next == &op->link && ++i < REPLY_BURST);
 		if (r == XPORT_ERR_BUSY)
-			to_the_end(&wait, op);
+			to_the_end(op->done == done ? &wait : &had, op);
 		else if (r == XPORT_OK && ep->q_reply.next == &op->link)
 			to_the_end(&ep->q_reply, op);
 	}
 	while (!xpi_list_empty(&wait))
 		to_the_end(&ep->q_reply, xpi_container(wait.next, struct xpi_op, link));
+	while (!xpi_list_empty(&had))
+		to_the_end(&ep->q_reply, xpi_container(had.next, struct xpi_op, link));
 }
 
 static void prove_pump(struct xport_ep *ep)

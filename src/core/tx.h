@@ -33,7 +33,9 @@ enum {
 	XPI_LONE_DATA = 192,
 	XPI_LONE_ROOM = sizeof(struct xpi_frame_head) + sizeof(struct xpi_rec_notify) + XPI_LONE_DATA
 };
-_Static_assert(sizeof(struct xpi_rec_atomic) <= sizeof(struct xpi_rec_notify), "the longest record header");
+_Static_assert(sizeof(struct xpi_rec_atomic) <= sizeof(struct xpi_rec_notify) &&
+                       sizeof(struct xpi_rec_cma) <= sizeof(struct xpi_rec_notify),
+               "the longest record header");
 /* Data above this is not copied into a packed frame. */
 enum { XPI_PACK_MAX = 1024 };
 

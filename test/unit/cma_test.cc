@@ -75,20 +75,15 @@ protected:
 		xport_counters c{};
 
 		c.size = sizeof(c);
-		EXPECT_EQ(XPORT_OK, xport_stats(of == ep ? a : b, of, &c));
+		EXPECT_EQ(XPORT_OK, xport_stats(of == peer ? b : a, of, &c));
 		return c.frames_out;
 	}
 	/* The peer has been asked, and has answered. */
 	void agree()
 	{
 		begin();
-		ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), LONG, key, 0, nullptr));
-		both(600);
-		ASSERT_EQ(1u, done.size());
+		talk_until_it_is_read();
 		ASSERT_NE(std::string::npos, logged.find("is read out of our memory")) << logged;
-		ASSERT_EQ(here, far);
-		done.clear();
-		std::fill(far.begin(), far.end(), uint8_t{0});
 	}
 	/* A put of all is on its way: offered, told, not read yet. */
 	void under_way()
@@ -111,13 +106,70 @@ protected:
 		r.offer = htole32(inside_offer(ep, this));
 		return r;
 	}
+	bool untouched()
+	{
+		return std::all_of(far.begin(), far.end(), [](uint8_t v) { return v == 0; });
+	}
+	/* One more endpoint of a's; `peer` is b's then. */
+	xport_ep *more()
+	{
+		xport_listener *listener;
+		xport_ep *second = nullptr, *other = nullptr;
+		char name[64];
+
+		EXPECT_EQ(XPORT_OK, xport_listen(b, "127.0.0.1:0", nullptr, &listener));
+		EXPECT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+		EXPECT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &second));
+		for (int i = 0; i < 60000 && (other == nullptr || done.empty()); i++) {
+			both(1);
+			if (other == nullptr)
+				(void)!xport_accept(listener, 1, &other);
+		}
+		done.clear(); /* that it is connected */
+		theirs.clear();
+		peer = other;
+		return other != nullptr ? second : nullptr;
+	}
+	xport_rkey *key_at(xport_ep *of)
+	{
+		Bytes k(1024);
+		size_t len = k.size();
+		xport_rkey *out = nullptr;
+
+		EXPECT_EQ(XPORT_OK, xport_rkey_pack(far_mr, k.data(), &len));
+		EXPECT_EQ(XPORT_OK, xport_rkey_unpack(of, k.data(), len, &out));
+		return out;
+	}
+	/* Memory of a's, within reach of b. */
+	xport_rkey *share(Bytes &of)
+	{
+		Bytes k(1024);
+		size_t len = k.size();
+		xport_mr *region;
+		xport_rkey *out = nullptr;
+
+		EXPECT_EQ(XPORT_OK, xport_mr_reg(a, of.data(), of.size(), XPORT_REMOTE_READ, &region));
+		EXPECT_EQ(XPORT_OK, xport_rkey_pack(region, k.data(), &len));
+		EXPECT_EQ(XPORT_OK, xport_rkey_unpack(peer, k.data(), len, &out));
+		return out;
+	}
+	/* With the first put it is asked for. */
+	void talk_until_it_is_read()
+	{
+		ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), LONG, key, 0, nullptr));
+		both(600);
+		ASSERT_EQ(1u, done.size());
+		ASSERT_EQ(here, far);
+		done.clear();
+		std::fill(far.begin(), far.end(), uint8_t{0});
+	}
 	/* b ends the endpoint for it. */
 	void b_breaks(const Bytes &records, const char *what)
 	{
 		xport_ep_info info{};
 
 		inside_frame(peer, records.data(), records.size(), 0);
-		EXPECT_TRUE(std::all_of(far.begin(), far.end(), [](uint8_t v) { return v == 0; })) << what;
+		EXPECT_TRUE(untouched()) << what;
 		poll_b();
 		info.size = sizeof(info);
 		EXPECT_EQ(XPORT_OK, xport_ep_query(peer, &info));
@@ -261,29 +313,48 @@ TEST_F(Cma, ANotificationComesAfterItsData)
 	EXPECT_EQ(here, far);
 }
 
+/* What finds no place goes in frames; and the places are free again afterwards. */
 TEST_F(Cma, MoreAtATimeThanTheOutboxHolds)
 {
-	constexpr size_t PIECE = 16 << 10, MANY = 1100;
+	constexpr size_t PIECE = 16 << 10, EACH = 300, ENDPOINTS = 17;
+	std::vector<xport_ep *> eps = {};
+	std::vector<xport_rkey *> keys;
+	uint32_t offered = 0;
+
 	agree();
-	Bytes much(PIECE * MANY);
-	for (size_t i = 0; i < much.size(); i++)
-		much[i] = static_cast<uint8_t>(i / PIECE + i);
-	Bytes into(much.size());
-	for (size_t i = 0; i < MANY; i++) {
-		ASSERT_EQ(XPORT_OK, xport_recv(b, &into[i * PIECE], PIECE, i, UINT64_MAX, nullptr));
-		ASSERT_EQ(XPORT_OK, xport_send(ep, &much[i * PIECE], PIECE, i, nullptr));
+	eps.push_back(ep);
+	keys.push_back(key);
+	while (eps.size() < ENDPOINTS) {
+		ep = more();
+		ASSERT_NE(nullptr, ep);
+		key = key_at(ep);
+		talk_until_it_is_read();
+		eps.push_back(ep);
+		keys.push_back(key);
 	}
-	for (int i = 0; i < 4000 && (done.size() < MANY || theirs.size() < MANY); i++)
+	for (size_t e = 0; e < ENDPOINTS; e++) {
+		for (size_t i = 0; i < EACH; i++) {
+			size_t at = i % 64 * PIECE;
+			xport_opt o = context(&here[at]);
+
+			ASSERT_EQ(XPORT_OK, xport_put(eps[e], &here[at], PIECE, keys[e], at, &o));
+		}
+		poll_a();
+		offered += inside_offered(eps[e]);
+	}
+	EXPECT_EQ(4095u, offered) << "so many have a place";
+	for (int i = 0; i < 20000 && done.size() < EACH * ENDPOINTS; i++)
 		both(1);
-	EXPECT_EQ(MANY, done.size());
-	EXPECT_EQ(MANY, theirs.size());
-	EXPECT_EQ(much, into);
-	/* All places are free again. */
-	for (size_t i = 0; i < 2 * MANY; i++) {
-		uint64_t before = frames(ep);
-		ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), PIECE, key, 0, nullptr));
+	EXPECT_EQ(EACH * ENDPOINTS, done.size());
+	EXPECT_TRUE(std::all_of(done.begin(), done.end(), [](auto &c) { return c.status == XPORT_OK; }));
+	EXPECT_EQ(here, far);
+	for (xport_ep *e : eps)
+		EXPECT_EQ(0u, inside_offered(e));
+	for (int i = 0; i < 5000; i++) {
+		uint64_t before = frames(eps[0]);
+		ASSERT_EQ(XPORT_OK, xport_put(eps[0], here.data(), PIECE, keys[0], 0, nullptr));
 		both(3);
-		ASSERT_LE(frames(ep) - before, 1u) << i;
+		ASSERT_LE(frames(eps[0]) - before, 1u) << i;
 	}
 }
 
@@ -369,30 +440,131 @@ TEST_F(Cma, AnOfferIsWithdrawnWithItsEndpoint)
 	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_CLOSED), theirs[0].type) << logged;
 	EXPECT_EQ(XPORT_ERR_PEER_CLOSED, theirs[0].status);
 	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
-	EXPECT_TRUE(std::all_of(far.begin(), far.end(), [](uint8_t v) { return v == 0; }));
+	EXPECT_TRUE(untouched());
 }
 
 /* Another process has come to have the number, or another offer the place: what was read is not the operation's. */
 TEST_F(Cma, DataIsNotTakenFromWhoeverHasItsPlace)
 {
 	static uint8_t elsewhere[64];
-	uint8_t box[40];
-	uint32_t fd;
-	const void *self = elsewhere;
-	xport_ep_info info{};
+	const void *const selves[] = {elsewhere, nullptr};
 
-	under_way();
-	inside_outbox(ep, box, false);
-	memcpy(&fd, box + 28, sizeof(fd));
-	ASSERT_EQ(static_cast<ssize_t>(sizeof(self)),
-	          pwrite(static_cast<int>(fd), &self, sizeof(self), inside_offer(ep, this) * 64 + 16));
-	poll_b();
-	info.size = sizeof(info);
-	EXPECT_EQ(XPORT_OK, xport_ep_query(peer, &info));
-	EXPECT_EQ(XPORT_EP_LOST, info.state);
-	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read any more")) << logged;
+	for (const void *self : selves) {
+		uint8_t box[40];
+		uint32_t fd;
+
+		under_way();
+		inside_outbox(ep, box, false);
+		memcpy(&fd, box + 28, sizeof(fd));
+		ASSERT_EQ(static_cast<ssize_t>(sizeof(self)),
+		          pwrite(static_cast<int>(fd), &self, sizeof(self), inside_offer(ep, this) * 64 + 16));
+		poll_b();
+		if (self == nullptr) {
+			EXPECT_TRUE(untouched()) << "where it should begin is nothing, so nothing was read";
+		}
+		for (int i = 0; i < 1000 && theirs.empty(); i++) {
+			usleep(1000);
+			poll_b();
+		}
+		ASSERT_EQ(1u, theirs.size());
+		EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), theirs[0].type);
+		EXPECT_EQ(XPORT_ERR_PEER_LOST, theirs[0].status);
+		EXPECT_NE(std::string::npos, logged.find("its memory cannot be read any more")) << logged;
+		EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
+		EXPECT_TRUE(done.empty()) << "it was acknowledged";
+		again();
+	}
+}
+
+/* The place of an offer that was withdrawn goes to the next, of whatever endpoint. */
+TEST_F(Cma, APlaceThatIsUsedAnewIsNoBreachOfTheProtocol)
+{
+	agree();
+	xport_ep *first = ep, *first_peer = peer, *second = more();
+	xport_rkey *first_key = key;
+	ASSERT_NE(nullptr, second);
+	ep = second;
+	key = key_at(second);
+	talk_until_it_is_read();
+	ep = first;
+	xport_opt o = context(this);
+	ASSERT_EQ(XPORT_OK, xport_put(first, here.data(), LONG, first_key, 0, &o));
+	poll_a();
+	uint32_t place = inside_offer(first, this);
+	ASSERT_NE(0u, place);
+	xport_rkey_destroy(first_key);
+	xport_ep_destroy(first);
+	poll_a();
+	o = context(&o);
+	ASSERT_EQ(XPORT_OK, xport_put(second, here.data(), LONG, key, 0, &o));
+	poll_a();
+	ASSERT_EQ(place, inside_offer(second, &o));
+	theirs.clear();
+	for (int i = 0; i < 1000 && theirs.empty(); i++) {
+		poll_b();
+		usleep(1000);
+	}
+	ASSERT_EQ(1u, theirs.size());
+	EXPECT_EQ(first_peer, theirs[0].ep);
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_CLOSED), theirs[0].type) << logged;
+	EXPECT_EQ(XPORT_ERR_PEER_CLOSED, theirs[0].status);
 	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
-	EXPECT_TRUE(done.empty());
+}
+
+/* ---- turns ---- */
+
+/* What the peer asks for goes on and on; what this side wants has its turn all the same. */
+TEST_F(Cma, APutAmongLongGets)
+{
+	constexpr size_t BIG = 8 << 20;
+	agree();
+	Bytes source(BIG, 5), got[2] = {Bytes(BIG), Bytes(BIG)};
+	xport_rkey *back = share(source);
+	int gets = 0;
+
+	for (int i = 0; i < 2; i++) {
+		xport_opt o = context(&got[i]);
+		ASSERT_EQ(XPORT_OK, xport_get(peer, got[i].data(), BIG, back, 0, &o));
+	}
+	both(20);
+	ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), LONG, key, 0, nullptr));
+	for (; gets < 200 && done.empty();) {
+		both(1);
+		for (auto &c : theirs) {
+			xport_opt o = context(c.context);
+			ASSERT_EQ(XPORT_OK, c.status);
+			ASSERT_EQ(XPORT_OK, xport_get(peer, static_cast<Bytes *>(c.context)->data(), BIG, back, 0, &o));
+			gets++;
+		}
+		theirs.clear();
+	}
+	ASSERT_EQ(1u, done.size()) << "after " << gets << " gets";
+	EXPECT_LE(gets, 8);
+	EXPECT_EQ(here, far);
+	for (int i = 0; i < 400 && theirs.size() < 2; i++)
+		both(1);
+}
+
+TEST_F(Cma, AShortGetOvertakesALongMessage)
+{
+	constexpr size_t BIG = 64 << 20;
+	agree();
+	Bytes body(BIG, 3), into(BIG), source(64 << 10, 5), got(64 << 10);
+	xport_rkey *back = share(source);
+
+	ASSERT_EQ(XPORT_OK, xport_recv(b, into.data(), BIG, 1, UINT64_MAX, nullptr));
+	ASSERT_EQ(XPORT_OK, xport_send(ep, body.data(), BIG, 1, nullptr));
+	both(4);
+	theirs.clear();
+	ASSERT_EQ(XPORT_OK, xport_get(peer, got.data(), got.size(), back, 0, nullptr));
+	for (int i = 0; i < 400 && theirs.empty(); i++)
+		both(1);
+	ASSERT_FALSE(theirs.empty());
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_OP_GET), theirs[0].type);
+	EXPECT_EQ(source, got);
+	for (int i = 0; i < 400 && theirs.size() < 2; i++)
+		both(1);
+	EXPECT_EQ(body, into);
 }
 
 /* ---- who means harm ---- */
@@ -407,7 +579,7 @@ TEST_F(Cma, ReadingWithoutAnOutbox)
 
 TEST_F(Cma, ReadingWhatIsNotOffered)
 {
-	for (uint32_t offer : {0u, 1024u, UINT32_MAX}) {
+	for (uint32_t offer : {0u, 4096u, UINT32_MAX}) {
 		under_way();
 		xpi_rec_cma r = reading(XPI_REC_PUT, 100);
 		r.offer = htole32(offer);
@@ -440,29 +612,62 @@ TEST_F(Cma, ReadingBeyondAnOffer)
 TEST_F(Cma, ReadingWhatIsOfferedToAnother)
 {
 	agree();
-	xport_listener *listener;
-	xport_ep *second, *other = nullptr;
-	char name[64];
 	uint8_t box[40];
 
-	ASSERT_EQ(XPORT_OK, xport_listen(b, "127.0.0.1:0", nullptr, &listener));
-	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
-	ASSERT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &second));
-	for (int i = 0; i < 60000 && other == nullptr; i++) {
-		both(1);
-		(void)!xport_accept(listener, 1, &other);
-	}
-	ASSERT_NE(nullptr, other);
+	ASSERT_NE(nullptr, more());
 	inside_outbox(ep, box, false);
 	Bytes ask = bytes(record(XPI_REC_CMA_ASK, sizeof(box)));
 	ask.insert(ask.end(), box, box + sizeof(box));
-	inside_frame(other, ask.data(), ask.size(), 0);
+	inside_frame(peer, ask.data(), ask.size(), 0);
 	xport_opt o = context(this);
 	ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), LONG, key, 0, &o));
 	poll_a();
 	ASSERT_NE(0u, inside_offer(ep, this));
-	peer = other;
-	b_breaks(bytes(reading(XPI_REC_PUT, 100)), "it is the first endpoint's");
+	Bytes read = bytes(reading(XPI_REC_PUT, 100));
+	inside_frame(peer, read.data(), read.size(), 0);
+	EXPECT_TRUE(untouched());
+	for (int i = 0; i < 1000 && theirs.empty(); i++) {
+		poll_b();
+		usleep(1000);
+	}
+	ASSERT_EQ(1u, theirs.size());
+	EXPECT_EQ(peer, theirs[0].ep);
+	EXPECT_EQ(XPORT_ERR_PEER_LOST, theirs[0].status);
+}
+
+/* However much is offered, there is a bound to what is read at once, or others would have to wait for it. */
+TEST_F(Cma, ReadingMoreThanAPieceAtATime)
+{
+	agree();
+	Bytes much(2 * LONG);
+	xport_opt o = context(this);
+	xport_mr *room;
+
+	ASSERT_EQ(XPORT_OK, xport_mr_reg(b, much.data(), much.size(), XPORT_REMOTE_WRITE, &room));
+	ASSERT_EQ(XPORT_OK, xport_send(ep, much.data(), much.size(), 9, &o));
+	poll_a();
+	Bytes into(2 * LONG);
+	ASSERT_EQ(XPORT_OK, xport_recv(b, into.data(), into.size(), 9, UINT64_MAX, nullptr));
+	poll_b();
+	poll_a();
+	ASSERT_NE(0u, inside_offer(ep, this));
+	xpi_rec_cma r = reading(XPI_REC_PUT, LONG + 1);
+	r.region = htole64(inside_region(room));
+	b_breaks(bytes(r), "more than a piece");
+}
+
+TEST_F(Cma, ReadingMoreThanARoundInOnePoll)
+{
+	under_way();
+	Bytes many;
+	for (int i = 0; i < 6; i++) {
+		Bytes one = bytes(reading(XPI_REC_PUT, LONG));
+		many.insert(many.end(), one.begin(), one.end());
+	}
+	inside_frame(peer, many.data(), many.size() / 6 * 5, 0);
+	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
+	inside_frame(peer, many.data(), many.size() / 6, 0);
+	EXPECT_NE(std::string::npos, logged.find("broke the protocol")) << logged;
 }
 
 TEST_F(Cma, ReadingForWhatIsNotLong)
@@ -504,6 +709,19 @@ TEST_F(Cma, AskingTwice)
 	Bytes ask = bytes(record(XPI_REC_CMA_ASK, sizeof(box)));
 	ask.insert(ask.end(), box, box + sizeof(box));
 	b_breaks(ask, "it was told");
+}
+
+/* Where nobody reads, as over a network, the answers must not be asked for without end either. */
+TEST_F(Cma, AskingTwiceWhereItIsNotWanted)
+{
+	for (bool one_host : {true, false}) {
+		inside_one_host(one_host);
+		connect("loop:message", "cma");
+		Bytes ask = bytes(record(XPI_REC_CMA_ASK, 40), 40);
+		passes(ask, "once");
+		breaks(ask, "twice");
+		again();
+	}
 }
 
 TEST_F(Cma, AskingWithAKeyThatIsNone)

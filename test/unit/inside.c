@@ -76,6 +76,11 @@ uint32_t inside_offer(xport_ep *ep, const void *context)
 	return op != NULL ? op->offer : 0;
 }
 
+uint32_t inside_offered(const xport_ep *ep)
+{
+	return ep->offers;
+}
+
 void inside_outbox(xport_ep *ep, void *key, bool other)
 {
 	xpi_cma_key(ep->x, key);

@@ -25,6 +25,8 @@ void inside_refuse(unsigned frames);
 void inside_one_host(bool yes);
 /* The place in its instance's outbox where an operation with that context is offered; 0: it is not. */
 uint32_t inside_offer(xport_ep *ep, const void *context);
+/* How many of the endpoint's operations are. */
+uint32_t inside_offered(const xport_ep *ep);
 /* What an endpoint would tell its peer of that outbox, 40 bytes; a bit of it is another one. */
 void inside_outbox(xport_ep *ep, void *key, bool other);
 /* Memory for packed frames, as for acknowledgements, is out; or there is some again. */
