@@ -15,13 +15,9 @@
 #include "core/serve.h"
 #include "core/tx.h"
 
-enum {
-	CMA_PIECE = 1 << 20, /* read at a time */
-	CMA_ROUND =
-		4
-		<< 20, /* about what a peer is told to read before it has said that it has: it has others to look after */
-	CMA_OFFERS = 4096 /* with the introduction; what finds no place goes in frames */
-};
+/* A piece is read at a time; about a round a peer is told to read before it has said that it has, since it has others to look
+ * after.  The introduction is one of the offers; what finds no place among them goes in frames. */
+enum { CMA_PIECE = 1 << 20, CMA_ROUND = 4 << 20, CMA_OFFERS = 4096 };
 
 /* xport_ep.cma: whether the peer reads our memory. */
 enum { CMA_UNKNOWN, CMA_ASKED, CMA_MAY, CMA_NEVER };
