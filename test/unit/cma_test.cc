@@ -2,11 +2,22 @@
 /* cma_test.cc - long data that is read out of the sender's memory, between two instances of this process; and what a peer
  * that means harm, or ends, may say of it. */
 #include <algorithm>
+#include <csignal>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "inside_fixture.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wextra"
+extern "C" {
+#include "base/shm.h"
+}
+#pragma GCC diagnostic pop
 
 namespace
 {
@@ -170,11 +181,11 @@ protected:
 
 		inside_frame(peer, records.data(), records.size(), 0);
 		EXPECT_TRUE(untouched()) << what;
+		EXPECT_NE(std::string::npos, logged.find("broke the protocol")) << what << logged;
 		poll_b();
 		info.size = sizeof(info);
 		EXPECT_EQ(XPORT_OK, xport_ep_query(peer, &info));
 		EXPECT_EQ(XPORT_EP_LOST, info.state) << what;
-		EXPECT_NE(std::string::npos, logged.find("broke the protocol")) << what << logged;
 	}
 };
 
@@ -341,6 +352,9 @@ TEST_F(Cma, MoreAtATimeThanTheOutboxHolds)
 		}
 		poll_a();
 		offered += inside_offered(eps[e]);
+		if (e == 0) {
+			EXPECT_EQ(256u, offered) << "one endpoint takes what a round is, and no more";
+		}
 	}
 	EXPECT_EQ(4095u, offered) << "so many have a place";
 	for (int i = 0; i < 20000 && done.size() < EACH * ENDPOINTS; i++)
@@ -458,6 +472,11 @@ TEST_F(Cma, DataIsNotTakenFromWhoeverHasItsPlace)
 		memcpy(&fd, box + 28, sizeof(fd));
 		ASSERT_EQ(static_cast<ssize_t>(sizeof(self)),
 		          pwrite(static_cast<int>(fd), &self, sizeof(self), inside_offer(ep, this) * 64 + 16));
+		/* What comes behind it in a frame of its own does not count either. */
+		ASSERT_EQ(XPORT_OK, xport_recv(b, memory, 8, 3, UINT64_MAX, nullptr));
+		ASSERT_EQ(XPORT_OK, xport_send(ep, "follows", 8, 3, nullptr));
+		poll_a();
+		done.clear();
 		poll_b();
 		if (self == nullptr) {
 			EXPECT_TRUE(untouched()) << "where it should begin is nothing, so nothing was read";
@@ -734,6 +753,41 @@ TEST_F(Cma, AskingWithAKeyOfNothing)
 	ask.insert(ask.end(), box, box + sizeof(box));
 	inside_frame(peer, ask.data(), ask.size(), 0);
 	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read: No such file")) << logged;
+}
+
+/* A peer tells of the outbox of another process of this user. */
+TEST_F(Cma, AskingWithTheOutboxOfAnother)
+{
+	uint8_t box[40];
+	int ends[2];
+
+	begin();
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	pid_t maker = fork();
+	ASSERT_GE(maker, 0);
+	if (maker == 0) {
+		struct xpi_shm shm = {};
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (xpi_shm_alloc(&shm, 4096 * 64, nullptr) != XPORT_OK)
+			_exit(1);
+		memcpy(shm.base, shm.name, sizeof(shm.name));
+		memcpy(static_cast<uint8_t *>(shm.base) + 16, &shm.base, sizeof(shm.base));
+		xpi_shm_pack(&shm, false, box);
+		if (write(ends[1], box, sizeof(box)) != sizeof(box))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ends[1]);
+	ASSERT_EQ(static_cast<ssize_t>(sizeof(box)), read(ends[0], box, sizeof(box)));
+	close(ends[0]);
+	Bytes ask = bytes(record(XPI_REC_CMA_ASK, sizeof(box)));
+	ask.insert(ask.end(), box, box + sizeof(box));
+	inside_frame(peer, ask.data(), ask.size(), 0);
+	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read: No such process")) << logged;
+	kill(maker, SIGKILL);
+	EXPECT_EQ(maker, waitpid(maker, nullptr, 0));
 }
 
 TEST_F(Cma, AnsweringWhatWasNotAsked)
