@@ -96,10 +96,11 @@ static const struct pair_twin *find(const char *provider)
 
 /* ---- showing ---- */
 
-/* Not every stack has all of it, and the kernel reads another process's memory on one host. */
+/* Not every stack has all of it.  The kernel reads another process's memory on one host, which is none of the initiator's
+ * steps. */
 static bool written(const struct pair *p, const struct tax_kind *k)
 {
-	return k->read != NULL ? strstr(p->provider, ":shm") != NULL
+	return k->read != NULL ? strstr(p->provider, ":shm") != NULL && options->tax != PERF_TAX_STEPS
 	                       : *(const pair_work *)((const char *)p->twin + k->direct) != NULL;
 }
 
