@@ -2,20 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* What C++ says of C's enumerations. */
-#pragma GCC diagnostic ignored "-Wextra"
-extern "C" {
-#include "base/shm.h"
-}
+#include "shm_maker.h"
 
 namespace
 {
@@ -104,42 +97,40 @@ TEST_F(Shm, TellsWhoMadeIt)
 	EXPECT_EQ(nullptr, xpi_shm_map_own(key, LENGTH, &pid)) << "it has another name";
 }
 
-/* Root may look into the process of any user, and maps what it shares; but it is not its own. */
-TEST_F(Shm, IsNotRootsOwnIfAnotherUserMadeIt)
+void be_another_user()
 {
-	uint8_t key[XPI_SHM_KEY];
-	int ends[2];
-	pid_t pid = 0;
+	if (setuid(65534) != 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1); /* as a program that was not root's before */
+}
 
+/* Root may look into the process of any user, and maps what it shares; but it is not its own: neither if another user made it,
+ * nor if its maker has become another. */
+TEST_F(Shm, IsNotRootsOwnInAnotherUsersProcess)
+{
 	if (geteuid() != 0)
 		GTEST_SKIP() << "needs root, to have a process of another user";
-	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
-	pid_t maker = fork();
-	ASSERT_GE(maker, 0);
-	if (maker == 0) {
-		struct xpi_shm theirs = {};
+	for (bool first : {true, false}) {
+		pid_t pid = 0;
+		ShmMaker maker(
+			LENGTH,
+			[&](xpi_shm *) {
+				if (!first)
+					be_another_user();
+			},
+			[&] {
+				if (first)
+					be_another_user();
+			});
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (setuid(65534) != 0 || xpi_shm_alloc(&theirs, LENGTH, nullptr) != XPORT_OK)
-			_exit(1);
-		prctl(PR_SET_DUMPABLE, 1); /* as of a program that was not root's before */
-		xpi_shm_pack(&theirs, false, key);
-		if (write(ends[1], key, sizeof(key)) != sizeof(key))
-			_exit(1);
-		for (;;)
-			pause();
+		ASSERT_TRUE(maker.made());
+		void *p = xpi_shm_map(maker.key, LENGTH, false);
+		EXPECT_NE(nullptr, p);
+		if (p != nullptr)
+			xpi_shm_unmap(p, LENGTH);
+		EXPECT_EQ(nullptr, xpi_shm_map_own(maker.key, LENGTH, &pid)) << first;
+		EXPECT_EQ(EACCES, errno);
 	}
-	close(ends[1]);
-	ASSERT_EQ(static_cast<ssize_t>(sizeof(key)), read(ends[0], key, sizeof(key)));
-	close(ends[0]);
-	void *p = xpi_shm_map(key, LENGTH, false);
-	EXPECT_NE(nullptr, p);
-	if (p != nullptr)
-		xpi_shm_unmap(p, LENGTH);
-	EXPECT_EQ(nullptr, xpi_shm_map_own(key, LENGTH, &pid));
-	EXPECT_EQ(EACCES, errno);
-	kill(maker, SIGKILL);
-	EXPECT_EQ(maker, waitpid(maker, nullptr, 0));
 }
 
 } // namespace
