@@ -23,7 +23,7 @@
 #include "core/op.h"
 #include "core/wire.h"
 
-enum { XPI_CMA_MIN = 16 << 10 }; /* below that frames are as fast */
+enum { XPI_CMA_MIN = 16 << 10 }; /* below that frames are as fast, and above it may be: doc/performance.md */
 
 /* Offers it; the first time asks the peer. */
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
