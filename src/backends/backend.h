@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 5
+#define XPI_BACKEND_ABI 6
 
 enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 
@@ -80,11 +80,11 @@ struct xpi_be_open_args {
 struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
 	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
-	bool one_host;       /* peers are processes of this host, whoever they are: long data may bypass am_send (core/cma.h) */
 	bool local_provider; /* the provider names a thing of this machine: the peer's need not be equal */
 	/* am */
 	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
 	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
+	size_t cma_min;      /* peers are processes of this host; data from this length on bypasses am_send, see core/cma.h; 0: none */
 	/* memory */
 	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
 	size_t rkey_native_max;             /* longest packed native key, at most 1024 */

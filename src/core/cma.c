@@ -47,7 +47,7 @@ struct xpi_inbox {
 
 static bool wanted(const struct xport *x)
 {
-	return x->caps.one_host && (x->settings.emulate & XPI_EMULATE_CMA) == 0;
+	return x->caps.cma_min != 0 && (x->settings.emulate & XPI_EMULATE_CMA) == 0;
 }
 
 /* ---- offering ---- */
@@ -176,8 +176,6 @@ void xpi_cma_withdraw(struct xpi_op *op)
 
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 {
-	if (!ep->x->caps.one_host)
-		return XPORT_ERR_NOT_SUPPORTED;
 	if (ep->cma == CMA_UNKNOWN)
 		ask(ep);
 	if (ep->cma != CMA_MAY)

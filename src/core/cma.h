@@ -20,10 +20,9 @@
 
 #include "base/shm.h"
 #include "core/ep.h"
+#include "core/instance.h"
 #include "core/op.h"
 #include "core/wire.h"
-
-enum { XPI_CMA_MIN = 16 << 10 }; /* below that frames are as fast, and above it may be: doc/performance.md */
 
 /* Offers it; the first time asks the peer. */
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
@@ -32,9 +31,11 @@ int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
  * frames.  BUSY: that shows when the peer has read what it was told; the endpoint's work goes on by itself. */
 static inline int xpi_cma_may(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 {
+	size_t min = ep->x->caps.cma_min;
+
 	if (op->offer != 0)
 		return XPORT_OK;
-	return len - op->done >= XPI_CMA_MIN ? xpi_cma_offer(ep, op, len) : XPORT_ERR_NOT_SUPPORTED;
+	return min != 0 && len - op->done >= min ? xpi_cma_offer(ep, op, len) : XPORT_ERR_NOT_SUPPORTED;
 }
 
 /* Hands over what follows op->done, up to `len`: records like `rec`, whose place and length are filled in.  XPORT_OK: all,

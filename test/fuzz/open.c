@@ -18,7 +18,7 @@ struct xport *fuzz_open(const char *backend, const char *emulate, uint32_t depth
 	struct xport *x;
 
 	setenv("XPORT_LIVENESS", "poll", 1);
-	loop_manners.one_host = true; /* long data may be read out of the peer's memory, which is ours */
+	loop_manners.cma_min = 16 << 10; /* long data may be read out of the peer's memory, which is ours */
 	FUZZ_CHECK(xport_open(&attr, &x) == XPORT_OK);
 	unsetenv("XPORT_LIVENESS");
 	return x;

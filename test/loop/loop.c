@@ -123,7 +123,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 		.ep_size = sizeof(struct loop_ep),
 	};
 	c->am_credits = loop_manners.wrong_caps ? 3 : CREDITS;
-	c->one_host = loop_manners.one_host;
+	c->cma_min = loop_manners.cma_min;
 	snprintf(c->provider, sizeof(c->provider), "%s", be->ordered ? "rdma" : be->native ? "native" : "message");
 	if (!be->native)
 		return;

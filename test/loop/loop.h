@@ -56,7 +56,7 @@ struct xpi_be {
 /* For tests: how it behaves; am_send the next so many times. */
 extern struct loop_manners {
 	bool wrong_caps; /* says what contradicts the contract */
-	bool one_host;   /* says that peers are of this host, which they are: long data may be read out of their memory */
+	size_t cma_min;  /* says that peers are of this host, which they are: data so long is read out of their memory */
 	bool broken;     /* poll says so */
 	bool stall;      /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
 	unsigned refuse; /* AGAIN */

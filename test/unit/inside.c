@@ -65,7 +65,7 @@ void inside_refuse(unsigned frames)
 
 void inside_one_host(bool yes)
 {
-	loop_manners.one_host = yes;
+	loop_manners.cma_min = yes ? 16 << 10 : 0;
 }
 
 uint32_t inside_offer(xport_ep *ep, const void *context)

@@ -419,7 +419,7 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->protocol, sizeof(caps->protocol), "ucp-am 1 / %u.%u", major, minor);
 	caps->am_max = be->provider->sockets ? UCX_BULK_MAX : UCX_FRAME_MAX;
 	caps->am_credits = 128;
-	caps->one_host = be->provider->tls != NULL && be->shm;
+	caps->cma_min = be->provider->tls != NULL && be->shm ? UCX_CMA_MIN : 0;
 	caps->ep_size = sizeof(struct ucx_ep);
 	caps->mr_size = sizeof(struct ucx_mr);
 	caps->rkey_size = sizeof(struct ucx_rkey);
