@@ -368,7 +368,8 @@ typedef enum xport_rights {
 	XPORT_REMOTE_READ = 1,   /* get */
 	XPORT_REMOTE_WRITE = 2,  /* put */
 	XPORT_REMOTE_ATOMIC = 4, /* atomic */
-	XPORT_ATOMIC_NIC = 8     /* with XPORT_REMOTE_ATOMIC: the adapter may carry it, see xport_atomic */
+	XPORT_ATOMIC_NIC = 8,    /* with XPORT_REMOTE_ATOMIC: the adapter may carry it, see xport_atomic */
+	XPORT_REMOTE_RECV = 16   /* senders' adapters may write messages received into it, see xport_recv */
 } xport_rights;
 
 /*
@@ -515,6 +516,10 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
  * its sender polls; a receive that is to wait for no sender has XPORT_EAGER.  A message may come before xport_accept or
  * xport_connect has handed out its endpoint: xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it,
  * and it is to be destroyed.
+ * If the receive's opt->mr has XPORT_REMOTE_RECV and the sender gives its opt->mr, such a long message is not copied on the
+ * way where the network can do without (verbs): the sender's adapter writes it.  Who has sent a long message into such a
+ * region, or has a key to it with whatever right, has the means to write anywhere in it until it is deregistered, and is
+ * trusted not to.  With XPORT_REQUIRE=target_bounds such messages are copied, as elsewhere.
  * Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;

@@ -76,6 +76,7 @@ struct xport_ep {
 	struct xpi_list receives;  /* posted receives with this source */
 	struct xpi_list rkeys;
 	struct xpi_list holds;     /* native keys of ours that the peer may use */
+	uint32_t nlent, nborrowed; /* those that messages are put by: of ours, of the peer's */
 	struct xpi_list txs;       /* frames in the back end's hands */
 	uint32_t nrequests, requests_max;
 	uint32_t ngets;       /* that are not done */

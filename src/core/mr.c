@@ -95,7 +95,7 @@ static int probe(struct xport *x, uint64_t base, uint64_t length, bool writing)
 
 static int memory_valid(struct xport *x, const void *base, uint64_t length, uint32_t rights)
 {
-	const uint32_t writing = XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC;
+	const uint32_t writing = XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV;
 
 	if (base == NULL)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "the base is NULL");
@@ -107,7 +107,8 @@ static int memory_valid(struct xport *x, const void *base, uint64_t length, uint
 
 static int region_valid(struct xport *x, uint64_t length, uint32_t rights, const char *operation)
 {
-	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC))
+	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC |
+	                         XPORT_REMOTE_RECV))
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown rights %#x", rights);
 	if ((rights & XPORT_ATOMIC_NIC) != 0 && (rights & XPORT_REMOTE_ATOMIC) == 0)
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "XPORT_ATOMIC_NIC goes with XPORT_REMOTE_ATOMIC");
@@ -130,11 +131,21 @@ static bool by_network(const struct xport *x, uint32_t rights)
 	return x->caps.rkey_native_max > 0 && ((x->settings.emulate & both) != both || by_adapter(x, rights));
 }
 
+/* As the back end knows them. */
+static uint32_t native_rights(const struct xport *x, uint32_t rights)
+{
+	uint32_t most = rights & ~(uint32_t)(XPORT_ATOMIC_NIC | XPORT_REMOTE_RECV);
+
+	if (by_adapter(x, rights))
+		most |= XPORT_ATOMIC_NIC;
+	if ((rights & XPORT_REMOTE_RECV) != 0 && xpi_choice_lend(&x->settings, &x->caps))
+		most |= XPORT_REMOTE_WRITE;
+	return most;
+}
+
 static int reg(struct xport *x, struct xport_mr *mr)
 {
-	uint32_t rights = by_adapter(x, mr->rights) ? mr->rights : mr->rights & ~(uint32_t)XPORT_ATOMIC_NIC;
-
-	return x->ops->mr_reg(x->be, xpi_mr_be(mr), mr->base, mr->length, rights);
+	return x->ops->mr_reg(x->be, xpi_mr_be(mr), mr->base, mr->length, native_rights(x, mr->rights));
 }
 
 /* One way for all: who has no native key to the region sends messages, and the two must not be mixed. */
@@ -153,7 +164,7 @@ static int allocate(struct xport *x, struct xport_mr *mr)
 	int r = XPORT_ERR_NOT_SUPPORTED;
 
 	if (by_network(x, mr->rights) && !by_adapter(x, mr->rights))
-		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, mr->rights & ~(uint32_t)XPORT_ATOMIC_NIC, &base);
+		r = x->ops->mr_alloc(x->be, xpi_mr_be(mr), mr->length, native_rights(x, mr->rights), &base);
 	if (r == XPORT_OK) {
 		mr->native = true;
 	} else if (r == XPORT_ERR_NOT_SUPPORTED) {
@@ -241,6 +252,7 @@ void xpi_mr_drop(struct xport_mr *mr)
 struct holder {
 	struct xpi_list link; /* in ep->holds */
 	uint64_t region;
+	bool lent; /* it was told the key by us, see xpi_mr_lend */
 };
 
 static struct holder *hold_find(struct xport_ep *ep, uint64_t region)
@@ -251,22 +263,43 @@ static struct holder *hold_find(struct xport_ep *ep, uint64_t region)
 	return NULL;
 }
 
+/* That of the region, if need be a new one; NULL: out of memory. */
+static struct holder *hold(struct xport_ep *ep, uint64_t region)
+{
+	struct holder *h = hold_find(ep, region);
+
+	if (h != NULL)
+		return h;
+	h = calloc(1, sizeof(*h));
+	if (h == NULL)
+		return NULL;
+	h->region = region;
+	xpi_list_push(&ep->holds, &h->link);
+	return h;
+}
+
 bool xpi_mr_claim(struct xport_ep *ep, uint64_t region)
 {
 	struct xport_mr *mr;
-	struct holder *h;
 	uint8_t *at;
 
 	xpi_mr_check(ep->x, region, 0, 0, UINT32_MAX, &mr, &at);
-	if (mr == NULL || !mr->native)
-		return false;
-	if (hold_find(ep, region) != NULL)
+	return mr != NULL && mr->native && hold(ep, region) != NULL;
+}
+
+bool xpi_mr_lend(struct xport_ep *ep, struct xport_mr *mr)
+{
+	struct holder *h = hold_find(ep, mr->id);
+
+	if (h != NULL && h->lent)
 		return true;
-	h = malloc(sizeof(*h));
-	if (h == NULL)
+	if (ep->nlent >= XPI_LENT_MAX || mr->dying)
 		return false;
-	h->region = region;
-	xpi_list_push(&ep->holds, &h->link);
+	h = hold(ep, mr->id);
+	if (h == NULL || !xpi_lend_key(ep, mr->id))
+		return false;
+	h->lent = true;
+	ep->nlent++;
 	return true;
 }
 
@@ -277,6 +310,7 @@ static void hold_end(struct xport_ep *ep, struct holder *h)
 
 	if (mr != NULL && mr->id == h->region && mr->revoking > 0)
 		mr->revoking--;
+	ep->nlent -= h->lent;
 	xpi_list_del(&h->link);
 	free(h);
 }
@@ -306,7 +340,7 @@ static void ask_peers(struct xport_mr *mr)
 		bool held = hold_find(ep, mr->id) != NULL;
 
 		mr->revoking += held;
-		if (ep->state < XPI_EP_FAILING && mr->packed && (held || ep->state != XPI_EP_CONNECTING))
+		if (ep->state < XPI_EP_FAILING && (held || (mr->packed && ep->state != XPI_EP_CONNECTING)))
 			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
 	}
 }

@@ -56,6 +56,9 @@ int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, ui
 
 /* The peer of the endpoint wants to use the native key: remembered; false: it cannot. */
 bool xpi_mr_claim(struct xport_ep *ep, uint64_t region);
+/* Sees to it that the peer may put what is received into the region: it is told the native key before whatever is queued for it
+ * after this.  False: it cannot. */
+bool xpi_mr_lend(struct xport_ep *ep, struct xport_mr *mr);
 /* It has stopped using it. */
 void xpi_mr_revoked(struct xport_ep *ep, uint64_t region);
 /* The endpoint ended: it will not answer any more. */

@@ -5,8 +5,11 @@
 
 #include "core/cma.h"
 #include "core/match.h"
+#include "core/mr.h"
 #include "core/quick.h"
+#include "core/rkey.h"
 #include "core/rma.h"
+#include "core/select.h"
 #include "core/tx.h"
 
 size_t xpi_msg_notify_max(const struct xport_ep *ep)
@@ -158,6 +161,30 @@ static int body_cma_step(struct xport_ep *ep, struct xpi_op *op)
 	return r;
 }
 
+/* By the network, to where it belongs; that it is there goes in a frame. */
+static int body_put_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_placed rec = {
+		.r = {.type = XPI_REC_PLACED}, .length = htole64(op->mask), .into = htole32((uint32_t)op->region)};
+	int r;
+
+	if (!op->rkey->native || op->rkey->put != XPI_BY_NETWORK)
+		return XPORT_ERR_NOT_SUPPORTED;
+	if (op->after_native == UINT64_MAX) {
+		r = xpi_native_pieces(ep, op, op->after, op->mask);
+		if (r != XPORT_OK) /* others need not wait for a piece that is under way */
+			return r == XPORT_ERR_AGAIN && op->pending > 0 ? XPORT_ERR_BUSY : r;
+		op->after_native = ++ep->native_handed;
+	}
+	if (!xpi_native_ready(ep, op->after_native))
+		return XPORT_ERR_BUSY;
+	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	op->waits = 0;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
 int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_data rec = {.r = {.type = XPI_REC_DATA}, .into = htole32((uint32_t)op->region)};
@@ -165,6 +192,13 @@ int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op)
 	uint64_t left = op->mask - op->done;
 	int r;
 
+	if (op->rkey != NULL) {
+		r = body_put_step(ep, op);
+		if (r != XPORT_ERR_NOT_SUPPORTED)
+			return r;
+		xpi_rkey_idle(op->rkey);
+		op->rkey = NULL;
+	}
 	r = xpi_cma_may(ep, op, op->mask);
 	if (r != XPORT_ERR_NOT_SUPPORTED)
 		return r == XPORT_OK ? body_cma_step(ep, op) : r;
@@ -256,6 +290,13 @@ static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const 
 	xpi_cq_push(&ep->x->cq, op);
 }
 
+/* Whether the network may put what is received to where it belongs. */
+static bool lendable(const struct xport *x, const struct xpi_op *op)
+{
+	return op->mr != NULL && op->mr->native && (op->mr->rights & XPORT_REMOTE_RECV) != 0 &&
+	       xpi_choice_lend(&x->settings, &x->caps);
+}
+
 /* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too.  False: out of memory. */
 static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
 {
@@ -279,6 +320,11 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	cts->region = rts;
 	cts->tag = accept;
 	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;
+	cts->width = accept > 0 && lendable(x, op) && xpi_mr_lend(ep, op->mr);
+	if (cts->width != 0) { /* numbers: the receive, and the region, may end before this leaves */
+		cts->after = op->mr->id;
+		cts->after_native = (uint64_t)(op->buf - op->mr->base);
+	}
 	xpi_list_push(&ep->q_reply, &cts->link);
 	xpi_work(ep);
 	if (accept > 0) {
@@ -461,16 +507,22 @@ bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rt
 	return true;
 }
 
-bool xpi_msg_cts(struct xport_ep *ep, uint32_t name, uint32_t into, uint64_t accept)
+bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struct xpi_cts_place *place)
 {
-	struct xpi_op *op = xpi_op_named(ep, name);
+	struct xpi_op *op = xpi_op_named(ep, le32toh(rec->op));
+	uint64_t accept = le64toh(rec->accept);
 
 	if (op == NULL || op->kind != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
 		return false;
 	op->mask = accept;
-	op->region = into;
+	op->region = le32toh(rec->into);
 	op->done = 0;
 	op->waits = XPI_WAIT_SENT;
+	if (place != NULL) {
+		op->after = le64toh(place->offset);
+		op->after_native = UINT64_MAX;
+		op->rkey = xpi_rkey_borrow(ep, le64toh(place->region), op->after, accept);
+	}
 	xpi_list_del(&op->link);
 	xpi_list_push(&ep->q_reply, &op->link);
 	xpi_work(ep);
@@ -504,6 +556,16 @@ bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t
 	if (op == NULL)
 		return false;
 	memcpy(op->buf + at, data, len);
+	receive_goes_on(op, len);
+	return true;
+}
+
+bool xpi_msg_placed(struct xport_ep *ep, uint32_t into, uint64_t len)
+{
+	struct xpi_op *op = receive_named(ep, into, 0, len);
+
+	if (op == NULL || len != op->mask || op->mr == NULL || !lendable(ep->x, op))
+		return false;
 	receive_goes_on(op, len);
 	return true;
 }

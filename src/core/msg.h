@@ -45,9 +45,10 @@ int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op);
 /* Records that arrived; false: the peer broke the protocol.  XPORT_ERR_NO_MEMORY ends the endpoint by itself. */
 bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint32_t len);
 bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t op);
-bool xpi_msg_cts(struct xport_ep *ep, uint32_t op, uint32_t into, uint64_t accept);
+bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struct xpi_cts_place *place);
 bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len);
 bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec);
+bool xpi_msg_placed(struct xport_ep *ep, uint32_t into, uint64_t len);
 
 /* Message bytes of the peer's were consumed: tells it once that is worth a frame. */
 void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge);

@@ -187,7 +187,7 @@ void xpi_op_sent(struct xpi_op *op)
 
 void xpi_op_done(struct xpi_op *op)
 {
-	if (op->waits & XPI_WAIT_PROOF)
+	if (op->waits & (XPI_WAIT_PROOF | XPI_WAIT_SENT))
 		xpi_work(op->ep);
 	xpi_op_sent(op);
 }

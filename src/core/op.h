@@ -26,6 +26,7 @@ enum {
 	XPI_OP_GONE,       /* the key you claim has ended: sent as REVOKE */
 	XPI_OP_REVOKED,    /* I have stopped using it */
 	XPI_OP_CMA_ANSWER, /* I can read your memory, or cannot */
+	XPI_OP_LEND,       /* the native key of a region that I receive into */
 	XPI_OP_BYE         /* nothing comes after this */
 };
 
@@ -73,7 +74,7 @@ struct xpi_op {
 	uint8_t *buf;
 	uint64_t mask;        /* or compare, or bytes accepted by the receiver */
 	uint64_t region;      /* remote region id; or the peer's id of its operation */
-	uint64_t after, after_native; /* messages: the puts that go before */
+	uint64_t after, after_native; /* messages: the puts that go before; then where the body goes, and its own put */
 	struct xpi_list all;  /* receives with a source: in ep->receives */
 	uint32_t gen;         /* of this object; survives its reuse */
 	uint32_t seq;         /* frame to be acknowledged */

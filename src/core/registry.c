@@ -222,6 +222,8 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 	         "it says nic_atomic without the slot atomic or rma_reg"},
 		{caps->nic_atomic && !caps->am_after_put && ops->drain == no_drain,
 	         "it says nic_atomic, does not say am_after_put, and has no drain"},
+		{caps->lends && (!puts || !caps->rma_reg || caps->rkey_native_max > 192),
+	         "it says lends without put or rma_reg, or its native keys are longer than 192 bytes"},
 		{caps->rma_max > 0 && caps->rma_max < 64, "it says an rma_max below 64 bytes"},
 	};
 

@@ -116,7 +116,7 @@ static void adopt(struct xport_rkey *k)
 	k->native_key = NULL;
 	k->settled = true;
 	k->native = r == XPORT_OK;
-	if (k->native && !leave_messages(k->ep)) {
+	if (k->native && !k->lent && !leave_messages(k->ep)) {
 		native_end(k);
 		r = XPORT_ERR_NO_MEMORY;
 	}
@@ -143,9 +143,22 @@ void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
 		xpi_work(ep);
 }
 
-int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **out)
+/* Without what it is a key of; NULL: out of memory. */
+static struct xport_rkey *key_new(struct xport_ep *ep)
 {
 	size_t fixed = (sizeof(struct xport_rkey) + 15) & ~(size_t)15;
+	size_t size = (fixed + ep->x->caps.rkey_size + 15) & ~(size_t)15;
+	struct xport_rkey *k = aligned_alloc(16, size);
+
+	if (k == NULL)
+		return NULL;
+	memset(k, 0, size);
+	k->ep = ep;
+	return k;
+}
+
+int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey **out)
+{
 	struct xport *x = ep->x;
 	struct xport_rkey *k;
 	struct xpi_key key;
@@ -159,11 +172,9 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	if (key.incarnation != ep->peer_incarnation)
 		return xpi_refuse(x, XPORT_ERR_STALE_KEY, "xport_rkey_unpack",
 		                  "the key is of another process, or of an earlier life of this peer");
-	k = aligned_alloc(16, (fixed + x->caps.rkey_size + 15) & ~(size_t)15);
+	k = key_new(ep);
 	if (k == NULL)
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_rkey_unpack", "no memory for the key");
-	memset(k, 0, fixed + x->caps.rkey_size);
-	k->ep = ep;
 	k->length = key.length;
 	k->region = key.region;
 	k->base_low = key.base;
@@ -184,6 +195,7 @@ static void rkey_free(struct xport_rkey *k)
 	struct xport_ep *ep = k->ep;
 
 	native_end(k);
+	ep->nborrowed -= k->lent;
 	xpi_list_del(&k->link);
 	free(k->native_key);
 	free(k);
@@ -204,15 +216,64 @@ void xpi_rkey_idle(struct xport_rkey *k)
 		return;
 	if (k->stale)
 		xpi_work(k->ep);
-	if (k->destroyed)
+	if (k->destroyed || (k->lent && k->stale))
 		rkey_free(k);
+}
+
+static struct xport_rkey *lent(struct xport_ep *ep, uint64_t region)
+{
+	xpi_list_for(l, &ep->rkeys) {
+		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
+
+		if (k->lent && k->region == region)
+			return k;
+	}
+	return NULL;
+}
+
+bool xpi_rkey_lent(struct xport_ep *ep, uint64_t region, uint64_t length, const uint8_t *native, size_t len)
+{
+	struct xport *x = ep->x;
+	struct xport_rkey *k;
+
+	if (!x->caps.lends || len == 0 || len > x->caps.rkey_native_max || ep->nborrowed >= XPI_LENT_MAX ||
+	    lent(ep, region) != NULL)
+		return false;
+	k = key_new(ep);
+	if (k == NULL)
+		return true;
+	k->native_key = malloc(len);
+	if (k->native_key == NULL) {
+		free(k);
+		return true;
+	}
+	memcpy(k->native_key, native, len);
+	k->native_len = len;
+	k->region = region;
+	k->length = length;
+	k->rights = XPORT_REMOTE_WRITE;
+	k->lent = true;
+	ep->nborrowed++;
+	xpi_list_push(&ep->rkeys, &k->link);
+	xpi_tell_key(ep, XPI_OP_ADOPT, region); /* the back end is not to be called from here */
+	return true;
+}
+
+struct xport_rkey *xpi_rkey_borrow(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t len)
+{
+	struct xport_rkey *k = lent(ep, region);
+
+	if (k == NULL || !xpi_rkey_fits(k, ep, offset, len, XPORT_REMOTE_WRITE))
+		return NULL;
+	k->busy++;
+	return k;
 }
 
 bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region)
 {
 	bool idle = true;
 
-	xpi_list_for(l, &ep->rkeys) {
+	xpi_list_for_safe(l, &ep->rkeys) {
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
 		if (k->region != region)
@@ -220,17 +281,21 @@ bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region)
 		k->stale = true;
 		if (k->busy > 0)
 			idle = false;
+		else if (k->lent)
+			rkey_free(k);
 	}
 	return idle;
 }
 
 void xpi_rkey_orphan(struct xport_ep *ep)
 {
-	xpi_list_for(l, &ep->rkeys) {
+	xpi_list_for_safe(l, &ep->rkeys) {
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
 		k->stale = true;
 		k->put = k->get = XPI_BY_MESSAGE;
 		native_end(k);
+		if (k->lent && k->busy == 0)
+			rkey_free(k);
 	}
 }

@@ -22,6 +22,7 @@ struct xport_rkey {
 	bool native;         /* the back end knows it; be state follows */
 	bool settled;        /* nothing is to come any more of its owner about a native key */
 	bool by_adapter;     /* its atomics are the owner's adapter's alone */
+	bool lent;           /* for the bodies of messages, by its owner: the application does not know of it */
 	bool destroyed;
 	uint32_t busy;       /* native operations that use it */
 	struct xpi_list link; /* in ep->rkeys */
@@ -47,6 +48,10 @@ void xpi_rkey_idle(struct xport_rkey *k);
 void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region);
 /* The owner revoked the region: marks its keys.  Returns true when no native operation uses them any more. */
 bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region);
+/* The owner told the native key of a region that it receives into.  False: it broke the protocol. */
+bool xpi_rkey_lent(struct xport_ep *ep, uint64_t region, uint64_t length, const uint8_t *native, size_t len);
+/* That key, if it is not revoked and goes on so far, held busy; else NULL: the body goes in frames. */
+struct xport_rkey *xpi_rkey_borrow(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t len);
 /* The endpoint is quiesced: nothing is reached through its keys any more. */
 void xpi_rkey_orphan(struct xport_ep *ep);
 

@@ -128,21 +128,20 @@ static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
 
 /* ---- by the network ---- */
 
-/* Returns XPORT_ERR_NOT_SUPPORTED if this one must go by message. */
-static int native_step(struct xport_ep *ep, struct xpi_op *op)
+int xpi_native_pieces(struct xport_ep *ep, struct xpi_op *op, uint64_t place, uint64_t len)
 {
 	struct xport *x = ep->x;
 	bool get = op->kind == XPORT_OP_GET;
 
-	if (op->pending > 0) /* it has one request: one piece at a time */
-		return XPORT_ERR_AGAIN;
-	while (op->done < op->len) {
-		uint64_t n = op->len - op->done;
+	while (op->done < len) {
+		uint64_t n = len - op->done;
 		void *mr = op->mr != NULL && op->mr->native ? xpi_mr_be(op->mr) : NULL;
 		uint8_t *buf = op->buf + op->done;
-		uint64_t at = op->offset + op->done;
+		uint64_t at = place + op->done;
 		int r;
 
+		if (op->pending > 0) /* it has one request: one piece at a time */
+			return XPORT_ERR_AGAIN;
 		if (x->caps.rma_max != 0 && n > x->caps.rma_max) /* and no short rest, which a back end may not take */
 			n = n - x->caps.rma_max < REST_MIN ? x->caps.rma_max - REST_MIN : x->caps.rma_max;
 		r = get ? x->ops->get(x->be, xpi_ep_be(ep), buf, n, mr, xpi_rkey_be(op->rkey), at, &op->wait.req)
@@ -156,17 +155,23 @@ static int native_step(struct xport_ep *ep, struct xpi_op *op)
 			return XPORT_ERR_AGAIN;
 		}
 		op->done += n;
-		if (r == XPI_PENDING) {
-			op->pending++;
-			if (op->done < op->len)
-				return XPORT_ERR_AGAIN;
-		}
+		op->pending += r == XPI_PENDING;
 	}
+	return XPORT_OK;
+}
+
+/* Returns XPORT_ERR_NOT_SUPPORTED if this one must go by message. */
+static int native_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	int r = xpi_native_pieces(ep, op, op->offset, op->len);
+
+	if (r != XPORT_OK)
+		return r;
 	op->waits = 0;
 	ep->rma_sent++;
-	if (!get) {
+	if (op->kind != XPORT_OP_GET) {
 		op->after_native = ++ep->native_handed;
-		if (tracked(op) && !x->caps.put_placed) {
+		if (tracked(op) && !ep->x->caps.put_placed) {
 			op->waits = XPI_WAIT_PROOF;
 			xpi_work(ep);
 		}

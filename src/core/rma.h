@@ -30,6 +30,9 @@ int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op);
 /* Works off q_rma from its head. */
 void xpi_rma_pump(struct xport_ep *ep);
 
+/* Hands what is left of the operation's `len` bytes, which belong at `place` of op->rkey's region, to the network; counts no
+ * put.  XPORT_OK: all of it.  AGAIN: later.  NOT_SUPPORTED: it must go by message. */
+int xpi_native_pieces(struct xport_ep *ep, struct xpi_op *op, uint64_t place, uint64_t len);
 /* Whether what is sent now arrives after the first `posted` native puts; if not, a drain was started. */
 bool xpi_native_ready(struct xport_ep *ep, uint64_t posted);
 /* Whether the back end has operations that change or read the peer's memory; what it has of messages is nobody's who waits. */

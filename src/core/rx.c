@@ -5,6 +5,7 @@
 
 #include "core/cma.h"
 #include "core/msg.h"
+#include "core/rkey.h"
 #include "core/serve.h"
 #include "core/tx.h"
 
@@ -160,8 +161,13 @@ static bool on_rts(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 static bool on_cts(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	struct xpi_rec_cts rec = {.r = r};
+	struct xpi_cts_place place;
+	const uint8_t *p;
 
-	return r.len == 0 && LOAD(c, rec) && xpi_msg_cts(ep, le32toh(rec.op), le32toh(rec.into), le64toh(rec.accept));
+	if ((r.len != 0 && r.len != sizeof(place)) || !LOAD(c, rec) || !data(c, r.len, &p))
+		return false;
+	memcpy(&place, p, r.len);
+	return xpi_msg_cts(ep, &rec, r.len != 0 ? &place : NULL);
 }
 
 static bool on_data(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
@@ -170,6 +176,22 @@ static bool on_data(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	const uint8_t *p;
 
 	return LOAD(c, rec) && data(c, r.len, &p) && xpi_msg_body(ep, le32toh(rec.into), le64toh(rec.at), p, r.len);
+}
+
+static bool on_lend(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	struct xpi_rec_lend rec = {.r = r};
+	const uint8_t *p;
+
+	return LOAD(c, rec) && data(c, r.len, &p) &&
+	       xpi_rkey_lent(ep, le64toh(rec.region), le64toh(rec.length), p, r.len);
+}
+
+static bool on_placed(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	struct xpi_rec_placed rec = {.r = r};
+
+	return r.len == 0 && LOAD(c, rec) && xpi_msg_placed(ep, le32toh(rec.into), le64toh(rec.length));
 }
 
 static bool on_key(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
@@ -240,6 +262,7 @@ static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_r
 	[XPI_REC_GRANT] = on_key,       [XPI_REC_REVOKE] = on_key,
 	[XPI_REC_REVOKED] = on_key,     [XPI_REC_CMA_ASK] = on_cma_ask,
 	[XPI_REC_CMA] = on_cma,         [XPI_REC_CMA_ANSWER] = on_cma_answer,
+	[XPI_REC_LEND] = on_lend,       [XPI_REC_PLACED] = on_placed,
 };
 
 /* ---- frames ---- */

@@ -58,6 +58,13 @@ bool xpi_choice_nic_atomic(const struct xpi_settings *settings, const struct xpi
 	return caps->nic_atomic && (settings->emulate & XPI_EMULATE_ATOMIC) == 0;
 }
 
+bool xpi_choice_lend(const struct xpi_settings *settings, const struct xpi_be_caps *caps)
+{
+	/* What is lent for messages is a means to put without the right. */
+	return caps->lends && (settings->emulate & XPI_EMULATE_PUT) == 0 &&
+	       (settings->require & XPI_REQUIRE_TARGET_BOUNDS) == 0;
+}
+
 /* The required capability that is absent, or NULL. */
 static const char *lacks(const struct xpi_settings *settings, const struct xpi_be_caps *caps)
 {

@@ -28,6 +28,9 @@ bool xpi_choice_passive_target(const struct xpi_settings *settings, const struct
 /* Whether atomics on regions with XPORT_ATOMIC_NIC are the adapter's. */
 bool xpi_choice_nic_atomic(const struct xpi_settings *settings, const struct xpi_be_caps *caps);
 
+/* Whether the network may put long messages into regions with XPORT_REMOTE_RECV. */
+bool xpi_choice_lend(const struct xpi_settings *settings, const struct xpi_be_caps *caps);
+
 /* xpi_core_ops.back_end. */
 int xpi_select_back_end(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops);
 

@@ -219,6 +219,18 @@ void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region)
 	xpi_list_push(&ep->q_reply, &op->link);
 }
 
+bool xpi_lend_key(struct xport_ep *ep, uint64_t region)
+{
+	struct xpi_op *op = xpi_op_get(ep->x, ep, XPI_OP_LEND);
+
+	if (op == NULL)
+		return false;
+	op->region = region;
+	xpi_list_push(&ep->q_reply, &op->link);
+	xpi_work(ep);
+	return true;
+}
+
 /* What is not granted goes on by message, which is checked each time; but not what the adapter carries, which waits. */
 static void on_claim(struct xport_ep *ep, uint64_t region)
 {
@@ -387,6 +399,26 @@ static bool follows_puts(struct xport_ep *ep, struct xpi_op *op)
 	return xpi_native_ready(ep, op->after_native);
 }
 
+/* A region that ends, or has no key, is not lent after all: what is received into it comes in frames. */
+static int lend_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_lend rec = {.r = {.type = XPI_REC_LEND}, .region = htole64(op->region)};
+	struct xport *x = ep->x;
+	uint8_t native[1024], *at;
+	size_t len = sizeof(native);
+	struct xport_mr *mr;
+
+	xpi_mr_check(x, op->region, 0, 0, UINT32_MAX, &mr, &at);
+	if (mr != NULL && x->ops->rkey_pack(x->be, xpi_mr_be(mr), native, &len) == XPORT_OK && len > 0) {
+		rec.r.len = htole32((uint32_t)len);
+		rec.length = htole64(mr->length);
+		if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), native, 0) < 0)
+			return XPORT_ERR_AGAIN;
+	}
+	xpi_op_complete(op, XPORT_OK);
+	return XPORT_OK;
+}
+
 static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_value value = {
@@ -397,7 +429,9 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	                          .into = htole32((uint32_t)op->offset)};
 	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
 	struct xpi_rec_key answer = {.r = {.type = XPI_REC_CMA_ANSWER}, .region = htole64(op->region)};
+	struct xpi_cts_place place = {htole64(op->after), htole64(op->after_native)};
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
+	const void *data = NULL;
 	unsigned flags = 0;
 	struct xpi_rec *rec = &bye;
 	size_t len = sizeof(bye);
@@ -408,6 +442,10 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		len = sizeof(value);
 		break;
 	case XPI_OP_CTS:
+		if (op->width != 0) {
+			cts.r.len = htole32(sizeof(place));
+			data = &place;
+		}
 		rec = &cts.r;
 		len = sizeof(cts);
 		break;
@@ -442,7 +480,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 			return XPORT_ERR_BUSY;
 		flags = XPI_FRAME_ACK_NOW;
 	}
-	if (xpi_tx_record(ep, NULL, rec, len, NULL, flags) < 0)
+	if (xpi_tx_record(ep, NULL, rec, len, data, flags) < 0)
 		return XPORT_ERR_AGAIN;
 	if (op->kind == XPI_OP_BYE) {
 		ep->bye_seq = xpi_tx_seq(ep);
@@ -460,6 +498,8 @@ static int reply_step(struct xport_ep *ep, struct xpi_op *op)
 		return get_reply_step(ep, op);
 	if (op->kind == XPORT_OP_SEND)
 		return xpi_msg_body_step(ep, op);
+	if (op->kind == XPI_OP_LEND)
+		return lend_step(ep, op);
 	return short_reply_step(ep, op);
 }
 

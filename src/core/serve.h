@@ -42,6 +42,9 @@ bool xpi_answer_failed(struct xport_ep *ep, uint32_t op, uint32_t status);
 /* Queues XPI_OP_CLAIM, GRANT, ADOPT, REVOKE, REVOKED or CMA_ANSWER. */
 void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region);
 
+/* Queues the native key of a region of ours.  False: out of memory. */
+bool xpi_lend_key(struct xport_ep *ep, uint64_t region);
+
 /* Works off q_reply; q_rma, q_msg and what is owed to the peer after it. */
 void xpi_ep_pump(struct xport_ep *ep);
 

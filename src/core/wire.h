@@ -42,7 +42,9 @@ enum xpi_record {
 	/* native keys: may I use this one?  yes / stop using it / I have stopped */
 	XPI_REC_CLAIM, XPI_REC_GRANT, XPI_REC_REVOKE, XPI_REC_REVOKED,
 	/* data that lies in the sender's memory, cma.h: here is my outbox, can you read it? / yes, no / read it */
-	XPI_REC_CMA_ASK, XPI_REC_CMA_ANSWER, XPI_REC_CMA
+	XPI_REC_CMA_ASK, XPI_REC_CMA_ANSWER, XPI_REC_CMA,
+	/* long messages, put into the receive by the network: the native key of a region that I receive into / it is there */
+	XPI_REC_LEND, XPI_REC_PLACED
 };
 /* clang-format on */
 
@@ -67,14 +69,20 @@ struct xpi_rec_value { struct xpi_rec r; uint64_t value; uint32_t op, zero; };
 struct xpi_rec_failed { struct xpi_rec r; uint32_t op, status; }; /* status: negated */
 struct xpi_rec_send { struct xpi_rec r; uint64_t tag; };
 struct xpi_rec_rts { struct xpi_rec r; uint64_t tag, length; uint32_t op, zero; };
-struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; };
+struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; }; /* its data, if any: */
+struct xpi_cts_place { uint64_t region, offset; }; /* in a region that was lent */
 struct xpi_rec_data { struct xpi_rec r; uint64_t at; uint32_t into, zero; };
 struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value; uint32_t op, zero; };
 struct xpi_rec_key { struct xpi_rec r; uint64_t region; }; /* CLAIM, GRANT, REVOKE, REVOKED; CMA_ANSWER: 1 or 0 */
 /* In place of a PUT, GETDATA or DATA (r.a) of `length` bytes, which lie `at` so many behind the beginning of the offer.  PUT:
  * `offset` is where they belong in the region; otherwise that is `at`, too. */
 struct xpi_rec_cma { struct xpi_rec r; uint64_t region, offset, at, length; uint32_t op, offer; };
+struct xpi_rec_lend { struct xpi_rec r; uint64_t region, length; };
+struct xpi_rec_placed { struct xpi_rec r; uint64_t length; uint32_t into, zero; };
 /* clang-format on */
+
+/* At most so many regions are lent to a peer at a time. */
+enum { XPI_LENT_MAX = 256 };
 
 /* Writes it into a frame, and to where the sender notes what it told. */
 static inline void xpi_seen_tell(struct xpi_seen *frame, struct xpi_seen *told, const struct xpi_seen *seen)

@@ -21,7 +21,7 @@
 #include "services/fault.h"
 #include "services/grow.h"
 
-enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC };
+enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV };
 
 enum { PLACE_BITS = sizeof(uintptr_t) * 4 };
 static const uintptr_t USED_AGAIN = (uintptr_t)1 << PLACE_BITS;

@@ -88,6 +88,8 @@ bool perf_lane_endpoints(struct perf_lane *l, int n)
 	return true;
 }
 
+static const uint32_t perf_rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV;
+
 static int get_region(struct perf_lane *l, uint64_t span, bool registered, uint32_t rights)
 {
 	if (!registered)
@@ -105,7 +107,7 @@ bool perf_lane_memory(struct perf_lane *l, uint64_t span, bool registered)
 	int r;
 
 	span = (span + 4095) & ~UINT64_C(4095);
-	r = get_region(l, span, registered, XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC);
+	r = get_region(l, span, registered, perf_rights);
 	if (r == XPORT_OK)
 		r = xport_mr_query(l->mr, &info);
 	if (r != XPORT_OK)

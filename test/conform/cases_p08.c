@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-enum { LEN = 65536 };
+enum { LEN = 65536, REGIONS = 3 };
 
 /* A message of each size both ways, the receive posted before or after it is sent. */
 static void exchange(struct h *h, bool first)
@@ -49,6 +49,76 @@ static void receive_first(struct h *h)
 static void send_first(struct h *h)
 {
 	exchange(h, false);
+}
+
+static uint64_t region_messages(size_t len)
+{
+	return len > 1 << 20 ? 1 : 3;
+}
+
+/*
+ * Messages into a region that the sender's adapter may write, where it can: what is longer than the room is cut off, nothing
+ * beside it is touched, and a region that ended is followed by another.
+ */
+static void region_recv(struct h *h)
+{
+	size_t len;
+
+	h_mesh(h, NULL);
+	len = h_size(h);
+	for (int i = 0; i < REGIONS; i++) {
+		struct h_mem m =
+			h_mem_target(h, len + 300, 0, i % 2 == 0 ? XPORT_REMOTE_RECV : H_ALL | XPORT_REMOTE_RECV);
+		size_t room = i < 2 || len < 100 ? len : len - 99;
+
+		for (uint64_t n = 0; n < region_messages(len); n++) {
+			struct h_op *op;
+
+			memset(m.p, 0x5a, m.len);
+			op = h_recv_at(h, H_AT(m, 100 + n, room), n);
+			h_sync(h);
+			H_DONE_AS(len > room ? XPORT_ERR_TRUNCATED : XPORT_OK, op);
+			H_EQ(len, op->c.length);
+			H_FILLED(m.p + 100 + n, room, n + 1);
+			H_BYTES(m.p, 100 + n, 0x5a);
+			H_BYTES(m.p + 100 + n + room, 200 - n, 0x5a);
+			h_sync(h);
+		}
+		h_mem_free(h, &m);
+	}
+}
+
+static uint64_t frames_out(struct h *h)
+{
+	struct xport_counters c = {.size = sizeof(c)};
+
+	H_OK(xport_stats(h->x, h->ep[0], &c));
+	return c.frames_out;
+}
+
+static void region_send(struct h *h)
+{
+	/* Of verbs it is known that it puts them. */
+	bool put = strcmp(h->info.backend, "verbs") == 0 && h->info.put_reg == XPORT_NATIVE;
+	uint64_t frames;
+	struct h_mem m;
+	size_t len;
+
+	h_mesh(h, NULL);
+	len = h_size(h);
+	m = h_mem_local(h, len, 0);
+	for (int i = 0; i < REGIONS; i++) {
+		for (uint64_t n = 0; n < region_messages(len); n++) {
+			h_fill(m.p, len, n + 1);
+			h_sync(h);
+			frames = frames_out(h);
+			H_DONE(h_send_at(h, h->ep[0], H_AT(m, 0, len), n, 0));
+			if (put && len >= 1 << 20)
+				H_TRUE(frames_out(h) - frames < 20);
+			h_sync(h);
+		}
+	}
+	h_mem_free(h, &m);
 }
 
 /* Lengths one by one over the thresholds, and the room of the receive at and around the length. */
@@ -275,6 +345,9 @@ static void limits(struct h *h)
 	h_record(h, "frame_max", h->info.frame_max);
 }
 
+static const struct h_param long_ones[] = {
+	{"above_eager", H_NEAR_EAGER + 1}, {"64k", 65536}, {"1m", 1 << 20}, {"16m3", (16 << 20) + 3}, {NULL, 0},
+};
 static const struct h_param around[] = {{"zero", 20}, {"eager", H_NEAR_EAGER}, {"frame", H_NEAR_FRAME}, {NULL, 0}};
 
 const struct h_scenario cases_p08[] = {
@@ -283,6 +356,7 @@ const struct h_scenario cases_p08[] = {
          .params = h_sizes,
          .flags = H_KINDS},
 	{.name = "P8_sent_before_received", .role = {send_first, send_first}, .params = h_sizes, .flags = H_KINDS},
+	{.name = "P8_into_a_region", .role = {region_recv, region_send}, .params = long_ones, .flags = H_TARGET},
 	{.name = "P8_every_length_around", .role = {sweep_recv, sweep_send}, .params = around, .flags = H_KINDS},
 	{.name = "P8_full_queue", .role = {small_target, full_queue}, .flags = H_KINDS},
 	{.name = "P8_full_queue_of_quiet_ones", .role = {small_target, quiet_again}, .flags = H_TARGET},

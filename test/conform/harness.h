@@ -213,6 +213,7 @@ struct h_op *h_atomic(struct h *h, xport_ep *ep, int op, int width, uint64_t ope
 struct h_op *h_send(struct h *h, xport_ep *ep, const void *buf, size_t len, uint64_t tag);
 struct h_op *h_send_at(struct h *h, xport_ep *ep, const struct h_at *from, uint64_t tag, uint64_t flags);
 struct h_op *h_recv(struct h *h, xport_ep *source, void *buf, size_t len, uint64_t tag, uint64_t mask);
+struct h_op *h_recv_at(struct h *h, const struct h_at *to, uint64_t tag);
 struct h_op *h_flush(struct h *h, xport_ep *ep);
 /* Asks once; NULL and *status if it was not accepted. */
 struct h_op *h_try_send(struct h *h, xport_ep *ep, const void *buf, size_t len, uint64_t tag, int *status);

@@ -339,6 +339,17 @@ struct h_op *h_recv(struct h *h, xport_ep *source, void *buf, size_t len, uint64
 	return accepted(h, op, "xport_recv", s, 0);
 }
 
+struct h_op *h_recv_at(struct h *h, const struct h_at *to, uint64_t tag)
+{
+	struct h_op *op = h_op(h, XPORT_OP_RECV);
+	struct xport_opt o = opt_of(op, to, 0);
+	int s;
+
+	while ((s = xport_recv(h->x, to->m->p + to->at, to->len, tag, UINT64_MAX, &o)) == XPORT_ERR_AGAIN)
+		h_breathe(h);
+	return accepted(h, op, "xport_recv", s, 0);
+}
+
 struct h_op *h_flush(struct h *h, xport_ep *ep)
 {
 	struct h_op *op = h_op(h, XPORT_OP_FLUSH);

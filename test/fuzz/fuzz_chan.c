@@ -85,6 +85,7 @@ static struct side *side(bool keyed)
 	s->address_len = sizeof(s->address);
 	FUZZ_CHECK(ep != NULL && s->peer->ops->address(s->peer->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep, s->address,
 	                                               &s->address_len) == XPORT_OK);
+	ep->prepared = true;
 	xport_ep_destroy(ep);
 	(void)!xport_poll(s->peer, NULL, 0);
 	return s;

@@ -24,14 +24,14 @@ enum { READ_ONLY = 1 };
 static const struct {
 	size_t length;
 	uint32_t rights;
-} grants[REGIONS] = {{ROOM, XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC},
+} grants[REGIONS] = {{ROOM, XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV},
                      {128, XPORT_REMOTE_READ},
                      {61, XPORT_REMOTE_WRITE}};
 
 /* The instance under attack and the one whose name the attacker bears, for each way of `loop`; kept between inputs. */
 struct world {
 	struct xport *x, *peer;
-	struct xport_ep *ep;
+	struct xport_ep *ep, *other; /* of x; of the peer, where puts of ours arrive */
 	struct xport_rkey *key;
 	struct xport_mr *mr[REGIONS], *remote;
 	uint8_t memory[REGIONS][GUARD + ROOM + GUARD] __attribute__((aligned(64)));
@@ -71,7 +71,6 @@ static void connect_to(struct world *w, struct fuzz_in *in)
 	static struct xpi_hello h;
 	uint8_t key[XPI_RKEY_MAX], address[XPI_ADDRESS_MAX];
 	struct xport *x = w->x;
-	struct xport_ep *other;
 	size_t len = sizeof(address);
 	unsigned limits = fuzz_u8(in);
 
@@ -80,17 +79,17 @@ static void connect_to(struct world *w, struct fuzz_in *in)
 	h.requests = 1 + (limits >> 4);
 	h.frame_max = (limits & 1) != 0 ? 4096 : 8192;
 	w->ep = xpi_ep_new(x, NULL);
-	other = xpi_ep_new(w->peer, NULL);
-	FUZZ_CHECK(w->ep != NULL && other != NULL);
-	FUZZ_CHECK(w->peer->ops->address(w->peer->be, xpi_ep_be(other), (struct xpi_core_ep *)other, address, &len) ==
-	           XPORT_OK);
+	w->other = xpi_ep_new(w->peer, NULL);
+	FUZZ_CHECK(w->ep != NULL && w->other != NULL);
+	FUZZ_CHECK(w->peer->ops->address(w->peer->be, xpi_ep_be(w->other), (struct xpi_core_ep *)w->other, address,
+	                                 &len) == XPORT_OK);
+	w->other->prepared = true;
 	FUZZ_CHECK(x->ops->ep_connect(x->be, xpi_ep_be(w->ep), XPI_PASSIVE, address, len) == XPORT_OK);
 	FUZZ_CHECK(x->ops->address(x->be, xpi_ep_be(w->ep), (struct xpi_core_ep *)w->ep, address,
 	                           &(size_t){sizeof(address)}) == XPORT_OK);
 	w->ep->prepared = true;
 	FUZZ_CHECK(xpi_ep_set_peer(w->ep, &h));
 	w->ep->state = XPI_EP_OPEN;
-	xport_ep_destroy(other);
 	len = sizeof(key);
 	FUZZ_CHECK(xport_rkey_pack(w->remote, key, &len) == XPORT_OK);
 	FUZZ_CHECK(xport_rkey_unpack(w->ep, key, len, &w->key) == XPORT_OK);
@@ -135,6 +134,8 @@ static const struct {
 	[XPI_REC_CMA_ANSWER] = {sizeof(struct xpi_rec_key), 0, 0},
 	[XPI_REC_CMA] = {sizeof(struct xpi_rec_cma), offsetof(struct xpi_rec_cma, region),
                          offsetof(struct xpi_rec_cma, op)},
+	[XPI_REC_LEND] = {sizeof(struct xpi_rec_lend), offsetof(struct xpi_rec_lend, region), 0},
+	[XPI_REC_PLACED] = {sizeof(struct xpi_rec_placed), 0, offsetof(struct xpi_rec_placed, into)},
 };
 
 /* What the peer would call the operation that was entered as the so-manieth. */
@@ -173,7 +174,7 @@ static void name_things(struct world *w, uint8_t *rec, unsigned type)
 static bool has_data(unsigned type)
 {
 	return type == XPI_REC_PUT || type == XPI_REC_GETDATA || type == XPI_REC_SEND || type == XPI_REC_DATA ||
-	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK;
+	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK || type == XPI_REC_LEND;
 }
 
 /* Puts real names into the records; with `trim` the first that may have data gets all of the rest. */
@@ -245,12 +246,18 @@ static void recv_step(struct world *w, struct fuzz_in *in)
 {
 	uint64_t tag = fuzz_u8(in) & 7, mask = fuzz_u8(in), id = 0;
 	size_t len = fuzz_u16(in) % 20000;
-	uint8_t *buf = ledger_buffer(&w->ledger, len);
+	bool lent = (mask & 64) != 0; /* into a region that it may be put into, which has guards of its own */
+	uint8_t *buf = ledger_buffer(&w->ledger, lent ? 0 : len);
 	struct xport_opt opt = options(w, 0);
 	int rc;
 
 	if (buf == NULL)
 		return;
+	if (lent) {
+		buf = w->memory[0] + GUARD;
+		len %= ROOM + 1;
+		opt.mr = w->mr[0];
+	}
 	opt.source = (mask & 128) != 0 ? w->ep : NULL;
 	opt.id = &id;
 	rc = xport_recv(w->x, buf, len, tag, (mask & 1) != 0 ? 0 : UINT64_MAX, &opt);
@@ -382,6 +389,7 @@ static void end(struct world *w)
 {
 	xport_rkey_destroy(w->key);
 	xport_ep_destroy(w->ep);
+	xport_ep_destroy(w->other);
 	for (int i = 0; i < 20 && !xpi_list_empty(&w->x->eps); i++)
 		poll_both(w);
 	ledger_cancel(&w->ledger, w->x);

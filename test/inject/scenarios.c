@@ -81,17 +81,20 @@ static void memory(struct scene *s)
 
 static void messages(struct scene *s)
 {
-	static const size_t lengths[] = {0, 16, 5000, LONG};
+	static const size_t lengths[] = {0, 16, 5000, LONG, LONG};
 
 	for (int side = 0; side < 2; side++)
 		fill(local[side], sizeof(local[side]), 3);
 	if (sc_open_both(s))
 		sc_connect_both(s);
-	for (int i = 0; i < 8 && sc_connected(s); i++) {
+	for (int i = 0; i < 10 && sc_connected(s); i++) {
 		int from = i & 1, to = !from;
 		size_t len = lengths[i / 2];
 		struct scene_op *op = NULL;
 
+		if (i == 8) /* put where it is received, where the network can do that */
+			for (int side = 0; side < 2; side++)
+				sc_own(s, side);
 		memset(buffer[to], 0, len);
 		if (i < 4) /* some find their receive, others do not */
 			op = sc_receive(s, to, len, (uint64_t)i);
@@ -107,6 +110,12 @@ static void messages(struct scene *s)
 		if (!sc_failing(s) && memcmp(buffer[to], local[from], len) != 0)
 			scene_bad(s, "a message of %zu bytes arrived wrong", len);
 	}
+	for (int side = 1; side >= 0; side--) {
+		sc_close_endpoint(s, side);
+		sc_breathe(s, 4);
+	}
+	for (int side = 0; side < 2; side++)
+		sc_disown(s, side);
 	sc_close_all(s);
 }
 
@@ -168,8 +177,16 @@ static void threads(struct scene *s)
 		sc_breathe(s, 20);
 		if (r.key != NULL && sc_connected(s))
 			sc_access(s, &r);
+		for (int side = 0; side < 2 && sc_connected(s); side++)
+			sc_own(s, side);
+		if (sc_connected(s)) {
+			sc_receive(s, 0, LONG, 1);
+			sc_send_to(s, 1, LONG, 1);
+			sc_settle(s);
+		}
 		inject_relent(); /* the peer's answer that it no longer uses the region may need memory */
 		sc_unshare(s, &r);
+		sc_disown(s, 0);
 		xport_rkey_destroy(r.key);
 		poll(NULL, 0, 50); /* the threads fall asleep */
 	}

@@ -30,6 +30,7 @@ struct scene {
 	struct xport_info info[2];
 	xport_listener *listener;
 	xport_ep *ep[2];
+	xport_mr *source[2], *sink[2]; /* what is sent from, and received into; NULL: no regions */
 	bool up[2], ended[2]; /* connected; lost or closed */
 	struct scene_op ops[SCENE_OPS];
 	int nops;

@@ -395,6 +395,7 @@ void sc_send_to(struct scene *s, int side, size_t len, uint64_t tag)
 {
 	struct xport_opt o = opt_for(s, side, XPORT_OP_SEND, 0);
 
+	o.mr = s->source[side];
 	posted(s, &o, "xport_send", xport_send(s->ep[side], local[side], len, tag, &o));
 }
 
@@ -405,12 +406,36 @@ struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag)
 	uint64_t id = 0;
 
 	o.source = s->ep[side];
+	o.mr = s->sink[side];
 	o.id = &id;
 	posted(s, &o, "xport_recv", xport_recv(s->x[side], buffer[side], len, tag, ~(uint64_t)0, &o));
 	return o.context;
 }
 
 /* ---- memory ---- */
+
+static xport_mr *own(struct scene *s, int side, uint8_t *base, uint32_t rights)
+{
+	xport_mr *mr;
+	int rc = xport_mr_reg(s->x[side], base, LONG + 64, rights, &mr);
+
+	return sc_ok(s, s->x[side], "xport_mr_reg", rc, ON_REG) ? mr : NULL;
+}
+
+void sc_own(struct scene *s, int side)
+{
+	s->source[side] = own(s, side, local[side], 0);
+	s->sink[side] = own(s, side, buffer[side], XPORT_REMOTE_RECV);
+}
+
+void sc_disown(struct scene *s, int side)
+{
+	if (s->x[side] == NULL)
+		return;
+	sc_ok(s, s->x[side], "xport_mr_dereg", xport_mr_dereg(s->source[side]), 0);
+	sc_ok(s, s->x[side], "xport_mr_dereg", xport_mr_dereg(s->sink[side]), 0);
+	s->source[side] = s->sink[side] = NULL;
+}
 
 void sc_share(struct scene *s, struct region *r, bool alloc)
 {

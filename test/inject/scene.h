@@ -84,6 +84,9 @@ void sc_flush(struct scene *s);
 void sc_send_to(struct scene *s, int side, size_t len, uint64_t tag);
 /* Into buffer[side], from its peer. */
 struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag);
+/* From now on what the side sends and receives lies in regions; sc_disown: see sc_unshare. */
+void sc_own(struct scene *s, int side);
+void sc_disown(struct scene *s, int side);
 void sc_share(struct scene *s, struct region *r, bool alloc);
 /* Where nobody else makes progress for the other side: after the endpoints have ended, since nobody need answer then. */
 void sc_unshare(struct scene *s, struct region *r);

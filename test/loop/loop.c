@@ -92,6 +92,7 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	xpi_list_init(&be->inbox);
 	xpi_list_init(&be->own);
 	xpi_list_init(&be->regions);
+	xpi_list_init(&be->eps);
 	pthread_mutex_lock(&loop_lock);
 	be->id = ++last_id;
 	xpi_list_push(&table, &be->link);
@@ -131,6 +132,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->rkey_size = sizeof(struct loop_rkey);
 	c->rkey_native_max = sizeof(struct loop_rkey);
 	c->rma_reg = true;
+	c->lends = true;
 	c->target_bounds = true;
 	c->passive_target = be->ordered;
 	c->drain_places = be->ordered;
@@ -144,39 +146,53 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 
 static int loop_address(struct xpi_be *be, void *ep_state, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
+	static uint64_t last;
 	struct loop_ep *ep = ep_state;
+	struct loop_address address = {.instance = be->id};
 
 	ep->core_ep = core_ep;
-	if (*len < sizeof(be->id))
-		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of loop has 8 bytes");
-	memcpy(buf, &be->id, sizeof(be->id));
-	*len = sizeof(be->id);
+	if (*len < sizeof(address))
+		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of loop has %zu bytes",
+		                sizeof(address));
+	pthread_mutex_lock(&loop_lock);
+	ep->serial = address.ep = ++last;
+	xpi_list_push(&be->eps, &ep->link);
+	pthread_mutex_unlock(&loop_lock);
+	memcpy(buf, &address, sizeof(address));
+	*len = sizeof(address);
 	return XPORT_OK;
 }
 
 static int loop_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role, const void *addr, size_t len)
 {
 	struct loop_ep *ep = ep_state;
-	uint64_t id;
+	struct loop_address address;
 	bool found;
 
 	(void)role;
-	if (len != sizeof(id))
-		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has 8 bytes, not %zu",
-		                len);
-	memcpy(&id, addr, sizeof(id));
+	if (len != sizeof(address))
+		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has %zu bytes, not %zu",
+		                sizeof(address), len);
+	memcpy(&address, addr, sizeof(address));
 	pthread_mutex_lock(&loop_lock);
-	found = loop_find(id) != NULL;
+	found = loop_find(address.instance) != NULL;
 	pthread_mutex_unlock(&loop_lock);
 	if (!found)
 		return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL, "connect within one process",
 		                "loop reaches instances of this process only");
-	ep->peer = id;
+	ep->peer = address.instance;
+	ep->peer_ep = address.ep;
 	return XPORT_OK;
 }
 
 static int loop_ep_quiesce(struct xpi_be *be, void *ep_state)
 {
+	struct loop_ep *ep = ep_state;
+
+	pthread_mutex_lock(&loop_lock);
+	if (xpi_list_linked(&ep->link)) /* what the peer puts by it lands no more */
+		xpi_list_del(&ep->link);
+	pthread_mutex_unlock(&loop_lock);
 	xpi_list_for_safe(l, &be->own) {
 		struct loop_item *it = xpi_container(l, struct loop_item, link);
 

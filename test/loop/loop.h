@@ -25,6 +25,10 @@ struct loop_item {
 	uint8_t data[]; /* frames: a copy */
 };
 
+struct loop_address {
+	uint64_t instance, ep;
+};
+
 struct loop_mr {
 	struct xpi_list link;
 	uint64_t serial;
@@ -38,7 +42,9 @@ struct loop_rkey {
 
 struct loop_ep {
 	struct xpi_core_ep *core_ep;
-	uint64_t peer; /* id of the other instance, 0: not connected */
+	struct xpi_list link; /* in its instance's eps, until it is quiesced */
+	uint64_t serial;
+	uint64_t peer, peer_ep; /* id of the other instance, 0: not connected; serial of the endpoint there */
 	unsigned before; /* what waits for the next poll and may not be overtaken by a frame */
 };
 
@@ -50,7 +56,7 @@ struct xpi_be {
 	const struct xpi_core_ops *up;
 	struct xport_error *err;
 	int fd;               /* eventfd: something waits for poll */
-	struct xpi_list inbox, own, regions;
+	struct xpi_list inbox, own, regions, eps;
 };
 
 /* For tests: how it behaves; am_send the next so many times. */

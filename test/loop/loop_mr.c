@@ -92,6 +92,14 @@ static void change(const struct xport_atomic_args *a, uint64_t *word)
 		memcpy(a->result, &old, sizeof(old));
 }
 
+static bool reaches(const struct xpi_be *peer, const struct loop_ep *ep)
+{
+	xpi_list_for(l, &peer->eps)
+		if (xpi_container(l, struct loop_ep, link)->serial == ep->peer_ep)
+			return true;
+	return false;
+}
+
 /* Copies to or from the other instance's region, or changes a word of it, if it is (still) there. */
 static int carry_out(struct xpi_be *be, const struct loop_item *it)
 {
@@ -106,7 +114,9 @@ static int carry_out(struct xpi_be *be, const struct loop_item *it)
 		return loop_deliver(be, it->ep, it->buf, it->len, it->rest, it->rest_len);
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
-	if (peer != NULL) {
+	if (peer != NULL && !reaches(peer, it->ep)) {
+		r = XPORT_ERR_PEER_LOST;
+	} else if (peer != NULL) {
 		xpi_list_for(l, &peer->regions) {
 			struct loop_mr *m = xpi_container(l, struct loop_mr, link);
 

@@ -230,8 +230,8 @@ size_t inside_hello(xport *x, void *buf, size_t room)
 
 	xpi_conn_identity(x, &h);
 	h.ep_id = h.session = 1;
-	h.address_len = sizeof(x->be->id);
-	memcpy(h.address, &x->be->id, sizeof(x->be->id));
+	h.address_len = sizeof(struct loop_address);
+	memcpy(h.address, &(struct loop_address){.instance = x->be->id}, sizeof(struct loop_address));
 	return xpi_hello_encode(&h, buf, room);
 }
 

@@ -62,13 +62,13 @@ protected:
 		EXPECT_EQ(XPORT_OK, xport_open(&attr, &x));
 		return x;
 	}
-	void connect(const char *backend = "loop:message", const char *emulate = nullptr)
+	void connect(const char *backend = "loop:message", const char *emulate = nullptr, const char *theirs = nullptr)
 	{
 		xport_listener *listener;
 		char name[64];
 
 		a = open(backend, emulate);
-		b = open(backend, nullptr);
+		b = open(backend, theirs);
 		ASSERT_EQ(XPORT_OK, xport_listen(b, "127.0.0.1:0", nullptr, &listener));
 		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
 		ASSERT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &ep));

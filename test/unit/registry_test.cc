@@ -308,6 +308,7 @@ TEST_F(Registry, SaysWhatContradicts)
 	CONTRADICTS(bare, passive_target, true, "native keys")
 	CONTRADICTS(bare, rma_max, 63, "64")
 	CONTRADICTS(bare, nic_atomic, true, "slot atomic")
+	CONTRADICTS(bare, lends, true, "lends")
 	CONTRADICTS(putting, am_max, 4096, "am_after_put")
 	good.am_after_put = true;
 	EXPECT_EQ(nullptr, xpi_registry_contradiction(putting, &good));

@@ -296,6 +296,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->rkey_size = sizeof(struct vrb_rkey);
 	caps->rkey_native_max = VRB_KEY;
 	caps->rma_reg = true;
+	caps->lends = true;
 	caps->put_placed = false; /* only what comes behind it proves that */
 	caps->am_after_put = true;
 	caps->drain_places = be->proof_mr != NULL;
