@@ -32,7 +32,7 @@ enum {
 	OFI_CREDITS = 128,
 	OFI_BULK_MAX = 64000,  /* a frame, where it goes through a socket by itself */
 	OFI_FRAME_MAX = 8192,  /* elsewhere; those above 16 KiB overtake one another in rxm (1.17) */
-	OFI_SHM_CMA_MIN = 64 << 10, /* below it frames of shared memory are as fast, see doc/performance.md */
+	OFI_SHM_CMA_MIN = 32 << 10, /* below it frames may be faster: doc/performance.md */
 	OFI_INJECT_MAX = 4096,
 	OFI_PENDING_MAX = 256, /* sends of one endpoint that the provider may hold; beyond: AGAIN */
 	OFI_RECEIVES = 16,     /* posted where the provider itself holds back a sender that has no receive */

@@ -26,7 +26,7 @@ enum {
 	UCX_GREETING_ID = 2, /* says nothing */
 	UCX_FRAME_MAX = 8000,  /* with UCX's own headers one fragment of its tcp and shared memory (8 KiB) */
 	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
-	UCX_CMA_MIN = 64 << 10, /* below it frames of shared memory are as fast, see doc/performance.md */
+	UCX_CMA_MIN = 64 << 10, /* below it frames may be much faster: doc/performance.md */
 	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
 	UCX_KEY_MAX = 512,     /* packed native key */
 	UCX_SAID = 160,        /* what is kept of UCX's log */
