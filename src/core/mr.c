@@ -390,7 +390,7 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 		.region = mr->id,
 		.base = (uintptr_t)mr->base & 4095, /* alignment is all a peer may know of addresses here */
 		.length = mr->length,
-		.rights = mr->rights | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0),
+		.rights = (mr->rights & ~(uint32_t)XPORT_REMOTE_RECV) | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0),
 		.native = native,
 	};
 	uint8_t packed[XPI_RKEY_MAX];

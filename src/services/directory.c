@@ -326,7 +326,7 @@ int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
 	struct xport_mr_info info = {.size = sizeof(info)};
 	size_t len = sizeof(entry->key);
 
-	if (mr == NULL || entry == NULL || xport_mr_query(mr, &info) != XPORT_OK || info.rights == 0)
+	if (mr == NULL || entry == NULL || xport_mr_query(mr, &info) != XPORT_OK || (info.rights & SVC_RIGHTS) == 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_region", NULL,
 		                "an argument is NULL, or the region grants peers no rights");
 	if (offset > info.length || length > info.length - offset)
@@ -339,7 +339,7 @@ int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
 	entry->key_len = (uint32_t)len;
 	entry->length = length;
 	entry->offset = offset;
-	entry->rights = info.rights;
+	entry->rights = info.rights & SVC_RIGHTS;
 	return XPORT_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "services/fault.h"
 #include "services/lease.h"
+#include "services/wire.h"
 
 /* ---- memory ---- */
 
@@ -267,14 +268,14 @@ static int give(struct xport_leases *l, struct svc_lease_peer *p, xport_mr *mr, 
 		r = xport_rkey_pack(mr, key, &len);
 	if (r != XPORT_OK)
 		return svc_pass(l->x, r, "xport_lease_give");
-	if (info.rights == 0)
+	if ((info.rights & SVC_RIGHTS) == 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_give", "register it with enum xport_rights",
 		                "the region grants peers no rights");
 	n = svc_lease_new(l, p, true);
 	if (n == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_lease_give", NULL, "out of memory");
 	n->length = info.length;
-	n->rights = info.rights;
+	n->rights = info.rights & SVC_RIGHTS;
 	n->context = context;
 	n->mr = mr; /* before it is sent: an endpoint that ends by that ends the lease */
 	n->base = info.base;

@@ -14,10 +14,8 @@
 
 #include <xport.h>
 
-/* All of enum xport_rights; which of them go together libxport says where they are used. */
-enum {
-	SVC_RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC | XPORT_REMOTE_RECV
-};
+/* Those of enum xport_rights that a key can have; which of them go together libxport says where they are used. */
+enum { SVC_RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC };
 
 struct svc_reader {
 	const uint8_t *at;

@@ -101,7 +101,7 @@ static void exact(struct h *h)
 	b.rights = H_ALL | XPORT_ATOMIC_NIC;
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_create(h->x, &b, &c));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_create", "XPORT_ATOMIC_NIC");
-	b.rights = 16;
+	b.rights = 32;
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_create(h->x, &b, &c));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_create", "unknown bits");
 }

@@ -257,10 +257,12 @@ static void give_lender(struct h *h)
 	H_OK(xport_lease_free(lease));
 	d_sync(&d, 1);
 	/* A region without rights cannot be given; this side takes nothing. */
-	H_OK(xport_mr_reg(h->x, buf, LEN, 0, &mr));
-	H_STATUS(XPORT_ERR_INVALID, xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_give", "no rights");
-	H_OK(xport_mr_dereg(mr));
+	for (uint32_t rights = 0; rights <= XPORT_REMOTE_RECV; rights += XPORT_REMOTE_RECV) {
+		H_OK(xport_mr_reg(h->x, buf, LEN, rights, &mr));
+		H_STATUS(XPORT_ERR_INVALID, xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));
+		SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_give", "no rights");
+		H_OK(xport_mr_dereg(mr));
+	}
 	d_sync(&d, 1);
 	H_EQ(1, d_all(&d).refused);
 	/* BUSY, until the receive is cancelled. */
@@ -269,7 +271,7 @@ static void give_lender(struct h *h)
 		uint64_t id;
 		struct xport_opt o = {.size = sizeof(o), .context = &op, .id = &id};
 
-		H_OK(xport_mr_reg(h->x, buf, LEN, D_RW, &mr));
+		H_OK(xport_mr_reg(h->x, buf, LEN, D_RW | XPORT_REMOTE_RECV, &mr));
 		o.mr = mr;
 		H_OK(xport_recv(h->x, buf, 100, 7, UINT64_MAX, &o));
 		H_OK(xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));

@@ -136,7 +136,7 @@ static void wrong(struct h *h)
 	a = (struct xport_pool_attr){.size = sizeof(a), .flags = 64};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_create", "flags");
-	a = (struct xport_pool_attr){.size = sizeof(a), .rights = 16};
+	a = (struct xport_pool_attr){.size = sizeof(a), .rights = 32};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_create", "rights");
 	a = (struct xport_pool_attr){.size = sizeof(a), .slab_bytes = 1000};
