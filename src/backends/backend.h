@@ -79,31 +79,32 @@ struct xpi_be_open_args {
 /* What an opened back end is: probed, not claimed.  Zero means no, or none. */
 struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
-	char protocol[48];   /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
+	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
 	bool local_provider; /* the provider names a thing of this machine: the peer's need not be equal */
 	/* am */
 	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
 	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
-	size_t cma_min; /* peers are processes of this host; data from this length on bypasses am_send, see core/cma.h; 0: none */
+	size_t cma_min;      /* peers are processes of this host: data so long goes by core/cma.h; 0: none does */
 	/* memory */
 	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
-	size_t rkey_native_max;             /* longest packed native key, at most 1024 */
-	bool lends; /* peers may put messages where they are received: rkey_unpack bears any bytes, since such keys come from
-	                      * the peer alone, and have at most 192; after ep_quiesce no put of that peer's over it lands */
+	size_t rkey_native_max;             /* longest packed native key, at most 1024; with lends, 192 */
+	/* Messages may be put where they are received.  Such keys come from the peer without the application: rkey_unpack
+	 * bears any bytes.  And no put of the peer's over an endpoint lands once ep_quiesce returned XPORT_OK there. */
+	bool lends;
 	/* put, get */
-	bool rma_reg;       /* put and get reach memory from mr_reg; else only memory from mr_alloc */
-	bool put_placed;    /* a put that is done is visible to the target's CPU */
-	bool am_after_put;  /* what follows puts, a frame, put or get, finds them visible, without drain */
-	bool drain_places;  /* what is drained is visible to the target's CPU, which calls nothing for that */
-	bool target_bounds; /* the target, or its hardware, checks put and get */
+	bool rma_reg;        /* put and get reach memory from mr_reg; else only memory from mr_alloc */
+	bool put_placed;     /* a put that is done is visible to the target's CPU */
+	bool am_after_put;   /* what follows puts, a frame, put or get, finds them visible, without drain */
+	bool drain_places;   /* what is drained is visible to the target's CPU, which calls nothing for that */
+	bool target_bounds;  /* the target, or its hardware, checks put and get */
 	bool passive_target; /* put, flush and get end without calls at the target: by mapping, put_placed or drain_places */
-	size_t put_short; /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
-	uint64_t rma_max; /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
-	bool nic_atomic;  /* the slot atomic can be used */
+	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
+	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
+	bool nic_atomic;     /* the slot atomic can be used */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
-	bool by_clock;          /* a descriptor is readable now and then, and not because of what happened */
-	unsigned poll_ms; /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
+	bool by_clock;       /* a descriptor is readable now and then, and not because of what happened */
+	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
 };
 
 /* Whether a candidate can be opened; see struct xport_candidate. */
