@@ -272,7 +272,8 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size
 		return XPORT_ERR_AGAIN;
 	}
 	if (loop_manners.keep > 0 || ep->before > 0) {
-		loop_manners.keep -= loop_manners.keep > 0;
+		if (loop_manners.keep > 0) /* written only then: other threads send, too */
+			loop_manners.keep--;
 		return keep(be, ep, buf, len, NULL, 0, req);
 	}
 	return loop_deliver(be, ep, buf, len, NULL, 0);
