@@ -320,8 +320,10 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	cts->region = rts;
 	cts->tag = accept;
 	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;
-	cts->width = accept > 0 && lendable(x, op) && xpi_mr_lend(ep, op->mr);
-	if (cts->width != 0) { /* numbers: the receive, and the region, may end before this leaves */
+	cts->len = 0;
+	if (accept > 0 && lendable(x, op) && xpi_mr_lend(ep, op->mr)) {
+		/* Numbers: the receive, and the region, may end before this leaves. */
+		cts->len = sizeof(struct xpi_cts_place);
 		cts->after = op->mr->id;
 		cts->after_native = (uint64_t)(op->buf - op->mr->base);
 	}

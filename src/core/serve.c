@@ -429,7 +429,7 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	                          .into = htole32((uint32_t)op->offset)};
 	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
 	struct xpi_rec_key answer = {.r = {.type = XPI_REC_CMA_ANSWER}, .region = htole64(op->region)};
-	struct xpi_cts_place place = {htole64(op->after), htole64(op->after_native)};
+	struct xpi_cts_place place;
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
 	const void *data = NULL;
 	unsigned flags = 0;
@@ -442,7 +442,8 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		len = sizeof(value);
 		break;
 	case XPI_OP_CTS:
-		if (op->width != 0) {
+		if (op->len > 0) {
+			place = (struct xpi_cts_place){htole64(op->after), htole64(op->after_native)};
 			cts.r.len = htole32(sizeof(place));
 			data = &place;
 		}

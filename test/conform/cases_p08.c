@@ -98,13 +98,14 @@ static uint64_t frames_out(struct h *h)
 
 static void region_send(struct h *h)
 {
-	/* Of verbs it is known that it puts them. */
-	bool put = strcmp(h->info.backend, "verbs") == 0 && h->info.put_reg == XPORT_NATIVE;
 	uint64_t frames;
 	struct h_mem m;
 	size_t len;
+	bool put;
 
 	h_mesh(h, NULL);
+	/* Of verbs it is known that it puts them. */
+	put = strcmp(h->info.backend, "verbs") == 0 && h->info.put_reg == XPORT_NATIVE;
 	len = h_size(h);
 	m = h_mem_local(h, len, 0);
 	for (int i = 0; i < REGIONS; i++) {

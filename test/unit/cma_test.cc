@@ -143,6 +143,24 @@ TEST_F(Cma, ANotificationComesAfterItsData)
 	EXPECT_EQ(here, far);
 }
 
+/* How long data has to be is the back end's to say: 16 KiB here. */
+TEST_F(Cma, ShorterDataGoesInFrames)
+{
+	constexpr size_t MIN = 16 << 10;
+
+	agree();
+	for (size_t len : {MIN - 1, MIN}) {
+		uint64_t before = frames(ep);
+
+		ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), len, key, 0, nullptr));
+		both(20);
+		ASSERT_EQ(1u, done.size());
+		EXPECT_EQ(len<MIN, frames(ep) - before> 1) << len;
+		EXPECT_TRUE(std::equal(here.begin(), here.begin() + static_cast<long>(len), far.begin()));
+		done.clear();
+	}
+}
+
 /* What finds no place goes in frames; and the places are free again afterwards. */
 TEST_F(Cma, MoreAtATimeThanTheOutboxHolds)
 {

@@ -204,6 +204,15 @@ TEST_P(Lend, NotWhereTheReceiverEmulatesPuts)
 	EXPECT_GT(cost(LONG, LONG, "by message"), 100u);
 }
 
+/* The means to put without the right is not given where each access is to be checked. */
+TEST_P(Lend, NotWhereTheBoundsMustBeTheTargets)
+{
+	setenv("XPORT_REQUIRE", "target_bounds", 1);
+	begin();
+	unsetenv("XPORT_REQUIRE");
+	EXPECT_GT(cost(LONG, LONG, "by message"), 100u);
+}
+
 /* Without any key of the application's, so that nothing else is native. */
 TEST_P(Lend, AFlushAndAFenceBehindIt)
 {
