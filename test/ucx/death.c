@@ -28,6 +28,12 @@ static void slots_unmap(struct side *s)
 	s->core.slots = map;
 }
 
+static void poll_for(struct side *s, double seconds)
+{
+	for (double end = now() + seconds; now() < end;)
+		poll_be(s);
+}
+
 /* Whether to go on: UCX's tcp must say that the peer is gone, its shared memory cannot (the core knows by a pidfd). */
 static bool reported(struct side *s, struct conn *c, double start)
 {
@@ -148,6 +154,31 @@ void test_bad_address(struct side *s, const char *provider, bool a)
 	close_side(s);
 }
 
+/* The peer has connected to us, who have not yet to it, and is gone when we look at what it sent: not worth a warning. */
+void test_dead_on_arrival(struct side *s, const char *provider, bool a)
+{
+	struct conn c;
+	char go = 'g';
+
+	open_side(s, provider);
+	s->core.on_frame = frame_check;
+	conn_prepare(s, &c);
+	if (!a) {
+		CHECK(s->ops->ep_connect(s->be, c.ep, XPI_ACTIVE, c.addr, c.len) == XPORT_ERR_AGAIN);
+		poll_for(s, 0.1);
+		put_msg(s, &go, 1);
+		for (;;)
+			pause();
+	}
+	CHECK(poll(&(struct pollfd){.fd = s->sock, .events = POLLIN}, 1, 5000) == 1);
+	CHECK(kill(s->peer, SIGKILL) == 0);
+	usleep(200000);
+	poll_for(s, 0.3);
+	s->ops->ep_destroy(s->be, c.ep);
+	free(c.ep);
+	close_side(s);
+}
+
 /* The newest descriptor that is a TCP connection's. */
 static int newest_socket(void)
 {
@@ -248,12 +279,6 @@ static volatile uint64_t *own_queue(struct side *s, struct conn *c, bool a)
 			found = at[i]; /* there twice: the endpoint to ourselves maps it, too */
 	CHECK(found != NULL, "none of %d", n);
 	return found;
-}
-
-static void poll_for(struct side *s, double seconds)
-{
-	for (double end = now() + seconds; now() < end;)
-		poll_be(s);
 }
 
 /*

@@ -114,6 +114,7 @@ void test_kill_seen(struct side *s, const char *provider, bool a);
 void test_kill_unseen(struct side *s, const char *provider, bool a);
 void test_stopped(struct side *s, const char *provider, bool a);
 void test_kill_idle(struct side *s, const char *provider, bool a);
+void test_dead_on_arrival(struct side *s, const char *provider, bool a);
 void test_gone_when_acknowledged(struct side *s, const char *provider, bool a);
 void test_queue_stands(struct side *s, const char *provider, bool a);
 void test_bad_address(struct side *s, const char *provider, bool a);

@@ -350,6 +350,7 @@ static const struct test tests[] = {
 	{.name = "kill_unseen", .fn = test_kill_unseen, .b_dies = true},
 	{.name = "kill_idle", .fn = test_kill_idle, .b_dies = true},
 	{.name = "stopped", .fn = test_stopped, .b_dies = true},
+	{.name = "dead_on_arrival", .fn = test_dead_on_arrival, .b_dies = true},
 	{.name = "gone_when_acknowledged", .fn = test_gone_when_acknowledged, .b_dies = true},
 	{.name = "queue_stands", .fn = test_queue_stands, .b_dies = true},
 	{.name = "bad_address", .fn = test_bad_address, .b_dies = true},

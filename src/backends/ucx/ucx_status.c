@@ -87,19 +87,12 @@ static struct xpi_list sinks = {&sinks, &sinks};
 /* Lines that only tell what the endpoint's failure tells anyway. */
 static bool about_peer(const char *line)
 {
-	static const char *const said[] = {"reset by peer",
-	                                   "Connection refused",
-	                                   "not connected",
-	                                   "Broken pipe",
-	                                   "timed out",
-	                                   "Endpoint timeout",
-	                                   "remote connection",
-	                                   "error event",
-	                                   "was unsuccessful",
-	                                   "peer",
-	                                   "recv(-1)",
+	static const char *const said[] = {"reset by peer", "Connection refused", "not connected", "Broken pipe",
+	                                   "timed out", "Endpoint timeout", "remote connection", "error event",
+	                                   "was unsuccessful", "peer", "recv(-1)",
 	                                   "send(-1)", /* an event of a connection that it has just closed itself */
-	                                   "open(file_name=/proc/"}; /* the segment of a process that has just ended */
+	                                   /* the segment of a process that has just ended */
+	                                   "open(file_name=/proc/", "shmat(", "failed to connect to remote FIFO"};
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 		if (strstr(line, said[i]) != NULL)
