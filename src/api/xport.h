@@ -278,8 +278,11 @@ int xport_listener_name(const xport_listener *listener, char *buf, size_t len) X
  */
 int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep) XPORT_CHECK;
 
-/* Stops listening and closes connections that nobody accepted.  Those of which a completion or event has told are to be
- * destroyed by the application, after XPORT_EVENT_LOST unless their end was told before.  NULL is allowed. */
+/*
+ * Stops listening and closes connections that nobody accepted.  Those of which a completion or event has told are to be
+ * destroyed by the application, after XPORT_EVENT_LOST unless their end was told before.  Another thread that waits in
+ * xport_accept is told CLOSED; none may begin to.  NULL is allowed.
+ */
 void xport_listener_close(xport_listener *listener);
 
 /*
