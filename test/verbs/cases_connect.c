@@ -359,6 +359,21 @@ void t_no_queue_pair(void)
 
 /* ---- ending, waiting ---- */
 
+/* An adapter with TCP on board holds a queue pair that is to disconnect until the peer answers. */
+void t_stops_before_it_disconnects(void)
+{
+	for (int i = 0; i < 3; i++) {
+		fake_reset();
+		fake.transport = i > 0 ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+		fake.vendor = i > 1 ? FAKE_SIW : 0x1425;
+		fake.max_cqe = 1 << 20;
+		be_up();
+		fake_event(RDMA_CM_EVENT_ESTABLISHED, ep.id, 0, NULL, 0);
+		end();
+		IS(fake.ndisconnected == 1 && (fake.disconnected_in == IBV_QPS_ERR) == (i == 1));
+	}
+}
+
 /* iWARP: whoever disconnects before the kernel knows how connecting ended waits there for that. */
 void t_giving_a_call_up(void)
 {

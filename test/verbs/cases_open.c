@@ -77,6 +77,29 @@ void t_locked_memory(void)
 	setrlimit(RLIMIT_MEMLOCK, &old);
 }
 
+/* The C library is told to leave memory to the parent only, which it can do page by page. */
+void t_huge_pages(void)
+{
+	fake.reg_fails = EINVAL;
+	IS(open_be("fake0") == XPORT_ERR_NO_MEMORY && err.hint[0] == '\0');
+	fake.fork_status = IBV_FORK_ENABLED;
+	IS(open_be("fake0") == XPORT_ERR_NO_MEMORY && strstr(err.hint, "RDMAV_HUGEPAGES_SAFE=1") != NULL);
+}
+
+/* Instances do not all share one. */
+void t_interrupts(void)
+{
+	unsigned seen_vectors = 0;
+
+	fake.vectors = 4;
+	for (int i = 0; i < 4; i++) {
+		IS(open_be("fake0") == XPORT_OK);
+		seen_vectors |= 1u << fake.vector;
+		ops->close(be);
+	}
+	IS(seen_vectors == 15);
+}
+
 void t_every_part_may_fail(void)
 {
 	int *const parts[] = {&fake.reg_fails, &fake.qp_fails, &fake.cq_fails, &fake.listen_fails};

@@ -18,6 +18,8 @@ struct fake {
 	enum ibv_port_state port;
 	uint32_t inline_max; /* more is refused */
 	int max_cqe;
+	int vectors; /* interrupts it has */
+	enum ibv_fork_status fork_status;
 	bool no_device, no_address, no_rdma_cm;
 	bool elsewhere; /* peers are reached by another device */
 	bool silent;    /* they do not answer */
@@ -32,7 +34,7 @@ struct fake {
 	/* what there is: all 0 after closing */
 	int contexts, pds, channels, mrs, cqs, qps, cms, ids, lists;
 	/* what was done */
-	int cqe; /* asked for, of the last completion queue */
+	int cqe, vector; /* asked for, of the last completion queue */
 	struct ibv_qp *qp; /* the last one made */
 	struct rdma_cm_id *id, *listener;
 	struct ibv_send_wr sent[FAKE_QUEUE]; /* without their lists */
@@ -44,7 +46,7 @@ struct fake {
 	void *places[FAKE_QUEUE];      /* ... and where each lies */
 	unsigned receives_head;
 	uint8_t private_data[64];
-	enum ibv_qp_state state;
+	enum ibv_qp_state state, disconnected_in; /* of the last queue pair; ... and when rdma_cm was asked to */
 	uint8_t timeout, rnr_timer;
 	/* what waits to be taken */
 	struct ibv_wc wc[FAKE_QUEUE];

@@ -170,6 +170,7 @@ int rdma_disconnect(struct rdma_cm_id *id)
 {
 	(void)id;
 	fake.ndisconnected++;
+	fake.disconnected_in = fake.state;
 	return 0;
 }
 

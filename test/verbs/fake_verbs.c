@@ -104,6 +104,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 
 	ctx->device = d;
 	ctx->async_fd = fake.async[0];
+	ctx->num_comp_vectors = fake.vectors;
 	ctx->ops.poll_cq = fake_poll_cq;
 	ctx->ops.req_notify_cq = fake_notify_cq;
 	ctx->ops.post_send = fake_post_send;
@@ -215,9 +216,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context, st
 {
 	struct ibv_cq *cq;
 
-	(void)vector;
-	if (fake.cq_fails != 0) {
-		errno = fake.cq_fails;
+	fake.vector = vector;
+	if (fake.cq_fails != 0 || vector >= c->context->num_comp_vectors) {
+		errno = fake.cq_fails != 0 ? fake.cq_fails : EINVAL;
 		return NULL;
 	}
 	cq = fake_made(&fake.cqs, sizeof(*cq));
@@ -278,7 +279,7 @@ void ibv_ack_async_event(struct ibv_async_event *e)
 
 enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-	return IBV_FORK_UNNEEDED;
+	return fake.fork_status;
 }
 
 int ibv_fork_init(void)

@@ -16,6 +16,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,15 @@ static int nonblocking(struct xpi_be *be, int fd)
 	return XPORT_OK;
 }
 
+/* Each instance is woken by another of the device's interrupts, or one processor would wake all that there are on a machine. */
+static int comp_vector(const struct ibv_context *ctx)
+{
+	static atomic_uint opened;
+	unsigned n = atomic_fetch_add_explicit(&opened, 1, memory_order_relaxed) + (unsigned)getpid();
+
+	return ctx->num_comp_vectors > 1 ? (int)(n % (unsigned)ctx->num_comp_vectors) : 0;
+}
+
 static int open_device(struct xpi_be *be, const struct vrb_dev *dev)
 {
 	int rc;
@@ -102,6 +112,7 @@ static int open_device(struct xpi_be *be, const struct vrb_dev *dev)
 	be->ctx = ibv_open_device(dev->ibv);
 	if (be->ctx == NULL)
 		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, NULL, "opening the device");
+	be->comp_vector = comp_vector(be->ctx);
 	rc = ibv_query_device(be->ctx, &be->attr);
 	if (rc == 0)
 		rc = ibv_query_port(be->ctx, be->port, &be->port_attr);
@@ -150,6 +161,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	/* It answers a READ of a region that may not be read. */
 	be->target_bounds = be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
+	be->stops_first = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
 	be->blocks = be->attr.vendor_id == VENDOR_SIW;
 	be->strangers_close = be->attr.vendor_id == VENDOR_SIW;
 	be->get_min = be->attr.vendor_id == VENDOR_SIW ? SIW_GET_MIN : 1;

@@ -96,9 +96,11 @@ struct xpi_be {
 	bool nic_atomic;       /* the device has atomics on 8 bytes */
 	bool sink_needs_write; /* the target of a READ must grant REMOTE_WRITE, as iWARP says */
 	bool target_bounds;    /* the device checks bounds and rights of what peers ask for */
+	int comp_vector;       /* the interrupt that wakes us */
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool blocks;           /* siw: rdma_connect waits for an answer */
 	bool strangers_close;  /* siw: who may send to its port can make the kernel close the listener */
+	bool stops_first;      /* iWARP but siw: an adapter that disconnects waits for its peer, unless it is stopped before */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
 	bool gone;             /* the device was removed */
 	struct xpi_list eps;   /* struct vrb_ep: all of them */

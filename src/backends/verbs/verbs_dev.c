@@ -59,8 +59,11 @@ static bool take_ip(const struct sockaddr *sa, union vrb_ip *ip)
 	return false;
 }
 
-/* Gives the address to the device that rdma_cm binds it to, if any.  IPv4 goes before IPv6, the first before others. */
-static void give_ip(struct vrb_devs *d, struct rdma_event_channel *channel, union vrb_ip *ip)
+/*
+ * Gives the address to the device that rdma_cm binds it to, if any.  IPv4 goes before IPv6, the first before others; one of an
+ * interface without a carrier is better than none.
+ */
+static void give_ip(struct vrb_devs *d, struct rdma_event_channel *channel, union vrb_ip *ip, bool carrier)
 {
 	struct rdma_cm_id *id;
 
@@ -69,7 +72,7 @@ static void give_ip(struct vrb_devs *d, struct rdma_event_channel *channel, unio
 	if (rdma_bind_addr(id, &ip->sa) == 0 && id->verbs != NULL)
 		for (int i = 0; i < d->n; i++) {
 			struct vrb_dev *dev = &d->dev[i];
-			bool better = ip->sa.sa_family == AF_INET && dev->ip.sa.sa_family == AF_INET6;
+			bool better = carrier && ip->sa.sa_family == AF_INET && dev->ip.sa.sa_family == AF_INET6;
 
 			if (strcmp(ibv_get_device_name(id->verbs->device), dev->name) == 0 &&
 			    (dev->ip.sa.sa_family == 0 || better)) {
@@ -87,9 +90,11 @@ static void give_ips(struct vrb_devs *d, struct rdma_event_channel *channel)
 
 	if (getifaddrs(&all) != 0)
 		return;
-	for (struct ifaddrs *a = all; a != NULL; a = a->ifa_next)
-		if ((a->ifa_flags & IFF_UP) != 0 && (a->ifa_flags & IFF_LOOPBACK) == 0 && take_ip(a->ifa_addr, &ip))
-			give_ip(d, channel, &ip);
+	for (int carrier = 1; carrier >= 0; carrier--)
+		for (struct ifaddrs *a = all; a != NULL; a = a->ifa_next)
+			if ((a->ifa_flags & IFF_UP) != 0 && (a->ifa_flags & IFF_LOOPBACK) == 0 &&
+			    ((a->ifa_flags & IFF_RUNNING) != 0) == carrier && take_ip(a->ifa_addr, &ip))
+				give_ip(d, channel, &ip, carrier != 0);
 	freeifaddrs(all);
 }
 

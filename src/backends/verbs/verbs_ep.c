@@ -495,17 +495,27 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 
 /* ---- ending ---- */
 
+/*
+ * The peer is told that the connection ends, and this end lets go of all buffers.  An adapter that has TCP on board closes that
+ * in order if it is to disconnect: until the peer has answered it neither stops nor lets go of the queue pair, and a dead one
+ * never does, for a minute (cxgb4: c4iw_destroy_qp).  One that was stopped before resets the connection instead.  What the
+ * last frames say is known by the control channel, too.
+ */
 static void close_begin(struct vrb_ep *ep)
 {
+	bool disconnects = ep->id != NULL && ep->connected;
+
 	vrb_ep_waits(ep, false);
 	vrb_chain_forget(ep);
 	ep->room = 0;
 	ep->state = VRB_CLOSING;
 	ep->due_ms = vrb_now_ms() + DRAIN_MS;
-	if (ep->id != NULL && ep->connected)
+	if (disconnects && !ep->be->stops_first)
 		(void)rdma_disconnect(ep->id);
 	if (ep->qp != NULL)
 		vrb_qp_stop(ep);
+	if (disconnects && ep->be->stops_first)
+		(void)rdma_disconnect(ep->id);
 }
 
 /* The queue pair has let go of every buffer once all its requests have come back.  If they do not, for instance since

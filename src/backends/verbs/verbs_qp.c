@@ -28,9 +28,9 @@ static struct vrb_cq *cq_new(struct xpi_be *be)
 			entries *= 2;
 	if (entries > (unsigned)be->attr.max_cqe)
 		entries = (unsigned)be->attr.max_cqe;
-	c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, 0);
+	c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, be->comp_vector);
 	for (; c->cq == NULL && entries / 2 >= VRB_CQ_SHARE;
-	     c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, 0))
+	     c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, be->comp_vector))
 		entries /= 2; /* of memory that may be pinned less than of entries */
 	if (c->cq == NULL) {
 		free(c);

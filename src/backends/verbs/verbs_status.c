@@ -24,6 +24,11 @@ int vrb_fail_locked(struct xpi_be *be, int error, size_t length)
 	struct rlimit lim;
 
 	errno = error;
+	if (error == EINVAL && ibv_is_fork_initialized() == IBV_FORK_ENABLED)
+		return xpi_fail_errno(
+			be->err, XPORT_ERR_NO_MEMORY,
+			"in huge pages it can be, on this kernel, with RDMAV_HUGEPAGES_SAFE=1 in the environment",
+			"%s: %zu bytes could not be registered", be->name, length);
 	if ((error != ENOMEM && error != EPERM && error != EAGAIN) || getrlimit(RLIMIT_MEMLOCK, &lim) != 0 ||
 	    lim.rlim_cur == RLIM_INFINITY)
 		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "%s: %zu bytes could not be registered",
