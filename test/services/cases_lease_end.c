@@ -145,7 +145,8 @@ static void first_borrower(struct h *h)
 		continue;
 	for (int i = 0; i < ASKS; i++)
 		H_OK(xport_lease_ask(d.l, h->ep[0], 64, D_RW, NULL, &lease[i]));
-	d_turn_for(&d, 20);
+	while (!h_heard(h, 0))
+		d_turn(&d);
 	h_hear_u64(h, 0);
 	d_turn_for(&d, 50);
 	H_EQ(1, xport_leases_step(d.l, &c));

@@ -17,7 +17,7 @@ TEST_F(Cma, AnOfferIsWithdrawnWithItsEndpoint)
 	poll_a();
 	std::fill(here.begin(), here.end(), uint8_t{0xee});
 	poll_b();
-	for (int i = 0; i < 200 && theirs.empty(); i++) {
+	for (int i = 0; i < 10000 && theirs.empty(); i++) {
 		usleep(1000);
 		poll_b();
 	}

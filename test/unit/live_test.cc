@@ -258,12 +258,12 @@ TEST_P(Live, EndOfProcessAfterByeIsOnlyBye)
 		pause();
 		_exit(0);
 	}
-	shim_chan *c = shim_chan_start(s, p.a, 300, child, shim_process_start(child));
+	shim_chan *c = shim_chan_start(s, p.a, 2000, child, shim_process_start(child));
 	/* Both at once: what it said counts, whichever descriptor is looked at first. */
 	p.put({2, 0, 0, 0});
 	kill(child, SIGKILL);
 	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
-	run(500);
+	run(2200);
 	EXPECT_EQ(unsigned(SHIM_BYE), shim_chan_found(c));
 	shim_chan_stop(c);
 	waitpid(child, nullptr, 0);
@@ -359,13 +359,13 @@ TEST_P(Live, DeadlineRingsOnceAndInTime)
 TEST_P(Live, NothingComesFromWhatWasRemoved)
 {
 	Pair p, q;
-	shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, shim_now() + 100);
-	shim_chan *c = shim_chan_start(s, q.a, 200, 0, 0);
+	shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, shim_now() + 500);
+	shim_chan *c = shim_chan_start(s, q.a, 600, 0, 0);
 
 	shim_watch_remove(w);
 	shim_chan_stop(c);
 	p.beat();
-	EXPECT_FALSE(shim_wait(s, 300));
+	EXPECT_FALSE(shim_wait(s, 800));
 	close(p.a);
 }
 
@@ -380,7 +380,7 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 	shim_chan *c = shim_chan_start(s, p.a, 3600000, 0, 0);
 	int64_t began = shim_now();
 	/* GONE is the frame that can be sent as often as one likes. */
-	for (int i = 0; i < 100000; i++)
+	for (int i = 0; i < 10000; i++) /* a few hundred are all that there is room for */
 		shim_chan_bye(c, false);
 	EXPECT_LT(shim_now() - began, 5000);
 	shim_chan_stop(c);
@@ -390,6 +390,7 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 		n++;
 	}
 	EXPECT_GT(n, 1);
+	EXPECT_LT(n, 10000);
 	EXPECT_LT(n, 100000);
 }
 
@@ -431,11 +432,11 @@ TEST(LivePoll, LateIsNotLost)
 
 	usleep(400000);
 	p.beat();
+	int64_t began = shim_now();
 	(void)shim_step(s);
 	EXPECT_EQ(0u, shim_chan_found(alive));
 	EXPECT_EQ(0u, shim_chan_found(silent));
-	int64_t began = shim_now();
-	while (!shim_chan_found(silent) && shim_now() - began < 1000) {
+	while (!shim_chan_found(silent) && shim_now() - began < 200 + SLACK) {
 		p.beat();
 		(void)shim_wait(s, 20);
 	}
