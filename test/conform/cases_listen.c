@@ -97,7 +97,7 @@ static void close_listener(struct h *h)
 static void not_accepted(struct h *h)
 {
 	char address[80];
-	struct xport_completion c;
+	struct xport_completion c = {0};
 	xport_ep *ep;
 
 	h_open(h, NULL);
@@ -105,8 +105,8 @@ static void not_accepted(struct h *h)
 	ep = h_connect(h, address);
 	h_sync(h);
 	h_sync(h);
-	for (int i = 0; i < 300 && !h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c);
-	     i++)
+	for (int i = 0;
+	     i < h_ms(300) && !h_event_now(h, XPORT_EVENT_CLOSED, &c) && !h_event_now(h, XPORT_EVENT_LOST, &c); i++)
 		h_run_for(h, 10);
 	H_TRUE(c.ep == ep);
 	H_TRUE(c.status < 0);

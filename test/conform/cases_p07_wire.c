@@ -236,7 +236,7 @@ static void garbage_later(struct h *h)
 	atomic_store(&p.flip_direction, (int)h->param);
 	atomic_store(&p.flip_mask, 0xff);
 	atomic_store(&p.flip_at, atomic_load(&p.passed[h->param]));
-	for (int i = 0; i < 300 && !h_event_now(h, XPORT_EVENT_LOST, &c); i++)
+	for (int i = 0; i < h_ms(300) && !h_event_now(h, XPORT_EVENT_LOST, &c); i++)
 		h_run_for(h, 10);
 	H_DONE(h_send(h, good, &word, sizeof(word), 3));
 	H_DONE(h_flush(h, good));
@@ -251,7 +251,7 @@ static void garbage_server(struct h *h)
 	uint64_t word = 0;
 
 	h_expect_log(h, "");
-	a.peer_timeout_ms = 1000;
+	a.peer_timeout_ms = h_ms(1000);
 	h_open(h, &a);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));

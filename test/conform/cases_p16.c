@@ -389,7 +389,7 @@ static void dereg_local_target(struct h *h)
 /* Of a dead one silence would tell much later than its death. */
 static int despite_timeout(const struct h *h)
 {
-	return h->param ? 1000 : h_ms(5000);
+	return h_ms(h->param ? 1000 : 5000);
 }
 
 /* A dead or stopped holder of the key does not hold up deregistration for longer than it takes to be lost. */

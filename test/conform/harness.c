@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -100,12 +101,42 @@ int h_count_log(struct h *h, const char *text)
 
 /* ---- time ---- */
 
-int64_t h_now_us(void)
+enum { STALL_US = 1000000 };
+
+static struct h_shared *clock_of;
+
+static int64_t monotonic_us(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void h_clock_of(struct h_shared *sh)
+{
+	if (sh != NULL)
+		atomic_store(&sh->tick_us, monotonic_us());
+	clock_of = sh;
+}
+
+void h_tick(struct h_shared *sh)
+{
+	int64_t now = monotonic_us(), gap = now - atomic_load(&sh->tick_us);
+
+	if (gap > STALL_US)
+		atomic_fetch_add(&sh->stalled_us, gap - STALL_US);
+	atomic_store(&sh->tick_us, now); /* second: who sees it has the sum as well */
+}
+
+int64_t h_now_us(void)
+{
+	int64_t now = monotonic_us(), most;
+
+	if (clock_of == NULL)
+		return now;
+	most = atomic_load(&clock_of->tick_us) + STALL_US;
+	return (now < most ? now : most) - atomic_load(&clock_of->stalled_us);
 }
 
 int h_scale(void)
@@ -332,7 +363,9 @@ void h_restart(struct h *h, int role)
 void h_exit(struct h *h, bool abnormal)
 {
 	atomic_store(&h->shared->role[h->role].gone, 1);
-	if (abnormal)
+	if (abnormal) {
+		prctl(PR_SET_DUMPABLE, 0); /* to write a core takes time, in which it has not ended */
 		abort();
+	}
 	_exit(0);
 }

@@ -44,6 +44,7 @@ struct h {
 	struct h_shared *shared;
 	int channel[H_ROLES];
 	int command;
+	bool dumped; /* said where it is, since a role waits in vain */
 	struct h_chunk *ops;
 	int pending; /* operations posted through the harness that have not completed */
 	struct h_kept *kept;
@@ -84,6 +85,7 @@ int h_count_log(struct h *h, const char *text);
 
 /* ---- time ---- */
 
+/* Without the time in which the machine stood still. */
 int64_t h_now_us(void);
 /* How long the threads of this process could have run and did not, because others had the processors: to be subtracted from
  * what took too long.  0 where the kernel does not tell (schedstat). */

@@ -115,7 +115,7 @@ static bool pump(struct h_proxy *p, int from, int to, int direction, long *passe
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	if (n == 0)
-		return atomic_load(&p->mode) == H_SWALLOW;
+		return false;
 	if (atomic_load(&p->flip_direction) == direction && atomic_load(&p->flip_at) >= 0 && at >= 0 && at < n) {
 		buf[at] ^= (uint8_t)atomic_load(&p->flip_mask);
 		if (atomic_load(&p->mend_sum))
@@ -136,9 +136,14 @@ static void carry(struct h_proxy *p, int down, int up)
 
 	while (!atomic_load(&p->stop) && atomic_load(&p->mode) != H_CUT) {
 		poll(f, 2, 5);
-		if ((f[0].revents && !pump(p, down, up, 0, &passed[0])) ||
-		    (f[1].revents && !pump(p, up, down, 1, &passed[1])))
-			return;
+		for (int i = 0; i < 2; i++) {
+			if (f[i].revents == 0 || pump(p, i == 0 ? down : up, i == 0 ? up : down, i, &passed[i]))
+				continue;
+			if (atomic_load(&p->mode) != H_SWALLOW)
+				return;
+			f[i].fd = -1; /* the other must not hear of it */
+			f[i].revents = 0;
+		}
 	}
 }
 

@@ -81,11 +81,14 @@ void h_listen(struct h *h)
 	H_OK(xport_listener_name(h->listener, h->address, sizeof(h->address)));
 }
 
+/* Longer than a machine stands still (h_tick): the library's clock goes on meanwhile. */
+enum { CONNECT_MS = 25000 };
+
 xport_ep *h_accept(struct h *h)
 {
 	xport_ep *ep = NULL;
 
-	H_OK(xport_accept(h->listener, h_ms(10000), &ep));
+	H_OK(xport_accept(h->listener, h_ms(CONNECT_MS), &ep));
 	return ep;
 }
 
@@ -93,7 +96,7 @@ xport_ep *h_connect(struct h *h, const char *address)
 {
 	xport_ep *ep = NULL;
 
-	H_OK(xport_connect(h->x, address, NULL, h_ms(10000), &ep));
+	H_OK(xport_connect(h->x, address, NULL, h_ms(CONNECT_MS), &ep));
 	return ep;
 }
 
@@ -173,6 +176,10 @@ int h_progress(struct h *h)
 	H_CHECK(n >= 0, "xport_poll: %s", xport_status_name(n));
 	for (int i = 0; i < n; i++)
 		note(h, &c[i]);
+	if (atomic_load_explicit(&h->shared->stuck, memory_order_relaxed) && !h->dumped) {
+		h->dumped = true;
+		xport_dump(h->x);
+	}
 	return n;
 }
 
@@ -370,6 +377,9 @@ void h_wait_ended(struct h *h, const char *file, int line, struct h_op *op)
 	while (!op->done) {
 		if (h_now_us() > end) {
 			xport_dump(h->x);
+			h->dumped = true;
+			atomic_store(&h->shared->stuck, true);
+			usleep(200000);
 			h_fail(h, file, line, "wait", "operation of type %d did not complete in %d ms", op->type,
 			       h_ms(h->limit_ms));
 		}

@@ -293,6 +293,8 @@ static bool has_ended(struct run *r, int role)
 	       info.si_pid != 0;
 }
 
+enum { TICK_MS = 100 };
+
 /* Waits for roles and orders until the deadline; true when all roles ended. */
 static bool attend(struct run *r, int64_t deadline_us)
 {
@@ -300,13 +302,14 @@ static bool attend(struct run *r, int64_t deadline_us)
 	int64_t left;
 
 	while (!all_ended(r)) {
+		h_tick(r->sh);
 		left = (deadline_us - h_now_us()) / 1000;
 		if (left <= 0)
 			return false;
 		for (int i = 0; i < r->nproc; i++)
 			p[i] = (struct pollfd){.fd = r->pidfd[i], .events = POLLIN};
 		p[r->nproc] = (struct pollfd){.fd = r->command[0], .events = POLLIN};
-		poll(p, (nfds_t)r->nproc + 1, r->look ? 5 : left > 1000 ? 1000 : (int)left);
+		poll(p, (nfds_t)r->nproc + 1, r->look ? 5 : left > TICK_MS ? TICK_MS : (int)left);
 		if (p[r->nproc].revents)
 			obey(r);
 		else
@@ -408,6 +411,7 @@ static bool set_up(struct run *r)
 	r->sh = mmap(NULL, sizeof(*r->sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (r->sh == MAP_FAILED)
 		return false;
+	h_clock_of(r->sh);
 	while (r->nroles < H_ROLES && r->s->role[r->nroles])
 		r->nroles++;
 	r->nproc = r->config->threads ? 1 : r->nroles;
@@ -439,6 +443,7 @@ static void tear_down(struct run *r)
 	}
 	close(r->command[0]);
 	close(r->command[1]);
+	h_clock_of(NULL);
 	munmap(r->sh, sizeof(*r->sh));
 }
 

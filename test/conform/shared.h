@@ -34,6 +34,8 @@ struct h_shared {
 	struct h_figure figures[32];
 	_Atomic uint64_t words[64];
 	atomic_uint restarts; /* answered restarts */
+	_Atomic int64_t tick_us, stalled_us; /* see h_tick */
+	atomic_bool stuck;    /* a role waits in vain: the others say where they are, too */
 };
 
 /* Runner to watch thread, and what a role asks the runner to do. */
@@ -43,5 +45,13 @@ struct h_command {
 enum { H_DO_RESTART = 1 };
 
 int h_scale(void);
+/*
+ * A virtual machine may stand still for seconds: whatever was to be done in that time is late, and is nobody's fault.  So the clock
+ * of the harness does not go on for more than a moment after the runner's last tick; what it missed is left out for good.
+ * From here on in this process and those it starts, until NULL.
+ */
+void h_clock_of(struct h_shared *sh);
+/* Often, by the runner. */
+void h_tick(struct h_shared *sh);
 
 #endif
