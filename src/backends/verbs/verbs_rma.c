@@ -9,6 +9,8 @@
  * On InfiniBand and RoCE a READ is executed after the WRITEs before it, and what the adapter reads from memory cannot
  * overtake what it wrote there (no region is registered for relaxed ordering).  So a READ of a page of the peer's, whatever
  * it holds, proves that earlier WRITEs are visible, and the peer's program has nothing to do with it.  On iWARP a frame must.
+ * That, and WRITEs visible in the order in which they were posted, is not so where a ConnectX adapter places what comes by
+ * adaptive routing as it comes: doc/conformance.md says so to whoever has one.
  *
  * Short gets are not asked of siw: while the target is in the middle of posting a request of its own, siw's thread takes
  * a short answer from the target's address, but in whichever process ran there last (siw_try_1seg, in_syscall).  That
