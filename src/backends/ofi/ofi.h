@@ -30,38 +30,40 @@
 enum {
 	OFI_API = FI_VERSION(1, 17),
 	OFI_CREDITS = 128,
-	OFI_BULK_MAX = 64000,  /* a frame, where it goes through a socket by itself */
-	OFI_FRAME_MAX = 8192,  /* elsewhere; those above 16 KiB overtake one another in rxm (1.17) */
+	OFI_BULK_MAX = 64000,       /* a frame, where it goes through a socket by itself */
+	OFI_FRAME_MAX = 8192,       /* elsewhere; those above 16 KiB overtake one another in rxm (1.17) */
 	OFI_SHM_CMA_MIN = 32 << 10, /* below it frames may be faster: doc/performance.md */
 	OFI_INJECT_MAX = 4096,
 	OFI_PENDING_MAX = 256, /* sends of one endpoint that the provider may hold; beyond: AGAIN */
 	OFI_RECEIVES = 16,     /* posted where the provider itself holds back a sender that has no receive */
 	OFI_COOKIE = 16,
 	OFI_HOST = 24,
-	OFI_ADDRS = 8,         /* addresses that an instance is known by */
-	OFI_BATCH = 32,        /* completions read at a time */
+	OFI_ADDRS = 8,  /* addresses that an instance is known by */
+	OFI_BATCH = 32, /* completions read at a time */
 	OFI_CQ_SIZE = 16384
 };
 
 /* What has to be known by name; see ofi_prov.c. */
 struct ofi_quirk {
 	const char *name;
-	bool manual;      /* its own progress thread is not wanted */
-	bool no_fd;       /* it has no descriptor that can be relied on */
+	bool manual;       /* its own progress thread is not wanted */
+	bool no_fd;        /* it has no descriptor that can be relied on */
 	bool wakes_itself; /* by a byte for each completion, see ofi_comp.c */
-	unsigned threads; /* that it starts for each instance */
-	unsigned sends;   /* that it should hold of an endpoint at most; 0: any */
-	unsigned credits; /* and frames that may be under way at all; 0: OFI_CREDITS */
-	size_t frame;     /* the longest; 0: as long as it takes */
-	size_t cq;        /* entries of its completion queue; 0: OFI_CQ_SIZE */
-	bool unready; /* it does not hold back a sender that has no receive, although it says so */
+	unsigned threads;  /* that it starts for each instance */
+	unsigned sends;    /* that it should hold of an endpoint at most; 0: any */
+	unsigned
+		entries; /* it has for the sends of all endpoints, and loses those of one that ends meanwhile; 0: it does not */
+	unsigned credits;             /* and frames that may be under way at all; 0: OFI_CREDITS */
+	size_t frame;                 /* the longest; 0: as long as it takes */
+	size_t cq;                    /* entries of its completion queue; 0: OFI_CQ_SIZE */
+	bool unready;                 /* it does not hold back a sender that has no receive, although it says so */
 	const char *variable, *value; /* what it is to find in the environment when its fabric is opened */
-	bool inject_only; /* no frame is longer than what it takes at once */
+	bool inject_only;             /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;
-	bool blocks; /* its fi_connect waits for an answer */
-	bool ends_request; /* with the endpoint that was made for it, as rejecting would */
-	bool walled; /* what a stranger sends it must not see, see ofi_wall.c */
+	bool blocks;         /* its fi_connect waits for an answer */
+	bool ends_request;   /* with the endpoint that was made for it, as rejecting would */
+	bool walled;         /* what a stranger sends it must not see, see ofi_wall.c */
 	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */
 };
@@ -90,10 +92,10 @@ struct xpi_be {
 	struct fid_cq *cq;
 	struct fid_pep *pep;
 	struct fi_info *pep_info; /* some providers go on looking at what they were given */
-	bool rdm;         /* unconnected endpoints: neither eq nor pep */
-	int fd[2]; /* of cq and eq; -1: there is none */
-	int timer; /* instead of them, or -1; see ofi_comp.c */
-	bool idle;           /* since idle_ms, as far as one knows who sleeps */
+	bool rdm;                 /* unconnected endpoints: neither eq nor pep */
+	int fd[2];                /* of cq and eq; -1: there is none */
+	int timer;                /* instead of them, or -1; see ofi_comp.c */
+	bool idle;                /* since idle_ms, as far as one knows who sleeps */
 	int64_t idle_ms;
 	size_t inject, frame_max;
 	unsigned credits, nrecv, nsend;
@@ -109,6 +111,8 @@ struct xpi_be {
 	/* endpoints, ofi_ep.c */
 	struct xpi_list eps;
 	unsigned nconnecting;
+	unsigned nentries_lost; /* see ofi_quirk.entries */
+	bool spent;             /* too many of them: no endpoint works any more */
 	struct xpi_list hungry; /* struct ofi_ep: have receives to post again */
 	/* completions, ofi_comp.c */
 	struct xpi_pool recs;
@@ -130,9 +134,9 @@ enum ofi_ep_state { OFI_EP_NEW, OFI_EP_CONNECTING, OFI_EP_UP, OFI_EP_CLOSED };
 struct ofi_ep {
 	struct fid_ep *fid;
 	struct fi_info *info; /* of fid, if it is not xpi_be.info */
-	fi_addr_t to;  /* in av */
-	size_t quick;  /* frames up to here need no more than fi_inject: one test; set by ofi_am_room */
-	unsigned room; /* sends that may still be given to the provider; 0 as well when it must not be used */
+	fi_addr_t to;         /* in av */
+	size_t quick;         /* frames up to here need no more than fi_inject: one test; set by ofi_am_room */
+	unsigned room;        /* sends that may still be given to the provider; 0 as well when it must not be used */
 	enum ofi_ep_state state;
 	struct xpi_be *be;
 	struct xpi_core_ep *core_ep;
@@ -153,7 +157,7 @@ struct ofi_ep {
 	/* where a peer shares memory with us, see ofi_guard.c; else NULL, and the instance's queue is used */
 	struct fid_cq *cq;
 	struct ofi_page *ours, *theirs;
-	uint32_t taken; /* of what was sent through ours */
+	uint32_t taken;      /* of what was sent through ours */
 	struct xpi_shm page; /* ours */
 	uint8_t cookie[OFI_COOKIE];
 	/* buffers */

@@ -17,6 +17,16 @@ enum {
 	BAR_MS = 50     /* a peer that is inside the page; a living one takes microseconds */
 };
 
+static const char spent[] =
+	"libfabric has no entries left for what is sent: connections kept them that ended while their peers did "
+	"not read";
+
+static int refuse_spent(struct xpi_be *be)
+{
+	return xpi_fail(be->err, XPORT_ERR_SYSTEM, FI_ENOSPC, "FI_ENOSPC",
+	                "close this instance and open another; or use ofi:tcp", "%s", spent);
+}
+
 int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
 	struct ofi_ep *ep = ep_;
@@ -29,6 +39,8 @@ int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	xpi_list_init(&ep->posted);
 	xpi_list_init(&ep->idle);
 	xpi_list_init(&ep->bounces);
+	if (be->spent)
+		return refuse_spent(be);
 	if (getrandom(ep->cookie, sizeof(ep->cookie), 0) != sizeof(ep->cookie))
 		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "no random numbers");
 	rc = be->rdm ? ofi_rdm_prepare(ep) : XPORT_OK;
@@ -106,7 +118,7 @@ static void not_gone(struct ofi_ep *ep)
 	ep->gone = false;
 }
 
-void ofi_ep_lost(struct ofi_ep *ep, int why)
+static void lost(struct ofi_ep *ep, int why, const char *text)
 {
 	not_gone(ep);
 	ofi_am_room(ep, 0);
@@ -115,7 +127,12 @@ void ofi_ep_lost(struct ofi_ep *ep, int why)
 	if (ep->state != OFI_EP_UP || ep->told)
 		return; /* ep_connect returns it, or the core asked for it */
 	ep->told = true;
-	ep->be->up->ep_failed(ep->be->core, ep->core_ep, -why, fi_strerror(-why));
+	ep->be->up->ep_failed(ep->be->core, ep->core_ep, -why, text);
+}
+
+void ofi_ep_lost(struct ofi_ep *ep, int why)
+{
+	lost(ep, why, fi_strerror(-why));
 }
 
 void ofi_ep_gone(struct ofi_ep *ep, int why)
@@ -257,6 +274,25 @@ static bool bar(struct ofi_ep *ep)
 	return ofi_now_ms() >= ep->bar_until_ms;
 }
 
+/* Of what it has for sends a quarter is left: from here on a few peers that do not read would hold up everybody, for ever. */
+static bool is_spent(const struct xpi_be *be)
+{
+	return be->nentries_lost >= be->quirk->entries / 4 * 3;
+}
+
+/* Counts what goes with the endpoint; before nothing at all leaves any more, all others are told that it is over. */
+static void count_entries(struct xpi_be *be, const struct ofi_ep *ep)
+{
+	xpi_list_for(link, &ep->posted)
+		be->nentries_lost += !xpi_container(link, struct ofi_rec, link)->recv;
+	if (be->spent || !is_spent(be))
+		return;
+	be->spent = true;
+	xpi_log(be->log, XPORT_LOG_ERROR, "3017", "ofi: %s; all endpoints of this instance are failed", spent);
+	xpi_list_for(other, &be->eps)
+		lost(xpi_container(other, struct ofi_ep, link), -FI_ENOSPC, spent);
+}
+
 int ofi_ep_quiesce(struct xpi_be *be, void *ep_)
 {
 	struct ofi_ep *ep = ep_;
@@ -271,6 +307,8 @@ int ofi_ep_quiesce(struct xpi_be *be, void *ep_)
 		be->nconnecting--;
 	ep->state = OFI_EP_CLOSED;
 	not_gone(ep);
+	if (be->quirk->entries > 0)
+		count_entries(be, ep);
 	ofi_ep_shut(ep);
 	xpi_list_del(&ep->link);
 	return XPORT_OK;

@@ -31,12 +31,15 @@ static const struct ofi_quirk quirks[] = {
 	 * It reads nothing before a header of its own, 24 bytes, is there as a whole.  TCP may cut there when its window is
 	 * full, and then opens none before something is read, since few unread bytes can hold much memory: both wait for
 	 * ever.  So all that can be under way fits into the window that TCP begins with.  Its variable makes that larger,
-	 * but only at the end that did not send first. */
+	 * but only at the end that did not send first.
+	 * A send has one of 128 entries until the peer's provider has answered, and keeps it if its endpoint is closed before;
+	 * what it takes at once has one only until it stands in the socket, which has room for all that may be under way. */
 	{.name = "sockets",
          .manual = true,
          .no_fd = true,
          .threads = 4,
          .sends = 2,
+         .entries = 128,
          .credits = 64,
          .frame = 16384,
          .variable = "FI_SOCKETS_MAX_BUF_SZ",

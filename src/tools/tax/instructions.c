@@ -8,6 +8,7 @@
 #include "tools/tax/tax.h"
 
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
+static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
 static uint64_t inbox;
 long tax_calls;
 
@@ -17,6 +18,19 @@ FIGURE static int figure_put(struct pair *p, const uint64_t *word, struct xport_
 {
 	(void)c;
 	return xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &local);
+}
+
+FIGURE static int figure_quiet(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	(void)c;
+	return xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &quiet);
+}
+
+FIGURE static int figure_get(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	(void)word;
+	(void)c;
+	return xport_get(p->ep, &inbox, sizeof(inbox), p->rkey[0], 64, NULL);
 }
 
 FIGURE static int figure_poll(struct pair *p, const uint64_t *word, struct xport_completion *c)
@@ -74,7 +88,7 @@ static void repeat(struct pair *p, figure_fn fn, unsigned each)
 		int n = fn(p, &word, c);
 
 		CHECK(n >= 0);
-		if (fn == figure_put)
+		if (fn == figure_put || fn == figure_get)
 			n = figure_poll(p, &word, c);
 		CHECK(n >= 0);
 		wait_ours(p, each - (unsigned)n);
@@ -95,7 +109,8 @@ static void warm(struct pair *p)
 			CHECK(xport_send(p->ep, &word, sizeof(word), 5, NULL) == XPORT_OK);
 		wait_ours(p, WINDOW);
 		CHECK(xport_put(p->ep, &word, sizeof(word), p->rkey[0], 64, &local) == XPORT_OK);
-		wait_ours(p, 1);
+		CHECK(xport_get(p->ep, &inbox, sizeof(inbox), p->rkey[0], 64, NULL) == XPORT_OK);
+		wait_ours(p, 2);
 	}
 }
 
@@ -120,6 +135,8 @@ void tax_count(struct pair *p)
 	pair_barrier(p);
 	if (p->id == 0) {
 		repeat(p, figure_put, 1);
+		repeat(p, figure_get, 1);
+		repeat(p, figure_quiet, 0);
 		repeat(p, figure_send, 1);
 		repeat(p, figure_window, WINDOW);
 		return;
