@@ -5,10 +5,12 @@
  */
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -438,6 +440,9 @@ TEST_P(Loop, CompletionsInOrderUpToTheDepth)
 
 void note(void *arg, int, const char *id, const char *)
 {
+	static std::mutex lock; /* who is refused is told without the instance's */
+	std::lock_guard<std::mutex> guard(lock);
+
 	static_cast<std::vector<std::string> *>(arg)->push_back(id);
 }
 
