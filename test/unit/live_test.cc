@@ -380,7 +380,7 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 	shim_chan *c = shim_chan_start(s, p.a, 3600000, 0, 0);
 	int64_t began = shim_now();
 	/* GONE is the frame that can be sent as often as one likes. */
-	for (int i = 0; i < 10000; i++) /* a few hundred are all that there is room for */
+	for (int i = 0; i < 100000; i++)
 		shim_chan_bye(c, false);
 	EXPECT_LT(shim_now() - began, 5000);
 	shim_chan_stop(c);
@@ -390,7 +390,6 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 		n++;
 	}
 	EXPECT_GT(n, 1);
-	EXPECT_LT(n, 10000);
 	EXPECT_LT(n, 100000);
 }
 
