@@ -8,7 +8,7 @@
 /* All cases, in order: each is a function t_NAME without arguments, in cases_*.c. */
 /* clang-format off */
 #define ALL_CASES(X) \
-	X(open_and_close) X(no_device) X(port_down) X(no_address) X(no_rdma_cm) X(unknown_name) \
+	X(open_and_close) X(no_device) X(port_down) X(no_address) X(carrier_first) X(no_rdma_cm) X(unknown_name) \
 	X(locked_memory) X(huge_pages) X(interrupts) X(every_part_may_fail) X(inline_is_found) X(first_queue_of_siw) X(target_bounds_but_of_siw) X(called) \
 	X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(malformed_address) \
 	X(connecting_fails) X(ports_that_tcp_has) X(no_port_that_tcp_has_not) X(siw_answers) X(siw_is_silent) X(siw_refuses) X(siw_no_queue_pair) X(siw_call_fails) X(siw_listens_anew) X(reached_by_another_device) X(no_queue_pair) X(frames_come) \

@@ -51,6 +51,15 @@ void t_no_address(void)
 	IS(list() == 1 && seen.state == XPORT_MISCONFIGURED && strstr(seen.reason, "no IP address") != NULL);
 }
 
+void t_carrier_first(void)
+{
+	for (int i = 0; i < 2; i++) {
+		fake.carrier = i == 1;
+		IS(open_be("fake0") == XPORT_OK && be->ip.in.sin_addr.s_addr == (i == 1 ? 0x0200000a : 0x0100000a));
+		ops->close(be);
+	}
+}
+
 void t_no_rdma_cm(void)
 {
 	fake.no_rdma_cm = true;

@@ -21,6 +21,7 @@ struct fake {
 	int vectors; /* interrupts it has */
 	enum ibv_fork_status fork_status;
 	bool no_device, no_address, no_rdma_cm;
+	bool carrier; /* it has a second address, 10.0.0.2, on an interface that has one */
 	bool elsewhere; /* peers are reached by another device */
 	bool silent;    /* they do not answer */
 	/* what fails, with which errno; 0: nothing */

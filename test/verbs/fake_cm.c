@@ -201,10 +201,15 @@ const char *rdma_event_str(enum rdma_cm_event_type type)
 int getifaddrs(struct ifaddrs **all)
 {
 	static struct sockaddr_in in = {.sin_family = AF_INET};
+	static struct sockaddr_in with = {.sin_family = AF_INET};
+	static struct ifaddrs two = {.ifa_name = (char *)"eth1", .ifa_flags = IFF_UP | IFF_RUNNING};
 	static struct ifaddrs one = {.ifa_name = (char *)"eth0", .ifa_flags = IFF_UP};
 
 	in.sin_addr.s_addr = 0x0100000a;
+	with.sin_addr.s_addr = 0x0200000a;
 	one.ifa_addr = fake.no_address ? NULL : (struct sockaddr *)&in;
+	two.ifa_addr = (struct sockaddr *)&with;
+	one.ifa_next = fake.carrier ? &two : NULL;
 	*all = &one;
 	return 0;
 }
