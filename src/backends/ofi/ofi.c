@@ -39,7 +39,7 @@ static void measure(struct xpi_be *be)
 	if (be->quirk->frame > 0 && be->quirk->frame < be->frame_max)
 		be->frame_max = be->quirk->frame;
 	be->credits = be->quirk->credits > 0 ? be->quirk->credits : OFI_CREDITS;
-	be->nrecv = OFI_RECEIVES;
+	be->nrecv = rx < OFI_RECEIVES ? (unsigned)rx : OFI_RECEIVES;
 	if (!held_back) {
 		if (2 * be->credits + 8 > rx)
 			be->credits = rx > 8 ? (unsigned)(rx - 8) / 2 : 0;
