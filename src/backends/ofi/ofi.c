@@ -27,7 +27,7 @@
 static void measure(struct xpi_be *be)
 {
 	const struct fi_info *info = be->info;
-	bool held_back = info->domain_attr->resource_mgmt == FI_RM_ENABLED && !be->quirk->unready;
+	bool managed = info->domain_attr->resource_mgmt == FI_RM_ENABLED, held_back = managed && !be->quirk->unready;
 	size_t rx = info->rx_attr->size, tx = info->tx_attr->size;
 
 	be->rdm = info->ep_attr->type == FI_EP_RDM;
@@ -47,6 +47,8 @@ static void measure(struct xpi_be *be)
 	}
 	be->nsend = tx < OFI_PENDING_MAX ? (unsigned)tx : OFI_PENDING_MAX;
 	be->inject = info->tx_attr->inject_size < OFI_INJECT_MAX ? info->tx_attr->inject_size : OFI_INJECT_MAX;
+	if (!managed) /* nobody says when what it takes at once has left, and has room again */
+		be->inject = 0;
 	if (be->quirk->sends > 0 && be->quirk->sends < be->nsend)
 		be->nsend = be->quirk->sends;
 	be->local_mr = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
