@@ -37,6 +37,7 @@ enum {
 	OFI_PENDING_MAX = 256, /* sends of one endpoint that the provider may hold; beyond: AGAIN */
 	OFI_RECEIVES = 16,     /* posted where the provider itself holds back a sender that has no receive */
 	OFI_COOKIE = 16,
+	OFI_GREETING = 4 + OFI_COOKIE, /* the first frame of unconnected endpoints */
 	OFI_HOST = 24,
 	OFI_ADDRS = 8,  /* addresses that an instance is known by */
 	OFI_BATCH = 32, /* completions read at a time */
@@ -151,6 +152,7 @@ struct ofi_ep {
 	int64_t bar_until_ms;    /* since then a peer is waited for that is inside `ours` */
 	bool gone;               /* to be told when what came before is */
 	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */
+	uint8_t hello[OFI_GREETING]; /* ours, where it is sent from where it lies */
 	struct fid_av *av;
 	struct ofi_addr name;
 	int socket; /* libfabric's, behind ofi_wall.c */
@@ -289,6 +291,10 @@ int ofi_am_open(struct ofi_ep *ep);
 void ofi_am_close(struct ofi_ep *ep);
 /* Posts what receives there are to post; an error ends the endpoint. */
 int ofi_am_feed(struct ofi_ep *ep);
+/* Sends ep->hello, before anything else is sent; as libfabric returns it. */
+ssize_t ofi_am_greet(struct ofi_ep *ep);
+/* Whether the provider still has it. */
+bool ofi_am_greeting(const struct ofi_ep *ep);
 int ofi_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 int ofi_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
                     struct xpi_req *req);

@@ -193,43 +193,45 @@ static inline int send_small(struct ofi_ep *ep, const void *hdr, size_t hlen, co
 }
 
 /* From a registered copy: the pieces are the core's again. */
-static int send_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
+static ssize_t post_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
 {
 	struct ofi_rec *rec;
 	ssize_t rc;
 
 	if (xpi_list_empty(&ep->bounces))
-		return XPORT_ERR_AGAIN;
+		return -FI_EAGAIN;
 	rec = xpi_container(ep->bounces.next, struct ofi_rec, link);
 	memcpy(rec->buf, hdr, hlen);
 	if (dlen > 0)
 		memcpy(rec->buf + hlen, data, dlen);
 	rc = fi_send(ep->fid, rec->buf, hlen + dlen, ep->desc, ep->to, &rec->context);
 	if (ofi_unlikely(rc != 0))
-		return refused(ep, rc);
+		return rc;
 	xpi_list_del(&rec->link);
 	xpi_list_push(&ep->posted, &rec->link);
+	return 0;
+}
+
+static int send_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
+{
+	ssize_t rc = post_copy(ep, hdr, hlen, data, dlen);
+
+	if (ofi_unlikely(rc != 0))
+		return refused(ep, rc);
 	ofi_am_room(ep, ep->room - 1);
 	return XPORT_OK;
 }
 
-int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
-                    struct xpi_req *req)
+/* From where they lie, until req is done. */
+static ssize_t post(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen, struct xpi_req *req)
 {
 	struct iovec iov[2] = {{(void *)(uintptr_t)hdr, hlen}, {(void *)(uintptr_t)data, dlen}};
-	struct ofi_ep *ep = ep_;
-	struct ofi_rec *rec;
+	struct xpi_be *be = ep->be;
+	struct ofi_rec *rec = xpi_pool_get(&be->recs);
 	ssize_t rc;
 
-	if (ofi_unlikely(ep->room == 0))
-		return no_room(ep);
-	if (hlen + dlen <= be->inject)
-		return send_small(ep, hdr, hlen, data, dlen);
-	if (be->copies)
-		return send_copy(ep, hdr, hlen, data, dlen);
-	rec = xpi_pool_get(&be->recs);
 	if (ofi_unlikely(rec == NULL))
-		return XPORT_ERR_NO_MEMORY;
+		return -FI_ENOMEM;
 	rec->ep = ep;
 	rec->req = req;
 	rec->recv = false;
@@ -239,9 +241,27 @@ int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, 
 		rc = fi_send(ep->fid, hdr, hlen, NULL, ep->to, &rec->context);
 	if (ofi_unlikely(rc != 0)) {
 		xpi_pool_put(&be->recs, rec);
-		return refused(ep, rc);
+		return rc;
 	}
 	xpi_list_push(&ep->posted, &rec->link);
+	return 0;
+}
+
+int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                    struct xpi_req *req)
+{
+	struct ofi_ep *ep = ep_;
+	ssize_t rc;
+
+	if (ofi_unlikely(ep->room == 0))
+		return no_room(ep);
+	if (hlen + dlen <= be->inject)
+		return send_small(ep, hdr, hlen, data, dlen);
+	if (be->copies)
+		return send_copy(ep, hdr, hlen, data, dlen);
+	rc = post(ep, hdr, hlen, data, dlen, req);
+	if (ofi_unlikely(rc != 0))
+		return refused(ep, rc);
 	ofi_am_room(ep, ep->room - 1);
 	return XPI_PENDING;
 }
@@ -255,4 +275,23 @@ int ofi_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struc
 		return ofi_am_send_two(be, ep, buf, len, NULL, 0, req);
 	rc = fi_inject(ep->fid, buf, len, ep->to);
 	return ofi_likely(rc == 0) ? XPORT_OK : refused(ep, rc);
+}
+
+/* ---- greeting ---- */
+
+ssize_t ofi_am_greet(struct ofi_ep *ep)
+{
+	if (sizeof(ep->hello) <= ep->be->inject)
+		return fi_inject(ep->fid, ep->hello, sizeof(ep->hello), ep->to);
+	if (ep->be->copies)
+		return post_copy(ep, ep->hello, sizeof(ep->hello), NULL, 0);
+	return post(ep, ep->hello, sizeof(ep->hello), NULL, 0, NULL);
+}
+
+bool ofi_am_greeting(const struct ofi_ep *ep)
+{
+	xpi_list_for(link, &ep->posted)
+		if (!xpi_container(link, struct ofi_rec, link)->recv)
+			return true;
+	return false;
 }

@@ -25,7 +25,7 @@
 
 #include "ofi.h"
 
-enum { GREETING = 4 + OFI_COOKIE, SWEEP_AFTER_S = 1 };
+enum { SWEEP_AFTER_S = 1 };
 
 static const uint8_t magic[4] = {'X', 'P', 'O', '2'};
 
@@ -225,14 +225,13 @@ static int resolve(struct ofi_ep *ep, const void *addr, size_t len)
 
 static void greet(struct ofi_ep *ep)
 {
-	uint8_t bytes[GREETING];
 	ssize_t rc;
 
-	memcpy(bytes, magic, sizeof(magic));
-	memcpy(bytes + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
+	memcpy(ep->hello, magic, sizeof(magic));
+	memcpy(ep->hello + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
 	if (ep->theirs != NULL && !ofi_guard_enter(ep->theirs))
 		return;
-	rc = fi_inject(ep->fid, bytes, sizeof(bytes), ep->to);
+	rc = ofi_am_greet(ep);
 	if (ep->theirs != NULL)
 		ofi_guard_leave(ep->theirs, rc == 0);
 	if (rc == 0)
@@ -243,7 +242,7 @@ static void greet(struct ofi_ep *ep)
 
 void ofi_rdm_greeted(struct ofi_ep *ep, const void *buf, size_t len)
 {
-	if (len == GREETING && memcmp(buf, magic, sizeof(magic)) == 0 &&
+	if (len == OFI_GREETING && memcmp(buf, magic, sizeof(magic)) == 0 &&
 	    memcmp((const uint8_t *)buf + sizeof(magic), ep->cookie, OFI_COOKIE) == 0)
 		ep->greeted = true;
 	else
@@ -260,7 +259,7 @@ int ofi_rdm_connect(struct ofi_ep *ep, const void *addr, size_t len)
 		return XPORT_ERR_AGAIN;
 	if (ep->why == 0 && !ep->greeting)
 		greet(ep);
-	if (ep->why != 0 || !ep->greeting || !ep->greeted)
+	if (ep->why != 0 || !ep->greeting || !ep->greeted || ofi_am_greeting(ep))
 		return XPORT_ERR_AGAIN;
 	ofi_ep_connected(ep);
 	forget_name(ep);
