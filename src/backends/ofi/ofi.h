@@ -104,6 +104,7 @@ struct xpi_be {
 	bool copies;     /* what is sent is copied into buffers of the endpoint */
 	bool cq_counts;  /* the provider does not see to it that the completion queue does not overflow */
 	size_t cq_left;  /* completions that it still has room for, if so */
+	uint64_t key;    /* of memory that is registered next, where we choose it */
 	char device[64]; /* interfaces, or an adapter */
 	/* addresses, ofi_addr.c */
 	struct ofi_addr addr[OFI_ADDRS];
@@ -318,6 +319,8 @@ void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err);
 
 /* ofi_status.c */
 int ofi_status(int64_t code);
+/* What helps against a lack of something that is no network's; NULL: it is none. */
+const char *ofi_lack(int64_t code);
 int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what);
 /* Signals before and after something of the stack that may change their actions, or start threads that take them. */
 struct ofi_signals {

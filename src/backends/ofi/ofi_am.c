@@ -10,9 +10,10 @@
  */
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 
 #include "ofi.h"
+
+enum { KEYS_TRIED = 65536 }; /* those of our other endpoints are in the way, seldom more */
 
 /* ---- buffers ---- */
 
@@ -21,22 +22,31 @@ static size_t stride(const struct xpi_be *be)
 	return (be->frame_max + 63) & ~(size_t)63;
 }
 
-static int register_slab(struct ofi_ep *ep)
+/* The provider's, or one that nobody else has; peers never learn it, so it need not be hard to guess. */
+static int register_under_a_key(struct ofi_ep *ep)
 {
 	struct xpi_be *be = ep->be;
-	bool bind = (be->info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
-	uint64_t key = 0;
-	int rc;
+	const struct fi_domain_attr *attr = be->info->domain_attr;
+	bool ours = (attr->mr_mode & FI_MR_PROV_KEY) == 0;
+	uint64_t last = attr->mr_key_size < sizeof(last) ? (UINT64_C(1) << (8 * attr->mr_key_size)) - 1 : UINT64_MAX;
+	uint64_t tries = ours ? last < KEYS_TRIED ? last + 1 : KEYS_TRIED : 1;
+	int rc = -FI_ENOKEY;
 
-	if (!(be->info->domain_attr->mr_mode & FI_MR_PROV_KEY) && getrandom(&key, sizeof(key), 0) != sizeof(key))
-		return -FI_EIO;
-	if (be->info->domain_attr->mr_key_size < sizeof(key))
-		key &= (UINT64_C(1) << (8 * be->info->domain_attr->mr_key_size)) - 1;
-	rc = fi_mr_reg(be->domain, ep->slab, ep->slab_len, FI_SEND | FI_RECV, 0, key, 0, &ep->slab_mr, NULL);
-	if (rc != 0) {
+	while (rc == -FI_ENOKEY && tries-- > 0)
+		rc = fi_mr_reg(be->domain, ep->slab, ep->slab_len, FI_SEND | FI_RECV, 0, ours ? be->key++ & last : 0, 0,
+		               &ep->slab_mr, NULL);
+	if (rc != 0)
 		ep->slab_mr = NULL;
+	return rc;
+}
+
+static int register_slab(struct ofi_ep *ep)
+{
+	bool bind = (ep->be->info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
+	int rc = register_under_a_key(ep);
+
+	if (rc != 0)
 		return rc;
-	}
 	if (bind)
 		rc = fi_mr_bind(ep->slab_mr, &ep->fid->fid, 0);
 	if (rc == 0 && bind)

@@ -166,17 +166,14 @@ void ofi_ep_tell_gone(struct xpi_be *be)
 static int connect_fail(struct ofi_ep *ep)
 {
 	struct xport_error *err = ep->be->err;
+	const char *lack = ofi_lack(ep->why);
 	char to[64] = "this side", what[96];
 	int rc = ofi_status(ep->why);
 
 	if (ep->npeer > 0)
 		ofi_addr_text(&ep->peer[ep->tried < ep->npeer ? ep->tried : ep->npeer - 1], to, sizeof(to));
 	snprintf(what, sizeof(what), "connecting by libfabric to %s", to);
-	ofi_fail(err, ep->why,
-	         rc == XPORT_ERR_SYSTEM || rc == XPORT_ERR_NO_MEMORY
-	                 ? "raise `ulimit -n`?"
-	                 : "have both ends a network in common? a firewall?",
-	         what);
+	ofi_fail(err, ep->why, lack != NULL ? lack : "have both ends a network in common? a firewall?", what);
 	if (rc == XPORT_ERR_PEER_LOST || rc == XPORT_ERR_INVALID || rc == XPORT_ERR_AGAIN)
 		rc = XPORT_ERR_UNREACHABLE;
 	if (err != NULL)

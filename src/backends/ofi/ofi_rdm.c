@@ -140,7 +140,8 @@ int ofi_rdm_prepare(struct ofi_ep *ep)
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	rc = open_endpoint(ep, &step);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	return rc == 0 ? XPORT_OK : ofi_fail(ep->be->err, rc, "raise `ulimit -n`?", step);
+	return rc == 0 ? XPORT_OK
+	               : ofi_fail(ep->be->err, rc, rc == -FI_ENOKEY ? ofi_lack(rc) : "raise `ulimit -n`?", step);
 }
 
 /* Tries it once: what fi_getinfo offers is not always what there is, and some leave signal handlers behind. */

@@ -31,6 +31,7 @@ static const struct code codes[] = {
 	CODE(FI_ENOSYS, XPORT_ERR_NOT_SUPPORTED),
 	CODE(FI_EOPNOTSUPP, XPORT_ERR_NOT_SUPPORTED),
 	CODE(FI_EMFILE, XPORT_ERR_SYSTEM),
+	CODE(FI_ENOKEY, XPORT_ERR_SYSTEM), /* for memory that is registered */
 	CODE(FI_EACCES, XPORT_ERR_PEER_LOST),
 	CODE(FI_ENOENT, XPORT_ERR_PEER_LOST),
 	CODE(FI_EIO, XPORT_ERR_PEER_LOST),
@@ -62,6 +63,15 @@ int ofi_status(int64_t code)
 	if (code >= 0)
 		return XPORT_OK;
 	return c != NULL ? c->status : XPORT_ERR_SYSTEM;
+}
+
+const char *ofi_lack(int64_t code)
+{
+	int status = ofi_status(code);
+
+	if (code == -FI_ENOKEY)
+		return "the provider has no more keys for registered memory: fewer endpoints? or use ofi:tcp";
+	return status == XPORT_ERR_SYSTEM || status == XPORT_ERR_NO_MEMORY ? "raise `ulimit -n`?" : NULL;
 }
 
 /* Describes that `what` failed. */
