@@ -101,7 +101,8 @@ static void sweep(const struct xpi_be *be)
 static int open_endpoint(struct ofi_ep *ep, const char **step)
 {
 	struct xpi_be *be = ep->be;
-	struct fi_av_attr attr = {.type = FI_AV_TABLE, .count = 1};
+	bool map = be->info->domain_attr->av_type == FI_AV_MAP; /* it has no other */
+	struct fi_av_attr attr = {.type = map ? FI_AV_MAP : FI_AV_TABLE, .count = 1};
 	int rc = fi_av_open(be->domain, &attr, &ep->av, NULL);
 
 	*step = "opening an address vector of libfabric";
