@@ -54,6 +54,7 @@ static void measure(struct xpi_be *be)
 	be->local_mr = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
 	be->copies = be->local_mr || info->tx_attr->iov_limit < 2;
 	be->cq_counts = !held_back;
+	be->mixes = (info->rx_attr->comp_order & FI_ORDER_STRICT) == 0;
 }
 
 static int choose(struct xpi_be *be, const char *name)

@@ -102,6 +102,7 @@ struct xpi_be {
 	unsigned credits, nrecv, nsend;
 	bool local_mr;   /* what is sent and received must lie in registered memory */
 	bool copies;     /* what is sent is copied into buffers of the endpoint */
+	bool mixes;      /* receives may complete in another order than they were filled in */
 	bool cq_counts;  /* the provider does not see to it that the completion queue does not overflow */
 	size_t cq_left;  /* completions that it still has room for, if so */
 	uint64_t key;    /* of memory that is registered next, where we choose it */
@@ -145,6 +146,8 @@ struct ofi_ep {
 	struct xpi_list link;    /* xpi_be.eps */
 	struct xpi_list posted;  /* struct ofi_rec that the provider holds */
 	struct xpi_list idle;    /* struct ofi_rec of receives to be posted */
+	struct xpi_list early;   /* struct ofi_rec of receives that completed before those that were posted earlier */
+	uint32_t nposted, ndone; /* receives, if they do not complete in order */
 	struct xpi_list hungry;  /* xpi_be.hungry */
 	struct xpi_list bounces; /* struct ofi_rec of free send buffers, with local_mr */
 	int why;                 /* what libfabric reported first, negative; 0: it lives */
@@ -196,6 +199,10 @@ struct ofi_rec {
 	struct xpi_req *req;        /* of a send; NULL: nobody to tell */
 	uint8_t *buf;               /* of a receive, or of a send that was copied */
 	bool recv;
+	/* of a receive, if they do not complete in order */
+	uint32_t nth;
+	int err;
+	size_t len;
 };
 
 /* ofi_prov.c */

@@ -118,6 +118,7 @@ void ofi_am_close(struct ofi_ep *ep)
 		be->calm = 0;
 	}
 	put_all(be, &ep->idle);
+	put_all(be, &ep->early);
 	put_all(be, &ep->bounces);
 	if (xpi_list_linked(&ep->hungry))
 		xpi_list_del(&ep->hungry);
@@ -149,6 +150,7 @@ int ofi_am_feed(struct ofi_ep *ep)
 			return (int)rc;
 		xpi_list_del(&rec->link);
 		xpi_list_push(&ep->posted, &rec->link);
+		rec->nth = ep->nposted++;
 	}
 	if (xpi_list_linked(&ep->hungry))
 		xpi_list_del(&ep->hungry);

@@ -137,7 +137,8 @@ static __attribute__((noinline, cold)) int excused(const struct ofi_ep *ep, int 
 	return 0;
 }
 
-static void received(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err)
+/* Returns why the endpoint ends with it, or 0. */
+static int received(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err)
 {
 	struct xpi_be *be = ep->be;
 	int rc;
@@ -152,6 +153,35 @@ static void received(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err
 	rc = err == 0 && ep->why == 0 ? ofi_am_feed(ep) : err;
 	if (ofi_unlikely(rc != 0))
 		ofi_ep_lost(ep, rc);
+	return rc;
+}
+
+static struct ofi_rec *next_of(const struct ofi_ep *ep)
+{
+	xpi_list_for(link, &ep->early) {
+		struct ofi_rec *rec = xpi_container(link, struct ofi_rec, link);
+
+		if (rec->nth == ep->ndone)
+			return rec;
+	}
+	return NULL;
+}
+
+/*
+ * Messages fill the receives in the order of both, since an endpoint has one peer, but those of several packets may be
+ * complete later than short ones behind them.  One that is too early waits here; past one that failed nothing goes.
+ */
+static __attribute__((noinline)) void received_in_turn(struct ofi_ep *ep, struct ofi_rec *rec, size_t len, int err)
+{
+	rec->len = len;
+	rec->err = err;
+	xpi_list_push(&ep->early, &rec->link);
+	while ((rec = next_of(ep)) != NULL) {
+		xpi_list_del(&rec->link);
+		if (received(ep, rec, rec->len, rec->err) != 0)
+			return;
+		ep->ndone++;
+	}
 }
 
 /* The provider lets go of it; err: 0, or negative. */
@@ -166,7 +196,10 @@ static inline void ended(struct xpi_be *be, struct ofi_rec *rec, size_t len, int
 		return;
 	}
 	if (rec->recv) {
-		received(ep, rec, len, err);
+		if (ofi_likely(!be->mixes))
+			(void)received(ep, rec, len, err);
+		else
+			received_in_turn(ep, rec, len, err);
 		return;
 	}
 	if (be->copies)

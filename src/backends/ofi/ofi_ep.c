@@ -38,6 +38,7 @@ int ofi_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	ep->to = FI_ADDR_UNSPEC;
 	xpi_list_init(&ep->posted);
 	xpi_list_init(&ep->idle);
+	xpi_list_init(&ep->early);
 	xpi_list_init(&ep->bounces);
 	if (be->spent)
 		return refuse_spent(be);

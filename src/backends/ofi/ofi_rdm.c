@@ -155,6 +155,7 @@ int ofi_rdm_open(struct xpi_be *be)
 		sweep(be);
 	xpi_list_init(&ep.posted);
 	xpi_list_init(&ep.idle);
+	xpi_list_init(&ep.early);
 	xpi_list_init(&ep.bounces);
 	rc = ofi_rdm_prepare(&ep);
 	ofi_ep_shut(&ep);
