@@ -147,6 +147,12 @@ static bool of_bridge(const struct fi_info *offer)
 	return access(path, F_OK) == 0;
 }
 
+static bool is_of_ip(const struct fi_info *offer)
+{
+	return offer->src_addr != NULL &&
+	       (offer->addr_format == FI_SOCKADDR_IN || offer->addr_format == FI_SOCKADDR_IN6);
+}
+
 /*
  * The family that other hosts reach us by: IPv4 if there is any, or nothing but loopback.  Bridges alone do not count where
  * there is IPv6 and IPv4 leads nowhere: a host with containers would tell its peers nothing but 172.17.0.1.
@@ -158,7 +164,7 @@ static int family(const struct fi_info *offers)
 	for (const struct fi_info *i = offers; i != NULL; i = i->next) {
 		const struct sockaddr *sa = i->src_addr;
 
-		if (sa == NULL || is_loopback(sa) || is_link_local(sa))
+		if (!is_of_ip(i) || is_loopback(sa) || is_link_local(sa))
 			continue;
 		if (sa->sa_family != AF_INET)
 			found = AF_INET6;
@@ -170,17 +176,19 @@ static int family(const struct fi_info *offers)
 
 struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers)
 {
-	struct fi_info *chosen = NULL;
+	struct fi_info *chosen = NULL, *first = offers; /* adapters may stand before it that have no address of IP */
 	int af = family(offers);
 
-	if (offers->addr_format != FI_SOCKADDR_IN && offers->addr_format != FI_SOCKADDR_IN6) {
+	while (first != NULL && first->addr_format != FI_SOCKADDR_IN && first->addr_format != FI_SOCKADDR_IN6)
+		first = first->next;
+	if (first == NULL) {
 		add_device(be, offers->domain_attr->name);
 		return offers;
 	}
-	for (struct fi_info *i = offers; i != NULL; i = i->next) {
+	for (struct fi_info *i = first; i != NULL; i = i->next) {
 		const struct sockaddr *sa = i->src_addr;
 
-		if (sa == NULL || sa->sa_family != af || is_link_local(sa))
+		if (!is_of_ip(i) || sa->sa_family != af || is_link_local(sa))
 			continue;
 		if (chosen == NULL)
 			chosen = i;
