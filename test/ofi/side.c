@@ -135,6 +135,8 @@ int send_frame(struct end *e, uint64_t seq, size_t len, size_t cut)
 	             ? ops->am_send_two(e->side->be, e->ep, slot->bytes, cut, slot->bytes + cut, len - cut, &slot->req)
 	             : ops->am_send(e->side->be, e->ep, slot->bytes, len, &slot->req);
 	slot->busy = rc == XPI_PENDING;
+	if (rc == XPORT_OK)
+		memset(slot->bytes, 0xee, len); /* they are ours again */
 	return rc;
 }
 
