@@ -82,9 +82,14 @@ void direct_put_placed(struct pair *p, const void *buf, size_t len, uint64_t off
 		direct_flush(p);
 }
 
-void direct_flush(struct pair *p)
+void direct_flush_begin(struct pair *p)
 {
 	direct_get(p, p->direct_mem + 2048, 8, 2048);
+}
+
+void direct_flush(struct pair *p)
+{
+	direct_flush_begin(p);
 	direct_wait(p);
 }
 

@@ -16,7 +16,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-enum { DIRECT_RECEIVES = 256, DIRECT_BATCH = 16, DIRECT_WAITED = 32 };
+enum { DIRECT_RECEIVES = 256, DIRECT_BATCH = 16, DIRECT_WAITED = 2 * WINDOW };
 
 struct direct_receive {
 	struct fi_context2 context; /* first */
@@ -106,6 +106,7 @@ void direct_get(struct pair *p, void *buf, size_t len, uint64_t offset);
 void direct_put_placed(struct pair *p, const void *buf, size_t len, uint64_t offset);
 
 /* Writes complete before they are placed: a read behind them comes back when they are. */
+void direct_flush_begin(struct pair *p);
 void direct_flush(struct pair *p);
 
 #endif

@@ -7,7 +7,7 @@
 struct told {
 	size_t worker_len, rkey_len, long_len;
 	uint64_t at;
-	char worker[2048], long_worker[2048], rkey[2048];
+	char worker[2048], long_worker[1536], rkey[2048], long_rkey[1536];
 };
 _Static_assert(sizeof(struct told) <= sizeof(((struct pair_shared *)0)->direct[0]), "it fits");
 
@@ -59,7 +59,7 @@ static void open_worker(struct pair *p)
 		{shm ? NULL : "TX_SEG_SIZE", "64k"},
 	};
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-	                       .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP};
+	                       .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | UCP_FEATURE_WAKEUP};
 	ucp_worker_params_t wparams = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 	                               .thread_mode = UCS_THREAD_MODE_SINGLE};
 	ucp_am_handler_param_t am = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
@@ -121,16 +121,60 @@ void direct_long_wait(struct pair *p)
 		ucp_worker_progress(p->direct->long_worker);
 }
 
+static const ucp_request_param_t direct_default = {
+	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
+	.cb.send = long_sent,
+};
+
+static void default_track(struct pair *p, ucs_status_ptr_t r)
+{
+	if (r == NULL)
+		return;
+	CHECK(UCS_PTR_IS_PTR(r));
+	p->direct->long_pending++;
+}
+
+void direct_default_put(struct pair *p, const void *buf, size_t len, uint64_t offset)
+{
+	const struct direct *d = p->direct;
+
+	default_track(p, ucp_put_nbx(d->long_ep, buf, len, d->long_at + offset, d->long_rkey, &direct_default));
+}
+
+void direct_default_get(struct pair *p, void *buf, size_t len, uint64_t offset)
+{
+	const struct direct *d = p->direct;
+
+	default_track(p, ucp_get_nbx(d->long_ep, buf, len, d->long_at + offset, d->long_rkey, &direct_default));
+}
+
+void direct_default_flush(struct pair *p)
+{
+	default_track(p, ucp_ep_flush_nbx(p->direct->long_ep, &direct_default));
+	direct_long_wait(p);
+}
+
+void direct_default_serve(struct pair *p)
+{
+	while (!atomic_load(&p->sh->done))
+		ucp_worker_progress(p->direct->long_worker);
+}
+
 static void open_long(struct pair *p)
 {
 	bool shm = strcmp(p->beside, "ucx:shm") == 0;
-	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
+	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG | UCP_FEATURE_RMA};
 	ucp_worker_params_t wparams = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 	                               .thread_mode = UCS_THREAD_MODE_SINGLE};
 	struct told *told = (struct told *)p->sh->direct[p->id];
 	struct direct *d = p->direct;
+	ucp_mem_map_params_t map = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+	                            .address = p->mem[1],
+	                            .length = MEM};
 	ucp_address_t *address;
 	ucp_config_t *config;
+	void *packed;
+	size_t len;
 
 	CHECK(ucp_config_read(NULL, NULL, &config) == UCS_OK);
 	CHECK(ucp_config_modify(config, "TLS", shm ? "shm" : "tcp") == UCS_OK);
@@ -141,6 +185,11 @@ static void open_long(struct pair *p)
 	CHECK(told->long_len <= sizeof(told->long_worker));
 	memcpy(told->long_worker, address, told->long_len);
 	ucp_worker_release_address(d->long_worker, address);
+	CHECK(ucp_mem_map(d->long_context, &map, &d->long_mr) == UCS_OK);
+	CHECK(ucp_rkey_pack(d->long_context, d->long_mr, &packed, &len) == UCS_OK);
+	CHECK(len <= sizeof(told->long_rkey));
+	memcpy(told->long_rkey, packed, len);
+	ucp_rkey_buffer_release(packed);
 }
 
 static void connect_long(struct pair *p, struct told *told)
@@ -149,6 +198,8 @@ static void connect_long(struct pair *p, struct told *told)
 	                          .address = (ucp_address_t *)told->long_worker};
 
 	CHECK(ucp_ep_create(p->direct->long_worker, &params, &p->direct->long_ep) == UCS_OK);
+	CHECK(ucp_ep_rkey_unpack(p->direct->long_ep, told->long_rkey, &p->direct->long_rkey) == UCS_OK);
+	p->direct->long_at = atomic_load(&p->sh->long_mem[!p->id]);
 }
 
 static void close_ep(ucp_ep_h ep)
@@ -219,9 +270,11 @@ void direct_close(struct pair *p)
 	struct direct *d = p->direct;
 
 	ucp_rkey_destroy(d->rkey);
+	ucp_rkey_destroy(d->long_rkey);
 	p->barrier(p);
 	close_ep(d->ep);
 	close_ep(d->long_ep);
+	ucp_mem_unmap(d->long_context, d->long_mr);
 	ucp_worker_destroy(d->long_worker);
 	ucp_cleanup(d->long_context);
 	ucp_mem_unmap(d->context, d->mr);

@@ -130,9 +130,14 @@ static inline void direct_get(struct pair *p, void *buf, size_t len, uint64_t of
 }
 
 /* A write that is done may still be under way; a read behind it comes back when it is placed. */
-static inline void direct_flush(struct pair *p)
+static inline void direct_flush_begin(struct pair *p)
 {
 	direct_get(p, p->direct_mem + 2048, 64, 2048);
+}
+
+static inline void direct_flush(struct pair *p)
+{
+	direct_flush_begin(p);
 	direct_wait(p);
 }
 

@@ -6,12 +6,13 @@
 #include "tools/tax/ours.h"
 
 #include <poll.h>
+#include <string.h>
 #include <sys/uio.h>
 
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
 
 static uint64_t inbox[WINDOW];
-static unsigned sends_open, received;
+static unsigned sends_open, received, notified;
 static uint64_t *used[2 * WINDOW]; /* receives to be posted again, once there is time */
 static unsigned nused;
 /* As in twin.c: what has arrived or is still to come. */
@@ -37,6 +38,8 @@ static void take(const struct xport_completion *c, int n)
 		} else if (c[i].type == XPORT_OP_RECV) {
 			received++;
 			used[nused++] = c[i].context;
+		} else if (c[i].type == XPORT_EVENT_NOTIFY) {
+			notified++;
 		} else {
 			sends_open--;
 		}
@@ -252,6 +255,40 @@ void tax_placed(struct pair *p, long n)
 	}
 }
 
+void tax_gets(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
+			uint64_t at = k * HUGE % MEM;
+
+			CHECK(xport_get(p->ep, p->mem[0] + at, HUGE, p->rkey[0], at, &opt) == XPORT_OK);
+		}
+		sends_open += LONG_WINDOW;
+		while (sends_open > 0)
+			tax_reap(p);
+	}
+}
+
+static void copy(struct pair *p, uint64_t at, size_t len)
+{
+	memcpy(p->copied + at, p->mem[0] + at, len);
+	__asm__ volatile("" ::: "memory"); /* each of them */
+}
+
+void tax_copy_large(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n * LONG_WINDOW; i++)
+		copy(p, LARGE, LARGE);
+}
+
+void tax_copy_huge(struct pair *p, long n)
+{
+	for (uint64_t i = 0; p->id == 0 && i < (uint64_t)n * LONG_WINDOW; i++)
+		copy(p, i * HUGE % MEM, HUGE);
+}
+
 /* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
 void tax_messages(struct pair *p, long n)
 {
@@ -290,6 +327,115 @@ void tax_read(struct pair *p, long n)
 		}
 	}
 	pair_barrier(p); /* the initiator's time is what counts */
+}
+
+/* ---- a window that slides ---- */
+
+static void slide(struct pair *p, unsigned most)
+{
+	while (sends_open > most)
+		tax_reap(p);
+}
+
+/* As in twin.c. */
+void tax_slide_send(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < 2 * n; i++) {
+		due += p->id == 0 ? i > 0 : WINDOW / 2;
+		for (int k = 0; p->id == 0 && k < WINDOW / 2; k++)
+			post_send(p, &word);
+		while ((int)(received - due) < 0)
+			tax_reap(p);
+		if (p->id == 1)
+			post_send(p, &word);
+		replenish(p);
+	}
+	due += p->id == 0;
+	while ((int)(received - due) < 0)
+		tax_reap(p);
+	replenish(p);
+	slide(p, 0);
+}
+
+void tax_slide_local(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		post_put(p, &word, 4096 + (uint64_t)(i % WINDOW) * 8);
+		slide(p, WINDOW - 1);
+	}
+	if (p->id == 0) {
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+	}
+	slide(p, 0);
+}
+
+void tax_slide_quiet(struct pair *p, long n)
+{
+	static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < 2 * n; i++) {
+		for (int k = 0; k < WINDOW / 2; k++)
+			CHECK(xport_put(p->ep, &word, 8, p->rkey[0], 4096 + (uint64_t)k * 8, &quiet) == XPORT_OK);
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+		slide(p, 1);
+	}
+	slide(p, 0);
+}
+
+void tax_slide_get(struct pair *p, long n)
+{
+	const struct xport_opt opt = {.size = sizeof(opt), .mr = p->mr[0]};
+
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		uint64_t at = (uint64_t)(i % WINDOW) * 8;
+
+		CHECK(xport_get(p->ep, p->mem[0] + 1024 + at, 8, p->rkey[0], 4096 + at, &opt) == XPORT_OK);
+		sends_open++;
+		slide(p, WINDOW - 1);
+	}
+	slide(p, 0);
+}
+
+void tax_slide_notify(struct pair *p, long n)
+{
+	static unsigned told;
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		CHECK(xport_put_notify(p->ep, &word, 8, p->rkey[0], 4096 + (uint64_t)(i % WINDOW) * 8, &local) ==
+		      XPORT_OK);
+		sends_open++;
+		slide(p, WINDOW - 1);
+	}
+	if (p->id == 1) {
+		told += (unsigned)n * WINDOW;
+		while ((int)(notified - told) < 0)
+			tax_reap(p);
+	} else {
+		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
+		sends_open++;
+	}
+	slide(p, 0);
+}
+
+void tax_slide_add(struct pair *p, long n)
+{
+	struct xport_atomic_args add = {.size = sizeof(add), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = 1};
+
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		add.result = p->mem[0] + 1024 + i % WINDOW * 8;
+		CHECK(xport_atomic(p->ep, &add, p->rkey[0], 4096, NULL) == XPORT_OK);
+		sends_open++;
+		slide(p, WINDOW - 1);
+	}
+	slide(p, 0);
 }
 
 void tax_ready(struct pair *p)

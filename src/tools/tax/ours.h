@@ -21,8 +21,20 @@ void tax_putone(struct pair *p, long n);
 void tax_getone(struct pair *p, long n);
 void tax_bandwidth(struct pair *p, long n);
 void tax_placed(struct pair *p, long n);
+void tax_gets(struct pair *p, long n);
 void tax_messages(struct pair *p, long n);
 /* The target reads as many bytes as tax_messages sends, out of the initiator's memory by process_vm_readv(2); that is all. */
 void tax_read(struct pair *p, long n);
+/* As many bytes as tax_bandwidth and tax_placed put, by memcpy(3), into memory that both have mapped. */
+void tax_copy_large(struct pair *p, long n);
+void tax_copy_huge(struct pair *p, long n);
+
+/* WINDOW of them in flight, the next as soon as one has ended. */
+void tax_slide_send(struct pair *p, long n);
+void tax_slide_local(struct pair *p, long n);
+void tax_slide_quiet(struct pair *p, long n);
+void tax_slide_get(struct pair *p, long n);
+void tax_slide_notify(struct pair *p, long n);
+void tax_slide_add(struct pair *p, long n);
 
 #endif

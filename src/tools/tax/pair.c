@@ -147,9 +147,9 @@ static void pair_close(struct pair *p)
 		CHECK(xport_mr_dereg(p->mr[i]) == XPORT_OK);
 	xport_close(p->x);
 	p->x = NULL;
-	free(p->mem[1]);
 	if (p->twin != NULL)
 		p->twin->close(p);
+	free(p->mem[1]);
 }
 
 /* The other may leave the last barrier and close while this one makes progress in it, and would find an error there. */
@@ -205,6 +205,8 @@ int pair_run(const char *provider, const char *beside, const struct pair_twin *(
 
 	p.sh = mmap(NULL, sizeof(*p.sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(p.sh != MAP_FAILED);
+	p.copied = mmap(NULL, MEM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(p.copied != MAP_FAILED);
 	watched = p.sh;
 	CHECK(sigaction(SIGCHLD, &act, NULL) == 0);
 	fflush(NULL);
@@ -219,6 +221,7 @@ int pair_run(const char *provider, const char *beside, const struct pair_twin *(
 	}
 	side(&p, find, work);
 	CHECK(waitpid(child, &status, 0) == child);
+	munmap(p.copied, MEM);
 	munmap(p.sh, sizeof(*p.sh));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

@@ -69,7 +69,8 @@ struct pair_twin {
 	void (*progress)(struct pair *p);
 	bool (*can_sleep)(const struct pair *p);
 	pair_work pingpong, wakes, rate, putpong, putone, putrate, getone, bandwidth, placed;
-	pair_work messages; /* NULL: not written */
+	pair_work slide_send, slide_local, slide_quiet, slide_get;
+	pair_work slide_add, messages, default_placed, default_gets; /* NULL: not written */
 };
 
 /* When each step began, where single steps are looked at. */
@@ -88,6 +89,7 @@ struct pair {
 	xport_ep *ep;
 	xport_mr *mr[2];     /* of xport_mr_alloc, of xport_mr_reg */
 	uint8_t *mem[2];
+	uint8_t *copied;     /* MEM bytes that both have mapped, for nothing but memcpy(3) */
 	xport_rkey *rkey[2]; /* of the other's */
 	/* direct */
 	const struct pair_twin *twin; /* NULL: only through libxport */

@@ -18,6 +18,7 @@ struct tax_kind {
 	const char *in; /* what sleeps, where somebody does */
 	const char *than; /* what the direct side calls, if not the stack's usual */
 	pair_work read;   /* of no stack */
+	bool sliding;     /* WINDOW in flight all the time, not one window after the other */
 };
 
 /* What came out for one kind, in ns. */

@@ -75,15 +75,15 @@ static bool agree(struct pair *p, bool yes)
 	return yes;
 }
 
-/* How many steps take long enough without disturbance. */
-static long calibrate(struct pair *p, const struct tax_kind *k)
+/* How many steps of one side take long enough without disturbance. */
+static long calibrate(struct pair *p, const struct tax_kind *k, bool ours)
 {
 	for (long n = 1;; n *= 2) {
 		double best = 1e12;
 
 		for (int i = 0; i < 6; i++) {
 			bool quiet = true;
-			double ns = batch(p, k, false, n, &quiet);
+			double ns = batch(p, k, ours, n, &quiet);
 
 			best = ns < best ? ns : best;
 		}
@@ -111,27 +111,28 @@ struct pairs {
 };
 
 /* One pair; whether it counts, and in which regime. */
-static bool one_pair(struct pair *p, const struct tax_kind *k, long n, double ns[2], int *where)
+static bool one_pair(struct pair *p, const struct tax_kind *k, const long n[2], double ns[2], int *where)
 {
 	int before = regime(p), between, after;
 	bool quiet = true;
 
-	ns[0] = batch(p, k, false, n, &quiet);
+	ns[0] = batch(p, k, false, n[0], &quiet);
 	between = regime(p);
-	ns[1] = batch(p, k, true, n, &quiet);
+	ns[1] = batch(p, k, true, n[1], &quiet);
 	after = regime(p);
 	*where = before;
 	return quiet && before == between && between == after;
 }
 
-static void take(const struct tax_kind *k, long n, const double ns[2], struct pairs *v, struct tax_result *r, int where)
+static void take(const struct tax_kind *k, const long n[2], const double ns[2], struct pairs *v, struct tax_result *r,
+                 int where)
 {
-	double steps = (double)n * k->parts;
+	double direct = ns[0] / (double)n[0], ours = ns[1] / (double)n[1];
 	long i = r->accepted++;
 
-	v->direct[i] = ns[0] / steps;
-	v->ours[i] = ns[1] / steps;
-	v->ratio[i] = k->measure == PERF_LATENCY ? ns[1] / ns[0] : ns[0] / ns[1];
+	v->direct[i] = direct / k->parts;
+	v->ours[i] = ours / k->parts;
+	v->ratio[i] = k->measure == PERF_LATENCY ? ours / direct : direct / ours;
 	r->regimes[where]++;
 }
 
@@ -140,12 +141,13 @@ bool tax_batches(struct pair *p, const struct tax_kind *k, long pairs, uint64_t 
 	double *all = calloc((size_t)pairs * 3, sizeof(*all)), ns[2];
 	struct pairs v = {all, all + pairs, all + 2 * pairs};
 	uint64_t until = pair_ns() + limit_ns;
-	long n;
+	long n[2];
 	int where;
 
 	CHECK(all != NULL);
 	*r = (struct tax_result){.kind = k};
-	n = calibrate(p, k);
+	for (int ours = 0; ours < 2; ours++)
+		n[ours] = calibrate(p, k, ours);
 	for (; agree(p, r->accepted < pairs && pair_ns() < until); r->pairs++)
 		if (agree(p, one_pair(p, k, n, ns, &where)))
 			take(k, n, ns, &v, r, where);

@@ -97,6 +97,79 @@ static void putrate(struct pair *p, long n)
 	}
 }
 
+/* The next as soon as one has ended, at most `most` of them in flight. */
+static inline void slide(struct pair *p, uint64_t most)
+{
+	while (p->pending >= most)
+		direct_progress(p);
+}
+
+/* Messages; each half of a window is answered by one, and may be under way while the other half is answered. */
+static void slide_send(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; i < 2 * n; i++) {
+		due += p->id == 0 ? i > 0 : WINDOW / 2;
+		for (int k = 0; p->id == 0 && k < WINDOW / 2; k++)
+			direct_send(p, &word, sizeof(word));
+		await(p, false);
+		if (p->id == 1)
+			direct_send(p, &word, sizeof(word));
+	}
+	due += p->id == 0;
+	await(p, false);
+	direct_wait(p);
+}
+
+/* Puts, of which the stack holds so many at most; all are flushed at the end. */
+static void slide_local(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		direct_put(p, &word, 8, 4096 + (uint64_t)(i % WINDOW) * 8);
+		slide(p, WINDOW);
+	}
+	if (p->id == 0)
+		direct_flush(p);
+}
+
+/* Puts, each half of a window followed by a flush; the flush of one half is waited for once the other is posted. */
+static void slide_quiet(struct pair *p, long n)
+{
+	uint64_t word = 1;
+
+	for (long i = 0; p->id == 0 && i < 2 * n; i++) {
+		for (int k = 0; k < WINDOW / 2; k++)
+			direct_put(p, &word, 8, 4096 + (uint64_t)k * 8);
+		direct_flush_begin(p);
+		slide(p, 2);
+	}
+	direct_wait(p);
+}
+
+static void slide_get(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		direct_get(p, p->direct_mem + 1024 + i % WINDOW * 8, 8, 4096 + (uint64_t)(i % WINDOW) * 8);
+		slide(p, WINDOW);
+	}
+	direct_wait(p);
+}
+
+#ifdef DIRECT_ADD
+/* Additions that bring the old value. */
+static void slide_add(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
+		direct_add(p, (uint64_t *)(void *)(p->direct_mem + 1024) + i % WINDOW, 4096);
+		slide(p, WINDOW);
+	}
+	direct_wait(p);
+}
+#endif
+
 /* Gets of 8 bytes, one at a time. */
 static void getone(struct pair *p, long n)
 {
@@ -130,6 +203,29 @@ static void placed(struct pair *p, long n)
 }
 
 #ifdef DIRECT_LONG
+/* As `placed`, and the same with gets, over a connection that nothing was set for. */
+static void default_placed(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		for (uint64_t k = 0; k < LONG_WINDOW; k++)
+			direct_default_put(p, p->mem[1] + k * HUGE % MEM, HUGE, k * HUGE % MEM);
+		direct_default_flush(p);
+	}
+	if (p->id == 1)
+		direct_default_serve(p);
+}
+
+static void default_gets(struct pair *p, long n)
+{
+	for (long i = 0; p->id == 0 && i < n; i++) {
+		for (uint64_t k = 0; k < LONG_WINDOW; k++)
+			direct_default_get(p, p->mem[1] + k * HUGE % MEM, HUGE, k * HUGE % MEM);
+		direct_long_wait(p);
+	}
+	if (p->id == 1)
+		direct_default_serve(p);
+}
+
 /* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
 static void messages(struct pair *p, long n)
 {
@@ -176,7 +272,16 @@ __attribute__((visibility("default"))) const struct pair_twin xport_tax_twin = {
 	.getone = getone,
 	.bandwidth = bandwidth,
 	.placed = placed,
+	.slide_send = slide_send,
+	.slide_local = slide_local,
+	.slide_quiet = slide_quiet,
+	.slide_get = slide_get,
+#ifdef DIRECT_ADD
+	.slide_add = slide_add,
+#endif
 #ifdef DIRECT_LONG
 	.messages = messages,
+	.default_placed = default_placed,
+	.default_gets = default_gets,
 #endif
 };
