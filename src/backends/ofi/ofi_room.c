@@ -24,6 +24,19 @@ enum {
 
 static const char shm_hint[] = "mount -o remount,rw,size=1G /dev/shm; in a container: --shm-size=1g";
 
+/* fi_verbs(7): the name, or what it begins with. */
+static bool begins_one(const char *prefix)
+{
+	struct if_nameindex *all = if_nameindex();
+	bool found = false;
+
+	for (const struct if_nameindex *i = all; all != NULL && i->if_index != 0 && !found; i++)
+		found = strncmp(i->if_name, prefix, strlen(prefix)) == 0;
+	if (all != NULL)
+		if_freenameindex(all);
+	return found;
+}
+
 int ofi_interface(const char *name, struct xport_error *err)
 {
 	char first[40], variable[64], hint[128]; /* of "tcp;ofi_rxm" the first */
@@ -35,7 +48,8 @@ int ofi_interface(const char *name, struct xport_error *err)
 	for (int i = 0; i < n; i++)
 		variable[i] = (char)toupper((unsigned char)variable[i]);
 	value = secure_getenv(variable);
-	if (value == NULL || value[0] == '\0' || if_nametoindex(value) != 0)
+	if (value == NULL || value[0] == '\0' || if_nametoindex(value) != 0 ||
+	    (strcmp(first, "verbs") == 0 && begins_one(value)))
 		return XPORT_OK;
 	snprintf(hint, sizeof(hint), "`ip -br link` lists the interfaces there are; or unset %s", variable);
 	return xpi_fail(err, XPORT_ERR_NO_BACKEND, ENODEV, "ENODEV", hint, "%s=%.40s, but there is no such interface",
