@@ -57,6 +57,16 @@ static void measure(struct xpi_be *be)
 	be->mixes = (info->rx_attr->comp_order & FI_ORDER_STRICT) == 0;
 }
 
+/* What is made for each endpoint: verbs (1.17) keeps as many entries of the completion queue for its receives, however many we
+ * post. */
+static void ask_less(struct xpi_be *be)
+{
+	if (!be->cq_counts)
+		return;
+	be->info->rx_attr->size = be->nrecv;
+	be->info->tx_attr->size = be->nsend;
+}
+
 static int choose(struct xpi_be *be, const char *name)
 {
 	struct fi_info *offers = NULL, *chosen;
@@ -79,8 +89,10 @@ static int choose(struct xpi_be *be, const char *name)
 		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp",
 		                "its messages do not arrive in the order in which they were sent");
 	measure(be);
-	if (be->frame_max >= 4096 && be->credits >= 4)
+	if (be->frame_max >= 4096 && be->credits >= 4) {
+		ask_less(be);
 		return XPORT_OK;
+	}
 	return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
 	                "it takes messages of %zu bytes and has room for %zu, which is too little", be->frame_max,
 	                be->info->rx_attr->size);
