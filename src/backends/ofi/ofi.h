@@ -64,6 +64,8 @@ struct ofi_quirk {
 	const char *shm_prefix;
 	bool blocks;         /* its fi_connect waits for an answer */
 	bool ends_request;   /* with the endpoint that was made for it, as rejecting would */
+	bool tells;          /* failures of its own, by an event queue of each endpoint: else it ends the process */
+	bool remote_only;    /* it is not to do otherwise between processes of this host */
 	bool walled;         /* what a stranger sends it must not see, see ofi_wall.c */
 	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */
@@ -158,6 +160,7 @@ struct ofi_ep {
 	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */
 	uint8_t hello[OFI_GREETING]; /* ours, where it is sent from where it lies */
 	struct fid_av *av;
+	struct fid_eq *eq; /* of a provider that tells */
 	struct ofi_addr name;
 	int socket; /* libfabric's, behind ofi_wall.c */
 	/* where a peer shares memory with us, see ofi_guard.c; else NULL, and the instance's queue is used */
@@ -248,6 +251,8 @@ int ofi_rdm_connect(struct ofi_ep *ep, const void *addr, size_t len);
 /* The first frame that comes. */
 void ofi_rdm_greeted(struct ofi_ep *ep, const void *buf, size_t len);
 void ofi_rdm_close(struct ofi_ep *ep);
+/* What a provider tells of its own failures. */
+void ofi_rdm_poll(struct xpi_be *be);
 
 /* ofi_guard.c */
 struct ofi_page;

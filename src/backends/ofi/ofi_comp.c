@@ -347,6 +347,8 @@ static int look_around(struct xpi_be *be, int did)
 	errno = 0;
 	if (be->eq != NULL)
 		did += ofi_cm_poll(be);
+	if (be->quirk->tells)
+		ofi_rdm_poll(be);
 	if (be->ngone > 0 && (did > 0 ? (be->gone_polls = 0) : ++be->gone_polls) >= GONE_AFTER)
 		ofi_ep_tell_gone(be);
 	if (!xpi_list_empty(&be->hungry))

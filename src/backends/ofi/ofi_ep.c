@@ -70,6 +70,8 @@ int ofi_ep_open(struct ofi_ep *ep, struct fi_info *info)
 	if (!be->rdm)
 		ep->state = OFI_EP_CONNECTING;
 	rc = fi_ep_bind(ep->fid, be->rdm ? &ep->av->fid : &be->eq->fid, 0);
+	if (rc == 0 && ep->eq != NULL)
+		rc = fi_ep_bind(ep->fid, &ep->eq->fid, 0);
 	if (rc == 0)
 		rc = fi_ep_bind(ep->fid, ep->cq != NULL ? &ep->cq->fid : &be->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (rc == 0)

@@ -13,14 +13,19 @@
 #include "base/nearest.h"
 #include "ofi.h"
 
-/* In order of preference: adapters first, then the fastest over sockets.  Those that libfabric has besides these are
- * adapters of other makers, and come after verbs. */
-static const char *const known[] = {
-	"verbs", "", "tcp", "net", "sockets", "shm", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd", "verbs;ofi_rxm"};
+/* In order of preference: adapters first, then the fastest over sockets.  Of those that libfabric has besides these, adapters of
+ * other makers, by their fi_info.nic, come after verbs, the rest at the end: it may be anything. */
+static const char adapters[] = "", others[] = "";
+static const char *const known[] = {"verbs",       adapters,      "tcp",         "net",           "sockets", "shm",
+                                    "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd", "verbs;ofi_rxm", others};
 
 /* 1.17 believes them: sockets in sock_ep_cm_handle_rx; rxm in rxm_rndv_handle_rd_done, where a number of
  * theirs is an index. */
 static const char stray_bytes[] = "some bytes of a stranger at its port end the process";
+
+/* 1.17 to 2.6 (psmx3_epid_to_epaddr, psmx2_epid_to_epaddr): abort() where the other end does not answer in time, and until
+ * then, as when an endpoint is closed, nothing else goes on. */
+static const char aborts[] = "it ends the process when a peer does not answer";
 
 static const struct ofi_quirk quirks[] = {
 	/* 1.17 (tcpx_report_success, tcpx_progress), and those before it; 1.18 is another program. */
@@ -61,6 +66,16 @@ static const struct ofi_quirk quirks[] = {
 	{.name = "tcp;ofi_rxm", .caution = stray_bytes},
 	{.name = "net;ofi_rxm", .caution = stray_bytes},
 	{.name = "verbs;ofi_rxm", .caution = stray_bytes},
+	/* What it cannot tell anybody ends the process (1.17: efa_eq_write_error).  And between processes of one host it goes by shm,
+	 * where small frames overtake long ones, and a killed peer may have taken a lock with it: so not there. */
+	{.name = "efa", .tells = true, .remote_only = true},
+	{.name = "psm2", .refused = aborts},
+	{.name = "psm3", .refused = aborts},
+	/* To it every name is one of this host. */
+	{.name = "sm2", .refused = "it is memory of this host, not looked into yet: use ofi:shm"},
+	/* Sending and closing wait for the peer there. */
+	{.name = "ucx", .refused = "it waits for peers where it must not: use the back end ucx"},
+	{.name = "mlx", .refused = "it waits for peers where it must not: use the back end ucx"},
 	{.name = NULL},
 };
 
@@ -75,14 +90,18 @@ const struct ofi_quirk *ofi_quirk(const char *name)
 
 /* ---- asking libfabric ---- */
 
+/* The core counts frames: they come in the order of their sending. */
+enum { ORDER = FI_ORDER_SAS };
+
 /* What we can live with.  libfabric answers with what it wants of it. */
-static struct fi_info *hints_new(enum fi_ep_type type, const char *name)
+static struct fi_info *hints_new(enum fi_ep_type type, const char *name, uint64_t order)
 {
 	struct fi_info *h = fi_allocinfo();
 
 	if (h == NULL)
 		return NULL;
-	h->caps = FI_MSG;
+	h->caps = FI_MSG | (name != NULL && ofi_quirk(name)->remote_only ? FI_REMOTE_COMM : 0);
+	h->tx_attr->msg_order = h->rx_attr->msg_order = order;
 	h->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
 	h->tx_attr->msg_order = h->rx_attr->msg_order = FI_ORDER_SAS;
 	h->ep_attr->type = type;
@@ -99,9 +118,9 @@ static struct fi_info *hints_new(enum fi_ep_type type, const char *name)
 	return h;
 }
 
-static int getinfo(enum fi_ep_type type, const char *name, struct fi_info **out)
+static int getinfo(enum fi_ep_type type, const char *name, uint64_t order, struct fi_info **out)
 {
-	struct fi_info *hints = hints_new(type, name);
+	struct fi_info *hints = hints_new(type, name, order);
 	int rc;
 
 	*out = NULL;
@@ -112,15 +131,17 @@ static int getinfo(enum fi_ep_type type, const char *name, struct fi_info **out)
 	return rc;
 }
 
-/* Takes out of the list what is not of exactly this name: "tcp" also brings "tcp;ofi_rxm". */
-static struct fi_info *exactly(struct fi_info *list, const char *name)
+/* Takes out of the list what is not of exactly this name - "tcp" also brings "tcp;ofi_rxm" - and what was asked for its order
+ * and does not promise it. */
+static struct fi_info *exactly(struct fi_info *list, const char *name, uint64_t order)
 {
 	struct fi_info **p = &list;
 
 	while (*p != NULL) {
 		struct fi_info *i = *p;
 
-		if (strcmp(i->fabric_attr->prov_name, name) == 0) {
+		if (strcmp(i->fabric_attr->prov_name, name) == 0 &&
+		    (i->tx_attr->msg_order & i->rx_attr->msg_order & order) == order) {
 			p = &i->next;
 			continue;
 		}
@@ -156,14 +177,15 @@ static bool is_known(const char *name)
 }
 
 /* Those with endpoints of this type that are in no table of ours; hooks are not networks. */
-static void add_others(struct names *names, enum fi_ep_type type)
+static void add_others(struct names *names, enum fi_ep_type type, bool nic)
 {
 	struct fi_info *list;
 
-	if (getinfo(type, NULL, &list) != 0)
+	if (getinfo(type, NULL, 0, &list) != 0)
 		return;
 	for (struct fi_info *i = list; i != NULL; i = i->next)
-		if (!is_known(i->fabric_attr->prov_name) && strstr(i->fabric_attr->prov_name, "hook") == NULL)
+		if (!is_known(i->fabric_attr->prov_name) && strstr(i->fabric_attr->prov_name, "hook") == NULL &&
+		    (i->nic != NULL || !nic))
 			add_name(names, i->fabric_attr->prov_name);
 	fi_freeinfo(list);
 }
@@ -173,12 +195,12 @@ int ofi_names(char names[OFI_NAMES][OFI_NAME_LEN])
 	struct names all = {.name = names};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (known[i][0] != '\0') {
+		if (known[i] != adapters && known[i] != others) {
 			add_name(&all, known[i]);
 			continue;
 		}
-		add_others(&all, FI_EP_MSG);
-		add_others(&all, FI_EP_RDM);
+		add_others(&all, FI_EP_MSG, known[i] == adapters);
+		add_others(&all, FI_EP_RDM, known[i] == adapters);
 	}
 	return all.n;
 }
@@ -219,18 +241,35 @@ static int absent(const char *name, struct xport_error *err)
 	                "this libfabric does not offer it");
 }
 
+static const enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_RDM};
+
+/* Whether it is there, but for the order of messages. */
+static bool disordered(const char *name)
+{
+	bool found = false;
+
+	for (int i = 0; i < 2 && !found; i++) {
+		struct fi_info *list;
+
+		if (getinfo(types[i], name, 0, &list) == 0)
+			list = exactly(list, name, 0);
+		found = list != NULL;
+		fi_freeinfo(list);
+	}
+	return found;
+}
+
 int ofi_find(const char *name, struct xport_error *err, struct fi_info **out)
 {
-	static const enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_RDM};
 	char names[OFI_NAMES][OFI_NAME_LEN];
 	int n, rc = -FI_ENODATA, broke = 0;
 
 	if (ofi_quirk(name)->refused != NULL)
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp", "%s", ofi_quirk(name)->refused);
 	for (int i = 0; i < 2; i++) {
-		rc = getinfo(types[i], name, out);
+		rc = getinfo(types[i], name, ORDER, out);
 		if (rc == 0)
-			*out = exactly(*out, name);
+			*out = exactly(*out, name, ORDER);
 		if (*out != NULL)
 			return XPORT_OK;
 		if (rc == -FI_ENOMEM)
@@ -238,6 +277,9 @@ int ofi_find(const char *name, struct xport_error *err, struct fi_info **out)
 		if (rc != 0 && rc != -FI_ENODATA && rc != -FI_ENOSYS && rc != -FI_ENODEV)
 			broke = rc;
 	}
+	if (disordered(name))
+		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp",
+		                "it does not promise the order of messages (FI_ORDER_SAS)");
 	n = ofi_names(names);
 	for (int i = 0; i < n; i++)
 		if (strcmp(names[i], name) == 0)

@@ -120,6 +120,16 @@ static int open_endpoint(struct ofi_ep *ep, const char **step)
 		if (rc != 0)
 			return rc;
 	}
+	if (be->quirk->tells) {
+		struct fi_eq_attr eq = {.wait_obj = FI_WAIT_NONE};
+
+		*step = "opening an event queue of libfabric";
+		rc = fi_eq_open(be->fabric, &eq, &ep->eq, NULL);
+		if (rc != 0) {
+			ep->eq = NULL;
+			return rc;
+		}
+	}
 	*step = "opening an endpoint of libfabric";
 	rc = ofi_ep_open(ep, NULL);
 	if (rc != 0)
@@ -167,7 +177,25 @@ void ofi_rdm_close(struct ofi_ep *ep)
 	if (ep->av != NULL)
 		fi_close(&ep->av->fid);
 	ep->av = NULL;
+	if (ep->eq != NULL)
+		fi_close(&ep->eq->fid);
+	ep->eq = NULL;
 	ofi_guard_close(ep);
+}
+
+void ofi_rdm_poll(struct xpi_be *be)
+{
+	xpi_list_for_safe(link, &be->eps) {
+		struct ofi_ep *ep = xpi_container(link, struct ofi_ep, link);
+		struct fi_eq_err_entry e = {0};
+		uint32_t event;
+		char entry[64];
+
+		if (ep->eq != NULL && ep->why == 0 &&
+		    fi_eq_read(ep->eq, &event, entry, sizeof(entry), 0) == -FI_EAVAIL &&
+		    fi_eq_readerr(ep->eq, &e, 0) > 0)
+			ofi_ep_lost(ep, e.err > 0 ? -e.err : e.err < 0 ? e.err : -FI_EIO);
+	}
 }
 
 /* ---- connecting ---- */
