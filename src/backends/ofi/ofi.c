@@ -85,9 +85,6 @@ static int choose(struct xpi_be *be, const char *name)
 		                "no interface has an address that others could reach");
 	if (be->info == NULL)
 		return ofi_fail(be->err, -FI_ENOMEM, NULL, "choosing a provider");
-	if ((be->info->tx_attr->msg_order & be->info->rx_attr->msg_order & FI_ORDER_SAS) == 0)
-		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "use ofi:tcp",
-		                "its messages do not arrive in the order in which they were sent");
 	measure(be);
 	if (be->frame_max >= 4096 && be->credits >= 4) {
 		ask_less(be);

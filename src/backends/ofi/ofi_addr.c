@@ -181,6 +181,8 @@ struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers)
 
 	while (first != NULL && first->addr_format != FI_SOCKADDR_IN && first->addr_format != FI_SOCKADDR_IN6)
 		first = first->next;
+	if (first == NULL && offers->ep_attr->type == FI_EP_MSG)
+		return NULL;
 	if (first == NULL) {
 		add_device(be, offers->domain_attr->name);
 		return offers;

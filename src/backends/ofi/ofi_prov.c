@@ -103,7 +103,6 @@ static struct fi_info *hints_new(enum fi_ep_type type, const char *name, uint64_
 	h->caps = FI_MSG | (name != NULL && ofi_quirk(name)->remote_only ? FI_REMOTE_COMM : 0);
 	h->tx_attr->msg_order = h->rx_attr->msg_order = order;
 	h->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
-	h->tx_attr->msg_order = h->rx_attr->msg_order = FI_ORDER_SAS;
 	h->ep_attr->type = type;
 	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 	h->domain_attr->threading = FI_THREAD_DOMAIN;
