@@ -42,8 +42,12 @@ static void work(struct pair *p, long n)
 }
 
 static const struct pair_twin twin = {.size = sizeof(struct pair), .pingpong = work};
-static const struct tax_kind kind = {"send", PERF_LATENCY, 8,   offsetof(struct pair_twin, pingpong), work, 1, false,
-                                     NULL,   NULL,         NULL};
+static const struct tax_kind kind = {.test = "send",
+                                     .measure = PERF_LATENCY,
+                                     .size = 8,
+                                     .direct = offsetof(struct pair_twin, pingpong),
+                                     .ours = work,
+                                     .parts = 1};
 
 struct side {
 	struct pair pair;

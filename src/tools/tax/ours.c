@@ -26,7 +26,7 @@ static void post_receive(struct pair *p, uint64_t *into)
 	CHECK(xport_recv(p->x, into, sizeof(*into), 5, UINT64_MAX, &opt) == XPORT_OK);
 }
 
-enum { REAPED = 16, LONG_TAG = 6 };
+enum { REAPED = WINDOW, LONG_TAG = 6 };
 
 static void take(const struct xport_completion *c, int n)
 {
@@ -409,8 +409,12 @@ void tax_slide_notify(struct pair *p, long n)
 	uint64_t word = 1;
 
 	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
-		CHECK(xport_put_notify(p->ep, &word, 8, p->rkey[0], 4096 + (uint64_t)(i % WINDOW) * 8, &local) ==
-		      XPORT_OK);
+		int r;
+
+		while ((r = xport_put_notify(p->ep, &word, 8, p->rkey[0], 4096 + (uint64_t)(i % WINDOW) * 8, &local)) ==
+		       XPORT_ERR_AGAIN)
+			tax_reap(p);
+		CHECK(r == XPORT_OK);
 		sends_open++;
 		slide(p, WINDOW - 1);
 	}
