@@ -226,6 +226,45 @@ static void reader(struct h *h)
 	h_sync(h);
 }
 
+/* What nobody may write is sent and put from, registered or not.  The first bytes differ, so that it is no page of zeros. */
+static const uint8_t constants[100000] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const size_t constant_sizes[] = {8, 2000, 7000, sizeof(constants)};
+
+enum { CONSTANTS = sizeof(constant_sizes) / sizeof(constant_sizes[0]) };
+
+static void constants_target(struct h *h)
+{
+	struct h_mem m;
+	uint8_t *buf;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, sizeof(constants), 0, H_ALL);
+	h_share(h, 1, &m);
+	buf = h_buf(h, sizeof(constants));
+	for (int i = 0; i < CONSTANTS; i++) {
+		size_t len = constant_sizes[i];
+
+		H_DONE(h_recv(h, NULL, buf, sizeof(constants), 5, UINT64_MAX));
+		H_TRUE(!memcmp(buf, constants, len));
+		H_TRUE(!memcmp(m.p, constants, len)); /* put before it */
+	}
+	h_sync(h);
+}
+
+static void constants_source(struct h *h)
+{
+	struct h_mem m = {.p = (uint8_t *)(uintptr_t)constants, .len = sizeof(constants)};
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	r = h_import(h, 0);
+	for (int i = 0; i < CONSTANTS; i++) {
+		H_DONE(h_put(h, h->ep[0], H_AT(m, 0, constant_sizes[i]), &r, 0, 0));
+		H_DONE(h_send(h, h->ep[0], constants, constant_sizes[i], 5));
+	}
+	h_sync(h);
+}
+
 /* The same memory twice, and regions that overlap: keys of their own, lives of their own. */
 static void overlap_target(struct h *h)
 {
@@ -369,6 +408,7 @@ const struct h_scenario cases_api[] = {
 	{.name = "P7_flags", .role = {flags}},
 	{.name = "P7_regions_that_are_none", .role = {bad_regions}},
 	{.name = "P6_read_only_memory", .role = {read_only, reader}},
+	{.name = "P6_from_read_only_memory", .role = {constants_target, constants_source}},
 	{.name = "P16_regions_that_overlap", .role = {overlap_target, overlap}},
 	{.name = "P12_region_facts", .role = {region_facts}},
 	{.name = "P8_five_thousand_regions", .role = {many_regions}},

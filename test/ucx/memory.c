@@ -123,6 +123,11 @@ void test_native_rma(struct side *s, const char *provider, bool a)
 		barrier(s);
 		UCP(ucp_mem_unmap)(s->be->context, h);
 	} else {
+		ucp_mem_map_params_t own = {.field_mask =
+		                                    UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+		                            .address = mem,
+		                            .length = sizeof(mem)};
+		struct ucx_mr mr = {.base = mem};
 		struct ucx_rkey key = {0};
 		struct xpi_req *reqs[3];
 		int rc[3];
@@ -131,15 +136,21 @@ void test_native_rma(struct side *s, const char *provider, bool a)
 		refuse_without_adapter(s, c, m.base, m.blob, m.len);
 		CHECK(UCP(ucp_ep_rkey_unpack)(((struct ucx_ep *)c->ep)->ucp, m.blob, &key.rkey) == UCS_OK);
 		key.base = m.base;
+		/* What UCX would have to register itself is the core's. */
+		slot = slot_get(s, true);
+		CHECK(s->ops->put(s->be, c->ep, mem, sizeof(mem), NULL, &key, 0, &slot->req) ==
+		      XPORT_ERR_NOT_SUPPORTED);
+		CHECK(s->ops->get(s->be, c->ep, got, sizeof(got), &mr, &key, 0, &slot->req) == XPORT_ERR_NOT_SUPPORTED);
+		CHECK(UCP(ucp_mem_map)(s->be->context, &own, &mr.mem) == UCS_OK);
 		for (size_t i = 0; i < sizeof(mem); i++)
 			mem[i] = (char)byte_of(5, i);
 		for (int i = 0; i < 3; i++) {
 			slot = slot_get(s, true);
 			slot->busy = true;
 			reqs[i] = &slot->req;
-			rc[i] = i == 0   ? s->ops->put(s->be, c->ep, mem, sizeof(mem), NULL, &key, 0, reqs[i])
+			rc[i] = i == 0   ? s->ops->put(s->be, c->ep, mem, sizeof(mem), &mr, &key, 0, reqs[i])
 			        : i == 1 ? s->ops->drain(s->be, c->ep, reqs[i])
-			                 : s->ops->get(s->be, c->ep, got + 3, sizeof(got) - 3, NULL, &key, 3, reqs[i]);
+			                 : s->ops->get(s->be, c->ep, got + 3, sizeof(got) - 3, &mr, &key, 3, reqs[i]);
 			CHECK(rc[i] >= 0, "%d", i);
 			while (rc[i] == XPI_PENDING && ((struct slot *)reqs[i])->busy)
 				poll_be(s);
@@ -148,6 +159,7 @@ void test_native_rma(struct side *s, const char *provider, bool a)
 		barrier(s);
 		barrier(s);
 		UCP(ucp_rkey_destroy)(key.rkey);
+		UCP(ucp_mem_unmap)(s->be->context, mr.mem);
 	}
 	conn_free(s, c);
 	close_side(s);

@@ -129,10 +129,12 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 {
 	const struct ucx_provider *p = be->provider;
 	ucs_status_t status = UCS_OK;
+	unsigned major, minor, release;
 	const struct setting settings[] = {
 		{"TLS", ways.tls},
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
+		{"MAX_EAGER_RAILS", "1"}, /* pieces of frames on several ways overtake one another */
 		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
 		{"RESOLVE_REMOTE_EP_ID", p->sockets ? "n" : "y"}, /* see greet() in ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
@@ -146,6 +148,9 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && status == UCS_OK; i++)
 		if (settings[i].value != NULL)
 			status = ucp_config_modify(config, settings[i].name, settings[i].value);
+	ucp_get_version(&major, &minor, &release);
+	if (status == UCS_OK && (major > 1 || minor >= 14))
+		status = ucp_config_modify(config, "MAX_RMA_RAILS", "1"); /* the same of puts */
 	return status;
 }
 
@@ -351,6 +356,7 @@ static void ucx_close(struct xpi_be *be)
 		ucp_cleanup(be->context);
 	if (be->timer >= 0)
 		close(be->timer);
+	ucx_am_close(be);
 	ucx_sink_del(&be->sink);
 	free(be);
 }
@@ -388,6 +394,8 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		rc = open_self(be);
 	if (rc == XPORT_OK)
 		rc = read_resources(be);
+	if (rc == XPORT_OK && be->rdma)
+		rc = ucx_am_pack(be);
 	if (rc != XPORT_OK) {
 		ucx_close(be);
 		return rc;
@@ -428,8 +436,9 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	/* UCX orders a message after puts by no more than the flush. */
 	caps->put_placed = false;
 	caps->am_after_put = false;
-	/* A mapping is checked by nobody but its user; without one the core's protocol or the adapter checks. */
-	caps->target_bounds = !be->shm;
+	/* A mapping is checked by nobody but its user.  And to an adapter UCX grants all rights to whatever it registers, which may be
+	 * more than was asked for, and goes on granting them for a while after that was given back. */
+	caps->target_bounds = !be->shm && !be->rdma;
 	/* UCX's own choice may be sockets for one peer and shared memory for the next; and what its flush says of an adapter's
 	 * puts is not that they are visible, which takes an answer of the target's core. */
 	caps->passive_target = be->provider->tls != NULL && be->shm;

@@ -15,6 +15,7 @@
 
 #include "backends/backend.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "base/shm.h"
 
 #define ucx_likely(x) __builtin_expect(!!(x), 1)
@@ -27,6 +28,7 @@ enum {
 	UCX_FRAME_MAX = 8000,  /* with UCX's own headers one fragment of its tcp and shared memory (8 KiB) */
 	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
 	UCX_CMA_MIN = 64 << 10, /* below it frames may be much faster: doc/performance.md */
+	UCX_UNREGISTERED_MAX = 1024, /* what UCX copies for an adapter rather than register it, at the least */
 	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
 	UCX_KEY_MAX = 512,     /* packed native key */
 	UCX_SAID = 160,        /* what is kept of UCX's log */
@@ -71,6 +73,9 @@ struct xpi_be {
 	bool shm, rdma;    /* what the context really has */
 	char device[64], transports[96];
 	struct ucx_sink sink;
+	ucp_datatype_t packed;  /* ucx_am.c; 0: not needed */
+	struct ucx_piece *piece; /* that UCX is being handed */
+	struct xpi_pool pieces;
 	struct xpi_list eps; /* struct ucx_ep that were created and not closed */
 	struct {
 		uint64_t since_ms; /* CLOCK_MONOTONIC: when it was asked */
@@ -133,10 +138,13 @@ struct ucx_rkey {
 /* ucx.c */
 uint64_t ucx_now_ms(void); /* CLOCK_MONOTONIC */
 
-/* Whether a transport, as UCX calls it ("rc_mlx5"), is an adapter's that carries puts and gets by itself. */
+/*
+ * Whether a transport, as UCX calls it ("rc_mlx5"), is an adapter's that carries puts and gets by itself, and no more once its
+ * endpoint is closed.  dc is not: a peer reaches the instance's target, whose end is the instance's.
+ */
 static inline bool ucx_is_adapter(const char *tl)
 {
-	return strncmp(tl, "rc", 2) == 0 || strncmp(tl, "dc", 2) == 0;
+	return strncmp(tl, "rc", 2) == 0;
 }
 
 /* ucx_room.c */
@@ -176,6 +184,9 @@ int ucx_queue_fail(struct xpi_be *be);
 
 /* ucx_am.c */
 int ucx_am_open(struct xpi_be *be);
+/* For adapters: what is to be copied, see there. */
+int ucx_am_pack(struct xpi_be *be);
+void ucx_am_close(struct xpi_be *be);
 int ucx_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 int ucx_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
                     struct xpi_req *req);

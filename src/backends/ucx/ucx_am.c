@@ -70,6 +70,111 @@ int ucx_am_open(struct xpi_be *be)
 	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handlers of active messages");
 }
 
+/* ---- what UCX is to copy ---- */
+
+/*
+ * For an adapter UCX registers what is long, with the right to write it.  That fails for memory that nobody may write, and
+ * where no more may be locked, and takes the endpoint with it.  Of a datatype of ours it makes a copy.
+ */
+struct ucx_piece {
+	struct xpi_be *be;
+	const uint8_t *data;
+	size_t len;
+};
+
+static void *pack_begin(void *be_, const void *data, size_t len)
+{
+	struct xpi_be *be = be_;
+	struct ucx_piece *piece = be->piece;
+
+	be->piece = NULL;
+	*piece = (struct ucx_piece){.be = be, .data = data, .len = len};
+	return piece;
+}
+
+static size_t pack_size(void *piece)
+{
+	return ((const struct ucx_piece *)piece)->len;
+}
+
+static size_t pack(void *piece_, size_t offset, void *to, size_t max)
+{
+	const struct ucx_piece *piece = piece_;
+	size_t n = piece->len - offset < max ? piece->len - offset : max;
+
+	memcpy(to, piece->data + offset, n);
+	return n;
+}
+
+static void *unpack_begin(void *be, void *data, size_t len)
+{
+	(void)be;
+	(void)data;
+	(void)len;
+	return NULL; /* nothing is received so */
+}
+
+static ucs_status_t unpack(void *piece, size_t offset, const void *from, size_t len)
+{
+	(void)piece;
+	(void)offset;
+	(void)from;
+	(void)len;
+	return UCS_ERR_UNSUPPORTED;
+}
+
+static void pack_end(void *piece_)
+{
+	struct ucx_piece *piece = piece_;
+
+	if (piece != NULL)
+		xpi_pool_put(&piece->be->pieces, piece);
+}
+
+int ucx_am_pack(struct xpi_be *be)
+{
+	static const ucp_generic_dt_ops_t ops = {.start_pack = pack_begin,
+	                                         .start_unpack = unpack_begin,
+	                                         .packed_size = pack_size,
+	                                         .pack = pack,
+	                                         .unpack = unpack,
+	                                         .finish = pack_end};
+	ucs_status_t status = ucp_dt_create_generic(&ops, be, &be->packed);
+
+	xpi_pool_init(&be->pieces, sizeof(struct ucx_piece), 64);
+	if (status == UCS_OK)
+		return XPORT_OK;
+	be->packed = 0;
+	return ucx_fail(be, status, NULL, "describing to UCX what it is to copy");
+}
+
+void ucx_am_close(struct xpi_be *be)
+{
+	if (be->packed != 0)
+		ucp_dt_destroy(be->packed);
+	xpi_pool_fini(&be->pieces);
+}
+
+static int am_send_packed(struct xpi_be *be, struct ucx_ep *ep, const void *hdr, size_t hlen, const void *data,
+                          size_t dlen, struct xpi_req *req)
+{
+	ucp_request_param_t param = am_param;
+	ucs_status_ptr_t result;
+
+	be->piece = xpi_pool_get(&be->pieces);
+	if (be->piece == NULL)
+		return XPORT_ERR_AGAIN;
+	param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+	param.datatype = be->packed;
+	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, hdr, hlen, data, dlen, &param);
+	if (be->piece != NULL)
+		xpi_pool_put(&be->pieces, be->piece);
+	be->piece = NULL;
+	return result == NULL ? XPORT_OK : ucx_posted(ep, result, req, NULL, "sending a frame");
+}
+
+/* ---- sending ---- */
+
 /* What happens seldom: no room, or a failed endpoint. */
 static __attribute__((cold)) int am_send_not(const struct ucx_ep *ep)
 {
@@ -115,6 +220,8 @@ int ucx_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, 
 		return am_send_not(ep);
 	if (ucx_unlikely(hlen > be->hdr_max))
 		return am_send_copy(ep, hdr, hlen, data, dlen, req);
+	if (be->packed != 0 && dlen > UCX_UNREGISTERED_MAX)
+		return am_send_packed(be, ep, hdr, hlen, data, dlen, req);
 	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, hdr, hlen, data, dlen, &am_param);
 	return ucx_likely(result == NULL) ? XPORT_OK : ucx_posted(ep, result, req, NULL, "sending a frame");
 }

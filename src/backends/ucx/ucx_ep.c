@@ -57,8 +57,10 @@ static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
 /* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */
 static int connect_fail(struct xpi_be *be, ucs_status_t status)
 {
-	int rc = ucx_fail(be, status, "have both ends a network in common, or on one host shared memory? a firewall?",
-	                  "connecting to the peer's UCX address");
+	static const char todo[] =
+		"have both ends a network in common, or on one host shared memory? a firewall? on RoCE of "
+		"several networks: UCX_IB_ROCE_LOCAL_SUBNET=y";
+	int rc = ucx_fail(be, status, todo, "connecting to the peer's UCX address");
 
 	if (rc == XPORT_ERR_PEER_LOST || status == UCS_ERR_SHMEM_SEGMENT)
 		rc = XPORT_ERR_UNREACHABLE;

@@ -51,12 +51,17 @@ int ucx_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 		.length = length,
 	};
 
-	(void)rights; /* the core checks them; this UCX cannot narrow what an adapter grants */
+	int rc;
+
 	mr->base = base;
 	mr->mem = NULL;
 	if (!be->rdma)
 		return XPORT_OK;
-	return mem_map(be, &params, &mr->mem, "raise the limit of locked memory: ulimit -l", "registering memory");
+	rc = mem_map(be, &params, &mr->mem, "raise the limit of locked memory: ulimit -l", "registering memory");
+	/* UCX has an adapter grant all there is, which memory that nobody may write does not have: then the core carries it. */
+	if (rc != XPORT_OK && (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV)) == 0)
+		return XPORT_OK;
+	return rc != XPORT_ERR_PEER_LOST ? rc : (be->err->status = XPORT_ERR_NO_MEMORY);
 }
 
 int ucx_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, void **base)
@@ -126,13 +131,14 @@ int ucx_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 }
 
 /*
- * Whether this peer is reached by an adapter.  If not, UCX unpacks the key all the same, and carries what it is used for
- * by messages, unchecked.  It tells only people, in lines "... lane[0]:  2:rc_mlx5/mlx5_0:1.0 md[1] -> ...".
+ * Whether this peer is reached by one connection of an adapter, frames and all: what comes behind a put on another way may be
+ * there before it.  Without an adapter UCX unpacks the key all the same, and carries what it is used for by messages,
+ * unchecked.  It tells only people, in lines "... lane[0]:  2:rc_mlx5/mlx5_0:1.0 md[1] -> ... am am_bw#0".
  */
 static bool has_adapter(ucp_ep_h ep)
 {
-	char *text = NULL, tl[8];
-	bool found = false;
+	char *text = NULL, *line, *save = NULL, tl[8];
+	int adapters = 0, frames = 0;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
@@ -140,10 +146,18 @@ static bool has_adapter(ucp_ep_h ep)
 		return false;
 	ucp_ep_print_info(ep, f);
 	fclose(f);
-	for (const char *at = text; !found && at != NULL && (at = strstr(at, "lane[")) != NULL; at++)
-		found = sscanf(at, "lane[%*d]: %*d:%7[^/]", tl) == 1 && ucx_is_adapter(tl);
+	for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+		const char *at = strstr(line, "lane["), *am = strstr(line, " am");
+
+		if (at == NULL || sscanf(at, "lane[%*d]: %*d:%7[^/]", tl) != 1 || !ucx_is_adapter(tl))
+			continue;
+		adapters++;
+		while (am != NULL && am[3] != ' ' && am[3] != '\0')
+			am = strstr(am + 1, " am");
+		frames += am != NULL;
+	}
 	free(text);
-	return found;
+	return adapters == 1 && frames == 1;
 }
 
 /*

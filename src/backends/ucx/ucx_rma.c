@@ -3,7 +3,8 @@
  * ucx_rma.c - put and get by a network adapter.
  *
  * Only for keys that an RDMA transport made: on tcp and on ordinary memory UCX would send a message whose handler
- * copies to whatever address it names, without a check, so there the core's own checked protocol is used instead.
+ * copies to whatever address it names, without a check, so there the core's own checked protocol is used instead.  So it is for
+ * what is long and lies in no region: UCX would register it, which may fail and takes the endpoint with it.
  */
 #include "ucx.h"
 
@@ -14,9 +15,9 @@ static const ucp_request_param_t rma_param = {
 };
 
 /* XPORT_OK: go on. */
-static inline int rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key)
+static inline int rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key, const struct ucx_mr *mr, size_t len)
 {
-	if (ucx_unlikely(key->rkey == NULL))
+	if (ucx_unlikely(key->rkey == NULL) || (len > UCX_UNREGISTERED_MAX && (mr == NULL || mr->mem == NULL)))
 		return XPORT_ERR_NOT_SUPPORTED;
 	if (ucx_unlikely(ep->room == 0))
 		return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
@@ -28,10 +29,9 @@ int ucx_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr,
 {
 	struct ucx_ep *ep = ep_;
 	struct ucx_rkey *key = rkey;
-	int rc = rma_ready(ep, key);
+	int rc = rma_ready(ep, key, mr, len);
 
 	(void)be;
-	(void)mr;
 	if (rc != XPORT_OK)
 		return rc;
 	return ucx_posted(ep, ucp_put_nbx(ep->ucp, buf, len, key->base + offset, key->rkey, &rma_param), req, NULL,
@@ -43,10 +43,9 @@ int ucx_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr, void 
 {
 	struct ucx_ep *ep = ep_;
 	struct ucx_rkey *key = rkey;
-	int rc = rma_ready(ep, key);
+	int rc = rma_ready(ep, key, mr, len);
 
 	(void)be;
-	(void)mr;
 	if (rc != XPORT_OK)
 		return rc;
 	return ucx_posted(ep, ucp_get_nbx(ep->ucp, buf, len, key->base + offset, key->rkey, &rma_param), req, NULL,
