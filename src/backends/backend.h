@@ -99,7 +99,7 @@ struct xpi_be_caps {
 	bool target_bounds;  /* the target, or its hardware, checks put and get */
 	bool passive_target; /* put, flush and get end without calls at the target: by mapping, put_placed or drain_places */
 	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
-	uint64_t rma_max;    /* longest single put or get; 0: any (the core splits, into pieces of at least 64 bytes) */
+	uint64_t rma_max;    /* longest single put or get; 0: any; at least 128 (the core splits, in no pieces below 64) */
 	bool nic_atomic;     /* the slot atomic can be used */
 	/* waiting */
 	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */

@@ -224,7 +224,7 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 	         "it says nic_atomic, does not say am_after_put, and has no drain"},
 		{caps->lends && (!puts || !caps->rma_reg || caps->rkey_native_max > 192),
 	         "it says lends without put or rma_reg, or its native keys are longer than 192 bytes"},
-		{caps->rma_max > 0 && caps->rma_max < 64, "it says an rma_max below 64 bytes"},
+		{caps->rma_max > 0 && caps->rma_max < 128, "it says an rma_max below 128 bytes"},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -306,7 +306,7 @@ TEST_F(Registry, SaysWhatContradicts)
 	CONTRADICTS(bare, drain_places, true, "drain")
 	CONTRADICTS(bare, put_short, 8, "put_short")
 	CONTRADICTS(bare, passive_target, true, "native keys")
-	CONTRADICTS(bare, rma_max, 63, "64")
+	CONTRADICTS(bare, rma_max, 127, "128")
 	CONTRADICTS(bare, nic_atomic, true, "slot atomic")
 	CONTRADICTS(bare, lends, true, "lends")
 	CONTRADICTS(putting, am_max, 4096, "am_after_put")
@@ -316,7 +316,7 @@ TEST_F(Registry, SaysWhatContradicts)
 	good.rkey_native_max = 1024;
 	good.passive_target = true;
 	good.put_short = 8;
-	good.rma_max = 64;
+	good.rma_max = 128;
 	EXPECT_EQ(nullptr, xpi_registry_contradiction(putting, &good));
 }
 
