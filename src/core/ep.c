@@ -323,6 +323,8 @@ static void lost(struct xport_ep *ep, const char *why)
 	xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 }
 
+static const char peer_closed[] = "the peer closed the endpoint";
+
 /* The peer closed: once its bye came by the data path, everything before it has; else what is under way gets a few
  * polls more. */
 static void peer_closes(struct xport_ep *ep)
@@ -334,7 +336,7 @@ static void peer_closes(struct xport_ep *ep)
 		return;
 	}
 	xpi_ep_pump(ep); /* the acknowledgement of its bye */
-	snprintf(ep->why, sizeof(ep->why), "the peer closed the endpoint");
+	snprintf(ep->why, sizeof(ep->why), "%s", peer_closed);
 	xpi_ep_fail(ep, XPORT_ERR_PEER_CLOSED, XPORT_EVENT_CLOSED);
 }
 
@@ -442,9 +444,11 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
 		in_time = say_goodbye(ep, deadline);
 	r = ep->state >= XPI_EP_FAILING ? ep->reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
+	if (ep->state == XPI_EP_CLOSING && ep->bye_received && !settled(ep))
+		r = XPORT_ERR_PEER_CLOSED; /* and what is left will not be answered */
 	if (ep->state < XPI_EP_FAILING)
-		snprintf(ep->why, sizeof(ep->why), "closed here");
-	xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
+		snprintf(ep->why, sizeof(ep->why), "%s", r == XPORT_ERR_PEER_CLOSED ? peer_closed : "closed here");
+	xpi_ep_fail(ep, r == XPORT_ERR_PEER_CLOSED ? r : XPORT_ERR_CLOSED, 0);
 	wait_for(ep, is_dead, -1);
 	if (r != XPORT_OK)
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, r, "xport_ep_close", "%s",

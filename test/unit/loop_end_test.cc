@@ -61,6 +61,23 @@ TEST_P(LoopEnd, ABackEndThatBreaks)
 	begin_again();
 }
 
+/* The peer has said goodbye when something is posted that only the peer could answer. */
+TEST_P(LoopEnd, ClosingAfterThePeerDidTellsOfWhatItCutOff)
+{
+	Remote r;
+	share(r, 64);
+	uint64_t word = 1;
+	EXPECT_EQ(xport_ep_close(b.ep, 50), XPORT_ERR_TIMEOUT); /* a does not answer */
+	ASSERT_EQ(xport_get(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+	int closed = xport_ep_close(a.ep, 10000);
+	auto done = wait(a, XPORT_OP_GET);
+	EXPECT_EQ(closed, done.status);
+	std::string way = GetParam();
+	if (way == "message_none" || way == "native_all") {
+		EXPECT_EQ(closed, XPORT_ERR_PEER_CLOSED);
+	}
+}
+
 /* What is reaped after the end gives room to nobody, and leaves nothing behind of an endpoint that is destroyed then. */
 TEST_P(LoopEnd, NotificationsReapedAfterTheEnd)
 {
