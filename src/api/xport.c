@@ -38,6 +38,21 @@ static void advise(struct xport_error *error)
 		snprintf(error->hint, sizeof(error->hint), "%s", xpi_status_hint(error->status));
 }
 
+/* Copies the instance's; where XPORT_STRICT refused the call because of another thread's, says that. */
+static void copy_error(struct xport *x, struct xport_error *all)
+{
+	if ((x->slow & XPI_SLOW_WATCH) && pthread_mutex_trylock(&x->lock) != 0) {
+		begin_error(all, "");
+		xpi_fail(all, XPORT_ERR_INVALID, 0, NULL, "let in one at a time, or open it with XPORT_THREAD_MULTIPLE",
+		         "another thread is in a call of the instance (XPORT_STRICT)");
+		return;
+	}
+	if ((x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) == XPI_SLOW_LOCK)
+		xpi_lock(x);
+	*all = x->err;
+	xpi_leave(x);
+}
+
 int xport_last_error(const xport *x, struct xport_error *error)
 {
 	size_t size = error != NULL ? error->size : 0;
@@ -50,10 +65,7 @@ int xport_last_error(const xport *x, struct xport_error *error)
 	} else if (x->slow & XPI_SLOW_FORK) {
 		return XPORT_ERR_FORK; /* another thread may have held the lock when this process began */
 	} else {
-		if (x->slow & XPI_SLOW_LOCK)
-			pthread_mutex_lock(&((struct xport *)(uintptr_t)x)->lock);
-		all = x->err;
-		xpi_leave((struct xport *)(uintptr_t)x);
+		copy_error((struct xport *)(uintptr_t)x, &all);
 	}
 	all.size = size;
 	advise(&all);

@@ -390,6 +390,8 @@ static bool wait_for(struct xport_ep *ep, bool (*done)(const struct xport_ep *),
 			return false;
 		if (xpi_progress(x) == 0 && i >= 64 && !done(ep))
 			xpi_idle(x, left < 1000 ? (int)left : 1000);
+		else
+			xpi_let_in(x);
 	}
 	return true;
 }

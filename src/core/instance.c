@@ -66,6 +66,26 @@ static bool locked_alone(struct xport *x)
 	return false;
 }
 
+void xpi_lock(struct xport *x)
+{
+	if (pthread_mutex_trylock(&x->lock) == 0)
+		return;
+	atomic_fetch_add_explicit(&x->callers, 1, memory_order_relaxed);
+	pthread_mutex_lock(&x->turn);
+	pthread_mutex_lock(&x->lock);
+	pthread_mutex_unlock(&x->turn);
+	atomic_fetch_sub_explicit(&x->callers, 1, memory_order_relaxed);
+}
+
+/* A mutex alone would nearly always be ours again before those that sleep on it have woken. */
+void xpi_let_callers_in(struct xport *x)
+{
+	pthread_mutex_unlock(&x->lock);
+	pthread_mutex_lock(&x->turn);
+	pthread_mutex_lock(&x->lock);
+	pthread_mutex_unlock(&x->turn);
+}
+
 int xpi_enter_asleep(struct xport *x)
 {
 	if (x->slow & XPI_SLOW_FORK)
@@ -74,7 +94,7 @@ int xpi_enter_asleep(struct xport *x)
 		if (!locked_alone(x))
 			return XPORT_ERR_INVALID;
 	} else if (x->slow & XPI_SLOW_LOCK) {
-		pthread_mutex_lock(&x->lock);
+		xpi_lock(x);
 	}
 	return XPORT_OK;
 }
@@ -361,6 +381,7 @@ static void close_parts(struct xport *x)
 	free(x->ep_table);
 	free(x->mr_table);
 	pthread_mutex_destroy(&x->lock);
+	pthread_mutex_destroy(&x->turn);
 	xpi_settings_fini(&x->settings);
 	free(x);
 }
@@ -380,6 +401,7 @@ static struct xport *instance_new(struct xport_error *err)
 	x->epfd = x->wake = x->timer = x->user_fd = -1;
 	x->settings.log.fd = -1;
 	pthread_mutex_init(&x->lock, NULL);
+	pthread_mutex_init(&x->turn, NULL);
 	xpi_list_init(&x->cq.later);
 	x->cq.first = x->cq.next = x->cq.end = x->cq.now;
 	xpi_list_init(&x->work);

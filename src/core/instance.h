@@ -101,6 +101,8 @@ struct xport {
 	struct xpi_list all; /* in the list of all instances, for the fork rule */
 	/* threads */
 	pthread_mutex_t lock;
+	pthread_mutex_t turn; /* held by who is the next to have the lock, if it was not free */
+	atomic_uint callers;  /* that wait for it */
 	pthread_t thread;
 	bool thread_running;
 	time_t polled_s; /* the coarse clock at the last poll, with XPI_TODO_CLOCK */
@@ -132,12 +134,15 @@ static inline bool xpi_progress_more(struct xport *x, int n)
 
 int xpi_progress_rest(struct xport *x, int n);
 
-/* Blocks until something may have happened, at most `timeout_ms` (-1: for ever); releases the lock meanwhile.  False: a
- * signal handler ran. */
+/* Blocks until something may have happened, at most `timeout_ms` (-1: for ever); releases the lock meanwhile, or lets in who
+ * waits for it.  False: a signal handler ran. */
 bool xpi_idle(struct xport *x, int timeout_ms);
 
 /* Wakes those who sleep beside the one who makes progress. */
 void xpi_tell_crowd(struct xport *x);
+
+/* The calling thread is being answered AGAIN. */
+void xpi_want_space(struct xport *x);
 
 /* Makes the descriptor readable: something waits that it does not know of. */
 void xpi_wake(struct xport *x);
@@ -157,6 +162,18 @@ static inline int xpi_enter(struct xport *x)
 static inline int xpi_enter_to_look(struct xport *x)
 {
 	return __builtin_expect(x->slow != 0, 0) ? xpi_enter_asleep(x) : XPORT_OK;
+}
+
+/* Waits for the lock. */
+void xpi_lock(struct xport *x);
+void xpi_let_callers_in(struct xport *x) __attribute__((cold));
+
+/* Between two polls of a call that stays in: the threads that wait for the lock have it first.  What may be freed by another
+ * thread's call is to be looked for again. */
+static inline void xpi_let_in(struct xport *x)
+{
+	if (__builtin_expect(atomic_load_explicit(&x->callers, memory_order_relaxed) != 0, 0))
+		xpi_let_callers_in(x);
 }
 
 static inline void xpi_leave(struct xport *x)

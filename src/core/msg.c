@@ -345,7 +345,7 @@ static int receive_valid(struct xport *x, const void *buf, size_t len, const str
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {
-		x->want_space = true;
+		xpi_want_space(x);
 		x->past.again++;
 		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
 	}

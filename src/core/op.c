@@ -29,7 +29,7 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation)
 	struct xport *x = ep->x;
 
 	ep->n.again++;
-	x->want_space = true;
+	xpi_want_space(x);
 	xpi_work(ep);
 	return xpi_ep_refused(ep, xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
 	                                     ep->refs + xpi_cq_now(&x->cq)));

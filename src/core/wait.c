@@ -206,6 +206,7 @@ struct sleeper {
 };
 
 enum { DOZE_MS = 1000, NAP_MS = 10, WITHOUT_MS = 1 };
+enum { AWAKE = 1024 }; /* polls without sleep, before a wait does what it does when it sleeps */
 
 /* Beside other threads nobody sleeps for longer: they may take what was to wake it off its descriptor. */
 static int at_most(int timeout_ms, int ms)
@@ -232,7 +233,7 @@ static bool sleep_on(struct xport *x, int fd, int timeout_ms, const sigset_t *ma
 	n = ppoll(&p, 1, timeout_ms < 0 ? NULL : &t, mask);
 	if (n < 0)
 		n = -errno;
-	pthread_mutex_lock(&x->lock);
+	xpi_lock(x);
 	xpi_wake(x); /* we go on to poll, and then what the other sleeps on does not wake it */
 	return n != -EINTR;
 }
@@ -273,6 +274,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	if (!*slept) {
 		if (x->fd_asked)
 			stay_readable(x); /* or who goes on to sleep on it does so for ever */
+		xpi_let_in(x);
 		return true;
 	}
 	x->led = others;
@@ -282,7 +284,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	if (n < 0)
 		n = -errno;
 	if (others)
-		pthread_mutex_lock(&x->lock);
+		xpi_lock(x);
 	x->led = x->lead_told = false;
 	if (x->fd_asked)
 		stay_readable(x);
@@ -347,39 +349,98 @@ static bool spins(const struct xpi_spin *spin, int64_t *last, unsigned vain)
 	return true;
 }
 
+/* What this thread was last answered AGAIN by, and how often room had become free by then. */
+static _Thread_local struct {
+	const struct xport *x;
+	uint32_t freed_times;
+} refused;
+
+void xpi_want_space(struct xport *x)
+{
+	x->want_space = true;
+	refused.x = x;
+	refused.freed_times = x->space_freed_times;
+}
+
+/* Since how many times trying again is worth it for this thread: what others were told meanwhile, it was not. */
+static uint32_t tried_at(const struct xport *x)
+{
+	if (refused.x != x)
+		return x->space_freed_times - x->space_freed;
+	refused.x = NULL;
+	return refused.freed_times;
+}
+
+/* A wait, from its first poll to its end. */
+struct waiting {
+	int64_t deadline; /* INT64_MAX: none */
+	sigset_t mask;    /* of the signals that were blocked when it began; with hushed */
+	bool hushed;
+};
+
+/* How long it may yet last: -1 for ever, 0 no longer. */
+static int left_of(const struct waiting *w)
+{
+	int64_t left;
+
+	if (w->deadline == INT64_MAX)
+		return -1;
+	left = w->deadline - xpi_now_ms();
+	return left > 0 ? (int)left : 0;
+}
+
+/* Sleeps; or, with timeout_ms 0, only lets signals in, as sleeping would.  False: a signal handler ran. */
+static bool sleeps(struct xport *x, struct waiting *w, int timeout_ms, bool *slept)
+{
+	static const struct timespec none;
+
+	if (!w->hushed)
+		hush(&w->mask);
+	w->hushed = true;
+	if (timeout_ms == 0)
+		return ppoll(NULL, 0, &none, &w->mask) == 0;
+	return x->thread_running ? wait_for_thread(x, timeout_ms, &w->mask) : idle(x, timeout_ms, &w->mask, slept);
+}
+
 int xpi_wait(struct xport *x, int timeout_ms)
 {
-	int64_t deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms;
-	uint32_t freed_times = x->space_freed_times - x->space_freed;
-	bool hushed = false, more = true, slept = true;
-	unsigned vain = 0;
+	struct waiting w = {.deadline = timeout_ms < 0 ? INT64_MAX : xpi_now_ms() + timeout_ms};
+	uint32_t freed_times = tried_at(x);
+	bool more = true, slept = true;
+	unsigned vain = 0, awake = 0;
 	int64_t last = 0;
-	sigset_t mask;
-	int r = 0;
+	int r = 0, left;
 
 	while (more && nothing(x, freed_times)) {
-		int64_t left;
-
 		r = xpi_progress(x);
 		if (r < 0) {
 			r = xpi_cq_empty(&x->cq) ? r : 0; /* what ended by it comes first */
 			break;
 		}
 		vain = r > 0 ? 0 : vain + 1;
-		if ((timeout_ms != 0 && spins(&x->spin, &last, vain)) || !xpi_cq_empty(&x->cq))
+		if (!xpi_cq_empty(&x->cq))
 			continue;
-		left = deadline == INT64_MAX ? -1 : deadline - xpi_now_ms();
-		if (left <= 0 && deadline != INT64_MAX)
-			break;
-		if (!hushed)
-			hush(&mask);
-		hushed = true;
-		more = x->thread_running ? wait_for_thread(x, (int)left, &mask) : idle(x, (int)left, &mask, &slept);
-		if (slept)
-			last = xpi_spin_woke(&x->spin, last, now_ns());
+		awake++;
+		if (timeout_ms != 0 && spins(&x->spin, &last, vain)) {
+			xpi_let_in(x);
+		} else {
+			left = left_of(&w);
+			if (left == 0)
+				break;
+			more = sleeps(x, &w, left, &slept);
+			if (slept) {
+				last = xpi_spin_woke(&x->spin, last, now_ns());
+				awake = 0;
+			}
+		}
+		/* There may be something to do, and nothing to reap, for ever. */
+		if (more && awake >= AWAKE) {
+			more = left_of(&w) != 0 && sleeps(x, &w, 0, &slept);
+			awake = 0;
+		}
 	}
-	if (hushed)
-		pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (w.hushed)
+		pthread_sigmask(SIG_SETMASK, &w.mask, NULL);
 	return r < 0 ? r : 0;
 }
 
@@ -410,13 +471,14 @@ static void *progress_thread(void *arg)
 	while (!atomic_load_explicit(&x->thread_stop, memory_order_acquire)) {
 		bool sleep = false;
 
-		pthread_mutex_lock(&x->lock);
+		xpi_lock(x);
 		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
 		user_fd_settle(x);
 		if (x->stirred)
 			xpi_tell_crowd(x);
 		if (!spins(&spin, &last, vain))
 			sleep = arm(x) && !atomic_load_explicit(&x->thread_stop, memory_order_acquire);
+		xpi_let_in(x);
 		pthread_mutex_unlock(&x->lock);
 		if (!sleep) {
 			if (vain > 20)
@@ -424,7 +486,7 @@ static void *progress_thread(void *arg)
 			continue;
 		}
 		epoll_wait(x->epfd, &ev, 1, 1000);
-		pthread_mutex_lock(&x->lock);
+		xpi_lock(x);
 		set_state(x, XPI_FD_UNUSED);
 		pthread_mutex_unlock(&x->lock);
 		last = xpi_spin_woke(&spin, last, now_ns());

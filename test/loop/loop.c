@@ -303,7 +303,8 @@ static struct loop_item *next_frame(struct xpi_be *be)
 
 static int loop_poll(struct xpi_be *be)
 {
-	int n = loop_manners.broken ? XPORT_ERR_SYSTEM : loop_rma_poll(be);
+	int n = loop_manners.broken ? XPORT_ERR_SYSTEM
+	                            : loop_rma_poll(be) + __atomic_load_n(&loop_manners.busy, __ATOMIC_RELAXED);
 	struct loop_item *it;
 
 	if (n < 0)
@@ -337,7 +338,7 @@ static int loop_arm(struct xpi_be *be)
 	pthread_mutex_lock(&loop_lock);
 	idle = xpi_list_empty(&be->inbox) && xpi_list_empty(&be->own);
 	pthread_mutex_unlock(&loop_lock);
-	return idle ? XPORT_OK : XPORT_ERR_AGAIN;
+	return idle && !__atomic_load_n(&loop_manners.busy, __ATOMIC_RELAXED) ? XPORT_OK : XPORT_ERR_AGAIN;
 }
 
 extern const struct xpi_backend xpi_backend_loop;

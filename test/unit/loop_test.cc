@@ -469,12 +469,17 @@ TEST(LoopStrict, ACallBesideAnotherThreadsIsRefused)
 			;
 		ended = true;
 	});
-	int refused = 0;
+	int refused = 0, told = 0;
 	while (!ended) {
 		std::this_thread::sleep_for(std::chrono::milliseconds(10));
 		refused += xport_poll(x, &c, 1) == XPORT_ERR_INVALID;
+		xport_error e{};
+		e.size = sizeof(e);
+		EXPECT_EQ(xport_last_error(x, &e), XPORT_OK); /* and does not wait until the other has ended */
+		told += e.status == XPORT_ERR_INVALID && strstr(e.text, "another thread") != nullptr;
 	}
 	other.join();
+	EXPECT_GT(told, 0);
 	EXPECT_GT(refused, 0);
 	EXPECT_EQ(xport_poll(x, &c, 1), 0);
 	EXPECT_GE(logged.size(), static_cast<size_t>(refused > 0));
