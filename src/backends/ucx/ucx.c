@@ -120,6 +120,14 @@ struct setting {
 	const char *name, *value;
 };
 
+static bool since_1_14(void)
+{
+	unsigned major, minor, release;
+
+	ucp_get_version(&major, &minor, &release);
+	return major > 1 || minor >= 14;
+}
+
 /*
  * ucp_config_modify answers success for any name, and one that no chosen transport knows is no more than a warning in
  * UCX's log (which we let through): each is set only where it means something.  Names of a transport's settings are
@@ -129,12 +137,12 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 {
 	const struct ucx_provider *p = be->provider;
 	ucs_status_t status = UCS_OK;
-	unsigned major, minor, release;
 	const struct setting settings[] = {
 		{"TLS", ways.tls},
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
 		{"MAX_EAGER_RAILS", "1"}, /* pieces of frames on several ways overtake one another */
+		{"MAX_RMA_RAILS", since_1_14() ? "1" : NULL}, /* the same of puts */
 		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
 		{"RESOLVE_REMOTE_EP_ID", p->sockets ? "n" : "y"}, /* see greet() in ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
@@ -148,9 +156,6 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && status == UCS_OK; i++)
 		if (settings[i].value != NULL)
 			status = ucp_config_modify(config, settings[i].name, settings[i].value);
-	ucp_get_version(&major, &minor, &release);
-	if (status == UCS_OK && (major > 1 || minor >= 14))
-		status = ucp_config_modify(config, "MAX_RMA_RAILS", "1"); /* the same of puts */
 	return status;
 }
 
