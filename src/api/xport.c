@@ -38,35 +38,35 @@ static void advise(struct xport_error *error)
 		snprintf(error->hint, sizeof(error->hint), "%s", xpi_status_hint(error->status));
 }
 
-/* Copies the instance's; where XPORT_STRICT refused the call because of another thread's, says that. */
-static void copy_error(struct xport *x, struct xport_error *all)
+/* The instance's; where XPORT_STRICT lets nobody in because of another thread's call, says that. */
+static int copy_error(struct xport *x, struct xport_error *all)
 {
-	if ((x->slow & XPI_SLOW_WATCH) && pthread_mutex_trylock(&x->lock) != 0) {
-		begin_error(all, "");
-		xpi_fail(all, XPORT_ERR_INVALID, 0, NULL, "let in one at a time, or open it with XPORT_THREAD_MULTIPLE",
-		         "another thread is in a call of the instance (XPORT_STRICT)");
-		return;
+	int r = xpi_enter_to_look(x);
+
+	if (r == XPORT_ERR_FORK)
+		return r; /* another thread may have held the lock when this process began */
+	if (r == XPORT_OK) {
+		*all = x->err;
+		return leave(x, r);
 	}
-	if ((x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) == XPI_SLOW_LOCK)
-		xpi_lock(x);
-	*all = x->err;
-	xpi_leave(x);
+	begin_error(all, "");
+	xpi_fail(all, r, 0, NULL, "let in one at a time, or open it with XPORT_THREAD_MULTIPLE",
+	         "another thread is in a call of the instance (XPORT_STRICT)");
+	return XPORT_OK;
 }
 
 int xport_last_error(const xport *x, struct xport_error *error)
 {
 	size_t size = error != NULL ? error->size : 0;
-	struct xport_error all;
+	struct xport_error all = thread_error;
+	int r = XPORT_OK;
 
 	if (!xpi_grow_size(size, XPI_FIRST_ERROR))
 		return XPORT_ERR_INVALID;
-	if (x == NULL) {
-		all = thread_error;
-	} else if (x->slow & XPI_SLOW_FORK) {
-		return XPORT_ERR_FORK; /* another thread may have held the lock when this process began */
-	} else {
-		copy_error((struct xport *)(uintptr_t)x, &all);
-	}
+	if (x != NULL)
+		r = copy_error((struct xport *)(uintptr_t)x, &all);
+	if (r != XPORT_OK)
+		return r;
 	all.size = size;
 	advise(&all);
 	xpi_grow_out(error, size, &all, sizeof(all));

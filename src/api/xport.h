@@ -119,7 +119,7 @@ struct xport_error {
 /*
  * Copies the last failure of the instance, or, with x NULL, of the calling thread's last failed call that had no
  * instance (xport_open, xport_list, xport_variables).  Ask right after the call: the next one, also one that succeeds, may
- * forget it.  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
+ * forget it.  Beside another thread's call XPORT_STRICT=1 has it say just that.  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
  * wrong size; XPORT_ERR_FORK in a forked child, of an instance of its parent's.
  */
 int xport_last_error(const xport *x, struct xport_error *error);
@@ -298,10 +298,10 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 /*
  * Closes: refuses new operations, lets those already posted finish for up to `timeout_ms`, tells the peer (which sees
  * XPORT_EVENT_CLOSED after everything that was sent), then completes what is left, receives from this peer included,
- * with XPORT_ERR_CLOSED.  0: at once, and never TIMEOUT: the completions tell what was cut off.  The handle stays valid until
+ * with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT: the completions tell what was cut off.  The handle stays valid until
  * xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a receive still takes what had arrived.
  * Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
- * PEER_LOST or PEER_CLOSED if the peer was gone before; what ended it, if something else did (an error of xport_connect's,
+ * PEER_LOST or PEER_CLOSED if the peer was gone before all had ended; what ended it, if something else did (an error of xport_connect's,
  * NO_MEMORY); CLOSED if it was closed already.
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);

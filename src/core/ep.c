@@ -371,11 +371,17 @@ void xpi_ep_attend(struct xport_ep *ep)
 
 /* ---- closing ---- */
 
+/* Whether all that was posted has ended. */
+static bool ended(const struct xport_ep *ep)
+{
+	return xpi_list_empty(&ep->q_rma) && xpi_list_empty(&ep->q_msg) && xpi_list_empty(&ep->unacked) &&
+	       xpi_list_empty(&ep->proving) && xpi_list_empty(&ep->native) && xpi_list_empty(&ep->requests);
+}
+
+/* And what the peer asked for has left. */
 static bool settled(const struct xport_ep *ep)
 {
-	return ep->open == NULL && xpi_list_empty(&ep->q_rma) && xpi_list_empty(&ep->q_msg) &&
-	       xpi_list_empty(&ep->q_reply) && xpi_list_empty(&ep->unacked) && xpi_list_empty(&ep->proving) &&
-	       xpi_list_empty(&ep->native) && xpi_list_empty(&ep->requests);
+	return ended(ep) && ep->open == NULL && xpi_list_empty(&ep->q_reply);
 }
 
 /* Polls until `done` or the deadline; false at the deadline. */
@@ -446,7 +452,7 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
 		in_time = say_goodbye(ep, deadline);
 	r = ep->state >= XPI_EP_FAILING ? ep->reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
-	if (ep->state == XPI_EP_CLOSING && ep->bye_received && !settled(ep))
+	if (ep->state == XPI_EP_CLOSING && ep->bye_received && !ended(ep))
 		r = XPORT_ERR_PEER_CLOSED; /* and what is left will not be answered */
 	if (ep->state < XPI_EP_FAILING)
 		snprintf(ep->why, sizeof(ep->why), "%s", r == XPORT_ERR_PEER_CLOSED ? peer_closed : "closed here");

@@ -61,6 +61,19 @@ TEST_P(LoopEnd, ABackEndThatBreaks)
 	begin_again();
 }
 
+/* The peer's goodbye comes together with its answer to all that was posted: nothing was cut off. */
+TEST_P(LoopEnd, ClosingAsThePeerDoesAfterAllWasAnswered)
+{
+	Remote r;
+	share(r, 64);
+	uint64_t word = 1;
+	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+	ASSERT_EQ(xport_poll(a.x, nullptr, 0), 0);                 /* it leaves */
+	EXPECT_EQ(xport_ep_close(b.ep, 50), XPORT_ERR_TIMEOUT); /* answers, and is not heard */
+	EXPECT_EQ(xport_ep_close(a.ep, 10000), XPORT_OK);
+	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
+}
+
 /* The peer has said goodbye when something is posted that only the peer could answer. */
 TEST_P(LoopEnd, ClosingAfterThePeerDidTellsOfWhatItCutOff)
 {
