@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * crowd_room_test.cc - who was answered AGAIN and waits is told of room, though other threads wait, poll or reap meanwhile.
+ */
+#include <functional>
+
+#include "crowd_fixture.h"
+
+namespace
+{
+
+/* As many quiet gets as may be, whose peer does not answer yet; one more was answered AGAIN, and a thread waits for room. */
+class Room : public Crowd
+{
+protected:
+	std::vector<uint8_t> into = std::vector<uint8_t>(8);
+	xport_rkey *source = nullptr;
+
+	int get()
+	{
+		xport_opt o{};
+		o.size = sizeof(o);
+		o.flags = XPORT_QUIET;
+		return xport_get(ep[0], into.data(), 8, source, 0, &o);
+	}
+
+	void fill(xport_attr a)
+	{
+		xport_mr *readable = nullptr;
+		uint8_t packed[2048];
+		size_t len = sizeof(packed);
+
+		a.thread_mode = XPORT_THREAD_MULTIPLE;
+		a.queue_depth = 4;
+		connect(a);
+		ASSERT_EQ(XPORT_OK, xport_mr_reg(x[1], bytes.data(), bytes.size(), XPORT_REMOTE_READ, &readable));
+		ASSERT_EQ(XPORT_OK, xport_rkey_pack(readable, packed, &len));
+		ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep[0], packed, len, &source));
+		for (int i = 0; i < 4; i++)
+			ASSERT_EQ(XPORT_OK, get());
+		ASSERT_EQ(XPORT_ERR_AGAIN, get());
+	}
+
+	/* How long one waits for room that another thread looks for, too, before there is any. */
+	long waited(const std::function<void()> &meanwhile)
+	{
+		std::atomic<long> ms{-1};
+		std::thread waiter([this, &ms] {
+			xport_completion c{};
+			auto start = Clock::now();
+			EXPECT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(10000))));
+			ms = since(start);
+		});
+		nap(400 + scaled(100)); /* it sleeps by then */
+		meanwhile();
+		nap(scaled(50));
+		EXPECT_LT(ms, 0) << "there is no room yet";
+		poll_other();
+		waiter.join();
+		EXPECT_EQ(XPORT_OK, get());
+		return ms;
+	}
+};
+
+TEST_F(Room, IsToldToWhoWaitsThoughAnotherWaitedMeanwhile)
+{
+	xport_completion c{};
+	fill(attr());
+	EXPECT_LT(waited([&] { EXPECT_EQ(0, xport_wait(x[0], &c, 1, 0)); }), scaled(3000));
+}
+
+TEST_F(Room, IsToldToWhoWaitsThoughAnotherPolledMeanwhile)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	a.progress = "thread";
+	fill(a);
+	EXPECT_LT(waited([&] { EXPECT_EQ(0, xport_poll(x[0], &c, 1)); }), scaled(3000));
+}
+
+TEST_F(Room, IsToldToEachWhoWaits)
+{
+	fill(attr());
+	std::atomic<int> told{0}, begun{0};
+	auto start = Clock::now();
+	std::vector<std::thread> waiters;
+	for (int i = 0; i < 3; i++)
+		waiters.emplace_back([this, &told, &begun] {
+			xport_completion mine{};
+			begun++;
+			told += xport_wait(x[0], &mine, 1, static_cast<int>(scaled(10000))) == 0;
+		});
+	while (begun < 3)
+		nap(1);
+	nap(400 + scaled(100)); /* it sleeps by then */
+	poll_other();
+	for (auto &w : waiters)
+		w.join();
+	EXPECT_EQ(3, told);
+	EXPECT_LT(since(start), scaled(4000));
+}
+
+/* What took the room were completions, and another thread reaps them: sometimes all at once, before the one that waits runs. */
+TEST_F(Room, IsToldToWhoWaitsWhenAnotherReaps)
+{
+	xport_attr a = attr();
+	xport_completion c[8];
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	a.queue_depth = 4;
+	connect(a);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 4; i++)
+			ASSERT_EQ(XPORT_OK, put());
+		ASSERT_EQ(XPORT_ERR_AGAIN, put());
+		std::atomic<long> ms{-1};
+		std::atomic<int> mine{0};
+		std::thread waiter([this, &ms, &mine] {
+			xport_completion one{};
+			auto start = Clock::now();
+			mine = xport_wait(x[0], &one, 1, static_cast<int>(scaled(10000)));
+			ms = since(start);
+		});
+		nap(scaled(20));
+		int n = 0;
+		for (auto start = Clock::now(); n == 0 && ms < 0 && since(start) < scaled(10000);) {
+			xport_poll(x[1], nullptr, 0);
+			n = xport_poll(x[0], c, 8);
+		}
+		waiter.join();
+		EXPECT_LT(ms, scaled(4000)) << "round " << round;
+		n += mine;
+		for (auto start = Clock::now(); n < 4 && since(start) < scaled(10000);) {
+			xport_poll(x[1], nullptr, 0);
+			n += xport_poll(x[0], c, 8);
+		}
+		ASSERT_EQ(4, n);
+	}
+}
+
+/* The room came before this thread waits, and another was told. */
+TEST_F(Room, IsToldToWhoWaitsAfterAnotherWasTold)
+{
+	fill(attr());
+	poll_other();
+	std::thread another([this] {
+		xport_completion c{};
+		EXPECT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(10000))));
+		EXPECT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(100)))); /* all four are done */
+	});
+	another.join();
+	xport_completion c{};
+	auto start = Clock::now();
+	EXPECT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(10000))));
+	EXPECT_LT(since(start), scaled(3000)) << "there was room before it slept";
+	EXPECT_EQ(XPORT_OK, get());
+	start = Clock::now(); /* once is enough */
+	xport_wait(x[0], &c, 1, static_cast<int>(scaled(200)));
+	while (since(start) < scaled(150))
+		ASSERT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(200))));
+}
+
+} // namespace
