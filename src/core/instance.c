@@ -103,9 +103,13 @@ int xpi_enter_slowly(struct xport *x)
 {
 	int r = xpi_enter_asleep(x);
 
-	if (r == XPORT_OK && x->fd_state == XPI_FD_ARMED)
+	if (r != XPORT_OK)
+		return r;
+	if (x->fd_state == XPI_FD_ARMED)
 		xpi_wake(x);
-	return r;
+	if (x->space_freed)
+		xpi_came_back(x);
+	return XPORT_OK;
 }
 
 int xpi_refuse(struct xport *x, int status, const char *operation, const char *fmt, ...)

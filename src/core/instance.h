@@ -30,7 +30,7 @@ struct xpi_outbox;
 enum {
 	XPI_TODO_WORK = 1,   /* the list of endpoints with work is not empty */
 	XPI_TODO_CLOCK = 2,  /* something needs a clock */
-	XPI_TODO_SETTLE = 4, /* somebody sleeps on the descriptor, or the progress thread runs: it has to be settled */
+	XPI_TODO_SETTLE = 4, /* somebody sleeps on the descriptor, which has to be settled */
 	XPI_TODO_RELEASE = 8, /* an endpoint waits for its completions to be reaped to be freed */
 	XPI_TODO_TICK = 16 /* the timer has expired: look at the clock now, not at the 256th poll */
 };
@@ -88,7 +88,9 @@ struct xport {
 	int epfd, wake, timer; /* timer: -1, or ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
 	bool fd_asked;         /* by xport_fd: stays in use after xport_wait */
 	bool reaped;           /* the last poll gave something: the application will come again */
-	bool space_freed;      /* what was answered AGAIN is worth trying again, and nobody was told yet */
+	bool space_freed;      /* what was answered AGAIN is worth trying again, and not all were told yet */
+	int64_t space_told_ms; /* when the first was; 0: nobody */
+	unsigned refused;      /* threads that were answered AGAIN, and not told since */
 	uint32_t space_freed_times;
 	int user_fd;           /* with the progress thread: the application's descriptor; else -1 */
 	bool user_signalled;
@@ -143,6 +145,8 @@ void xpi_tell_crowd(struct xport *x);
 
 /* The calling thread is being answered AGAIN. */
 void xpi_want_space(struct xport *x);
+/* It calls again: if it was, and somebody was told of room meanwhile, it is who was meant. */
+void xpi_came_back(struct xport *x);
 
 /* Makes the descriptor readable: something waits that it does not know of. */
 void xpi_wake(struct xport *x);

@@ -129,6 +129,7 @@ void xpi_signal(struct xport *x)
 {
 	if (x->want_space) {
 		x->space_freed = true;
+		x->space_told_ms = 0;
 		x->space_freed_times++;
 	}
 	x->want_space = false;
@@ -160,11 +161,69 @@ static void stay_readable(struct xport *x)
 	set_state(x, XPI_FD_SIGNALLED);
 }
 
+/* What this thread was last answered AGAIN by, how often room had become free by then, and whether it was told since. */
+static _Thread_local struct {
+	const struct xport *x;
+	uint32_t freed_times;
+	bool told;
+} refused;
+
+/* This thread is not one of those that are still to be told. */
+static void told(struct xport *x)
+{
+	refused.told = true;
+	if (x->refused > 0)
+		x->refused--;
+	if (x->refused == 0)
+		x->space_freed = false;
+}
+
+void xpi_want_space(struct xport *x)
+{
+	x->want_space = true;
+	if (refused.x != x || refused.told)
+		x->refused++;
+	refused.x = x;
+	refused.freed_times = x->space_freed_times;
+	refused.told = false;
+}
+
+void xpi_came_back(struct xport *x)
+{
+	if (x->space_told_ms != 0 && refused.x == x && !refused.told)
+		told(x);
+}
+
+/*
+ * Whether the descriptor is to say that there is room: until each thread that was refused has come back.  One that sleeps on it
+ * and does not run before another has polled would find it unreadable, and sleep on.  Whoever is away for so long does not mean
+ * to come.
+ */
+static bool room_to_tell(struct xport *x)
+{
+	enum { TIME_TO_COME_MS = 1000 };
+
+	if (!x->space_freed)
+		return false;
+	if (x->space_told_ms == 0) {
+		x->space_told_ms = xpi_now_ms();
+		return true;
+	}
+	xpi_came_back(x);
+	if ((x->slow & XPI_SLOW_LOCK) == 0 || xpi_now_ms() - x->space_told_ms >= TIME_TO_COME_MS)
+		x->refused = 0;
+	if (x->refused == 0)
+		x->space_freed = false;
+	return x->space_freed;
+}
+
 /* With the progress thread the application's descriptor only says that something waits to be reaped. */
 static void user_fd_settle(struct xport *x)
 {
 	bool waiting = !xpi_cq_empty(&x->cq) || x->space_freed;
 
+	if (!x->fd_asked)
+		return;
 	if (waiting && !x->user_signalled)
 		write_event(x->user_fd);
 	else if (!waiting && x->user_signalled)
@@ -174,15 +233,15 @@ static void user_fd_settle(struct xport *x)
 
 void xpi_fd_settle(struct xport *x)
 {
+	bool room = room_to_tell(x);
+
 	if (x->thread_running) {
-		x->space_freed = false; /* who polls tries again, whatever it was told */
 		user_fd_settle(x);
 		return;
 	}
 	if (!x->fd_asked)
 		return;
-	if (!xpi_cq_empty(&x->cq) || x->space_freed || x->reaped) {
-		x->space_freed = false;
+	if (!xpi_cq_empty(&x->cq) || room || x->reaped) {
 		if (x->fd_state != XPI_FD_SIGNALLED)
 			stay_readable(x);
 		return;
@@ -313,15 +372,11 @@ static bool nothing(struct xport *x, uint32_t freed_times)
 {
 	if (x->space_freed_times == freed_times)
 		return xpi_cq_empty(&x->cq);
-	x->space_freed = false;
+	if (x->fd_asked)
+		room_to_tell(x);
+	else
+		x->space_freed = false;
 	return false;
-}
-
-/* With the progress thread: sleeps on what it signals. */
-static bool wait_for_thread(struct xport *x, int timeout_ms, const sigset_t *mask)
-{
-	user_fd_settle(x);
-	return sleep_on(x, x->user_fd, at_most(timeout_ms, DOZE_MS), mask);
 }
 
 /*
@@ -349,24 +404,13 @@ static bool spins(const struct xpi_spin *spin, int64_t *last, unsigned vain)
 	return true;
 }
 
-/* What this thread was last answered AGAIN by, and how often room had become free by then. */
-static _Thread_local struct {
-	const struct xport *x;
-	uint32_t freed_times;
-} refused;
-
-void xpi_want_space(struct xport *x)
-{
-	x->want_space = true;
-	refused.x = x;
-	refused.freed_times = x->space_freed_times;
-}
-
 /* Since how many times trying again is worth it for this thread: what others were told meanwhile, it was not. */
-static uint32_t tried_at(const struct xport *x)
+static uint32_t tried_at(struct xport *x)
 {
 	if (refused.x != x)
-		return x->space_freed_times - x->space_freed;
+		return x->space_freed_times - (x->space_freed && x->space_told_ms == 0);
+	if (!refused.told)
+		told(x);
 	refused.x = NULL;
 	return refused.freed_times;
 }
@@ -399,7 +443,7 @@ static bool sleeps(struct xport *x, struct waiting *w, int timeout_ms, bool *sle
 	w->hushed = true;
 	if (timeout_ms == 0)
 		return ppoll(NULL, 0, &none, &w->mask) == 0;
-	return x->thread_running ? wait_for_thread(x, timeout_ms, &w->mask) : idle(x, timeout_ms, &w->mask, slept);
+	return idle(x, timeout_ms, &w->mask, slept);
 }
 
 int xpi_wait(struct xport *x, int timeout_ms)
@@ -446,16 +490,16 @@ int xpi_wait(struct xport *x, int timeout_ms)
 
 int xpi_fd_ask(struct xport *x)
 {
-	if (x->thread_running) {
-		user_fd_settle(x);
-		return x->user_fd;
-	}
 	if (!x->fd_asked) {
 		x->fd_asked = true;
 		x->todo |= XPI_TODO_SETTLE;
-		stay_readable(x); /* the first poll settles it */
+		if (!x->thread_running)
+			stay_readable(x); /* the first poll settles it */
 	}
-	return x->epfd;
+	if (!x->thread_running)
+		return x->epfd;
+	user_fd_settle(x);
+	return x->user_fd;
 }
 
 /* ---- the progress thread ---- */
@@ -505,7 +549,6 @@ int xpi_thread_start(struct xport *x)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	x->thread_running = true;
-	x->todo |= XPI_TODO_SETTLE;
 	e = pthread_create(&x->thread, NULL, progress_thread, x);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (e != 0) {

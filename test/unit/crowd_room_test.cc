@@ -2,6 +2,8 @@
 /*
  * crowd_room_test.cc - who was answered AGAIN and waits is told of room, though other threads wait, poll or reap meanwhile.
  */
+#include <poll.h>
+
 #include <functional>
 
 #include "crowd_fixture.h"
@@ -136,6 +138,116 @@ TEST_F(Room, IsToldToWhoWaitsWhenAnotherReaps)
 		ASSERT_EQ(4, n);
 	}
 }
+
+/* Another thread polls as fast as it can: it makes the room, and finds nothing to reap before the one that sleeps runs. */
+class RoomBeside : public Room, public testing::WithParamInterface<const char *>
+{
+protected:
+	/* How long it took this thread, which `sleeps`. */
+	long told(const std::function<void(long limit_ms)> &sleeps)
+	{
+		xport_attr a = attr();
+		a.progress = GetParam();
+		fill(a);
+		std::atomic<bool> enough{false};
+		std::thread another([this, &enough] {
+			xport_completion c{};
+			nap(scaled(100));
+			poll_other();
+			while (!enough)
+				xport_poll(x[0], &c, 1);
+		});
+		auto start = Clock::now();
+		sleeps(scaled(5000));
+		long ms = since(start);
+		enough = true;
+		another.join();
+		return ms;
+	}
+};
+
+TEST_P(RoomBeside, IsToldToWhoWaits)
+{
+	long ms = told([this](long limit_ms) {
+		xport_completion c{};
+		EXPECT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(limit_ms)));
+		EXPECT_EQ(XPORT_OK, get());
+	});
+	EXPECT_LT(ms, scaled(700)) << "nobody woke it";
+}
+
+TEST_P(RoomBeside, IsToldToWhoSleepsOnTheDescriptor)
+{
+	long ms = told([this](long limit_ms) {
+		int fd = xport_fd(x[0]);
+		xport_completion c{};
+		/* Readable as long as there may be something: polled until it says that there is nothing, and room is not there. */
+		for (auto start = Clock::now(); since(start) < limit_ms;) {
+			pollfd p{};
+			p.fd = fd;
+			p.events = POLLIN;
+			poll(&p, 1, static_cast<int>(limit_ms));
+			EXPECT_EQ(0, xport_poll(x[0], &c, 1));
+			if (get() == XPORT_OK)
+				return;
+		}
+	});
+	EXPECT_LT(ms, scaled(2000)) << "nobody woke it";
+}
+
+/* It polls, and the room comes in that poll or before it: the descriptor says so before it sleeps there. */
+TEST_P(RoomBeside, IsToldByTheDescriptorAfterAPoll)
+{
+	xport_attr a = attr();
+	a.progress = GetParam();
+	fill(a);
+	xport_completion c{};
+	pollfd p{};
+	p.fd = xport_fd(x[0]);
+	p.events = POLLIN;
+	while (xport_poll(x[0], &c, 1) > 0 || poll(&p, 1, 0) == 1)
+		;
+	ASSERT_EQ(XPORT_ERR_AGAIN, get());
+	for (int i = 0; i < 20; i++)
+		xport_poll(x[1], nullptr, 0);
+	nap(scaled(50)); /* a progress thread takes what came */
+	EXPECT_EQ(0, xport_poll(x[0], &c, 1));
+	EXPECT_EQ(1, poll(&p, 1, 0)) << "who polls and then sleeps, sleeps for ever";
+	EXPECT_EQ(XPORT_OK, get());
+	/* Once is enough. */
+	auto start = Clock::now();
+	while (poll(&p, 1, 0) == 1 && since(start) < scaled(500))
+		xport_poll(x[0], &c, 1);
+	EXPECT_EQ(0, poll(&p, 1, 0)) << "it sleeps on the descriptor, which is readable for ever";
+}
+
+/* Who was refused does not come back; the thread that sleeps on the descriptor does not go round and round for it. */
+TEST_P(RoomBeside, IsNotToldForEver)
+{
+	xport_attr a = attr();
+	a.progress = GetParam();
+	fill(a);
+	ASSERT_GE(xport_fd(x[0]), 0);
+	poll_other();
+	std::thread another([this] {
+		xport_completion c{};
+		pollfd p{};
+		p.fd = xport_fd(x[0]);
+		p.events = POLLIN;
+		long quiet = 0;
+		for (auto start = Clock::now(); quiet < 300 && since(start) < scaled(5000);) {
+			xport_poll(x[0], &c, 1);
+			auto slept = Clock::now();
+			poll(&p, 1, 300);
+			quiet = since(slept);
+		}
+		EXPECT_GE(quiet, 300) << "the descriptor is readable for ever";
+	});
+	another.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Progress, RoomBeside, testing::Values("poll", "thread"),
+                         [](const auto &i) { return i.param; });
 
 /* The room came before this thread waits, and another was told. */
 TEST_F(Room, IsToldToWhoWaitsAfterAnotherWasTold)
