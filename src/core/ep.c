@@ -235,6 +235,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	xpi_list_push(&x->failing, &ep->work);
+	x->failing_ms = xpi_now_ms();
 	xpi_bell_ring(x);
 	if (nobodys && ep->accepted)
 		xpi_ep_destroy(ep);

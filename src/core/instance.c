@@ -212,6 +212,23 @@ bool xpi_event_forget(struct xport *x, int type, const void *context, unsigned k
 	return true;
 }
 
+/* A queue pair may take seconds to let go of its buffers: who waits for that meanwhile looks again by the clock. */
+static void fail_again(struct xport *x)
+{
+	enum { AT_ONCE_MS = 20, MOST_MS = 20 };
+	int64_t now = xpi_now_ms(), since = now - x->failing_ms;
+	struct xpi_watch *w = &x->fail_again;
+
+	if (since >= AT_ONCE_MS) {
+		int64_t next = now + (since < 4 * MOST_MS ? since / 4 : MOST_MS);
+
+		if (w->added ? !atomic_load(&w->rang) || xpi_watch_arm(x->live, w, 0, next) == XPORT_OK
+		             : (w->deadline_ms = next, xpi_watch_add(x->live, w) == XPORT_OK))
+			return;
+	}
+	xpi_bell_ring(x);
+}
+
 static void fail_steps(struct xport *x)
 {
 	xpi_list_for_safe(l, &x->failing) {
@@ -221,7 +238,7 @@ static void fail_steps(struct xport *x)
 			xpi_ep_release(ep);
 	}
 	if (!xpi_list_empty(&x->failing))
-		xpi_bell_ring(x);
+		fail_again(x);
 }
 
 static __attribute__((cold)) void attend(struct xport *x)
@@ -358,6 +375,7 @@ static int open_parts(struct xport *x)
 	if (r != XPORT_OK)
 		return r;
 	x->bell = (struct xpi_bell){&x->attention, x->wake};
+	x->fail_again.bell = x->bell;
 	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);
 	if (r == XPORT_OK)
 		r = xpi_fd_watch_live(x);
@@ -369,8 +387,10 @@ static int open_parts(struct xport *x)
 static void close_parts(struct xport *x)
 {
 	xpi_thread_stop(x);
-	if (x->live != NULL)
+	if (x->live != NULL) {
+		xpi_watch_remove(x->live, &x->fail_again);
 		xpi_live_put(x->live);
+	}
 	xpi_fd_close(x);
 	if (x->be != NULL)
 		x->ops->close(x->be);
@@ -414,6 +434,7 @@ static struct xport *instance_new(struct xport_error *err)
 	xpi_list_init(&x->listeners);
 	xpi_list_init(&x->conns);
 	xpi_list_init(&x->failing);
+	x->fail_again.fd = -1;
 	if (getrandom(&x->incarnation, sizeof(x->incarnation), 0) != sizeof(x->incarnation)) {
 		xpi_fail_errno(err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
 		free(x);

@@ -81,6 +81,8 @@ struct xport {
 	struct xpi_live *live;
 	struct xpi_bell bell;
 	struct xpi_list eps, listeners, conns, failing;
+	int64_t failing_ms;          /* since when the last of those that fail does */
+	struct xpi_watch fail_again; /* ... and when to go on with them */
 	struct xport_opt own_opt;   /* of the call that is in, where it has them of another size (ops.c) */
 	struct xport_counters past; /* of endpoints that are gone, and what belongs to none */
 	bool conn_busy; /* xpi_conn_progress walks the handshakes: none is freed under its feet */

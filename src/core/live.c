@@ -326,7 +326,7 @@ int xpi_live_fd(struct xpi_live *live)
 static int watch_set(struct xpi_live *live, struct xpi_watch *w, int op)
 {
 	atomic_store(&w->rang, false);
-	if (xpi_live_ctl(live, op, w->fd, w->events | EPOLLONESHOT, w, XPI_LIVE_WATCH) != XPORT_OK)
+	if (w->fd >= 0 && xpi_live_ctl(live, op, w->fd, w->events | EPOLLONESHOT, w, XPI_LIVE_WATCH) != XPORT_OK)
 		return XPORT_ERR_SYSTEM;
 	if (w->deadline_ms >= 0) {
 		int64_t now = xpi_now_ms();
@@ -368,7 +368,8 @@ void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w)
 	if (!w->added || live->pid != getpid())
 		return;
 	pthread_mutex_lock(&live->lock);
-	(void)xpi_live_ctl(live, EPOLL_CTL_DEL, w->fd, 0, w, XPI_LIVE_WATCH);
+	if (w->fd >= 0)
+		(void)xpi_live_ctl(live, EPOLL_CTL_DEL, w->fd, 0, w, XPI_LIVE_WATCH);
 	xpi_list_del(&w->link);
 	w->added = false;
 	pthread_mutex_unlock(&live->lock);

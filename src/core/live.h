@@ -39,7 +39,8 @@ int xpi_live_fd(struct xpi_live *live);
 
 /*
  * One descriptor of a handshake or listener.  Rings the bell once when it is ready (events: EPOLLIN, EPOLLOUT) or when
- * `deadline_ms` (CLOCK_MONOTONIC, -1: none) passes; xpi_watch_arm makes it ready to ring again.  While it is added its fields are the helper's, but for `rang`.
+ * `deadline_ms` (CLOCK_MONOTONIC, -1: none) passes; xpi_watch_arm makes it ready to ring again.  While it is added its fields are
+ * the helper's, but for `rang`.  fd -1: the deadline alone.
  */
 struct xpi_watch {
 	struct xpi_list link;

@@ -189,6 +189,8 @@ static int loop_ep_quiesce(struct xpi_be *be, void *ep_state)
 {
 	struct loop_ep *ep = ep_state;
 
+	if (loop_manners.holds)
+		return XPORT_ERR_AGAIN;
 	pthread_mutex_lock(&loop_lock);
 	if (xpi_list_linked(&ep->link)) /* what the peer puts by it lands no more */
 		xpi_list_del(&ep->link);

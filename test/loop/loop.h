@@ -65,6 +65,7 @@ extern struct loop_manners {
 	size_t cma_min;  /* says that peers are of this host, which they are: data so long is read out of their memory */
 	bool broken;     /* poll says so */
 	bool busy;       /* each poll finds something; set as stall is */
+	bool holds;      /* what is to quiesce does not yet */
 	bool stall;      /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
 	unsigned refuse; /* AGAIN */
 	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */

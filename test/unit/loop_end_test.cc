@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -30,6 +31,27 @@ protected:
 		SetUp();
 	}
 };
+
+/* A queue pair may hold its buffers for seconds. */
+TEST_P(LoopEnd, WhoWaitsForAnEndpointToLetGoSleeps)
+{
+	xport_completion c[16];
+	auto cpu_ms = [] {
+		timespec t{};
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+		return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	};
+	xport_ep_destroy(b.ep);
+	for (int i = 0; i < 100; i++)
+		xport_poll(b.x, c, 16);
+	loop_manners.holds = true;
+	auto used = cpu_ms();
+	EXPECT_EQ(xport_wait(a.x, c, 16, 1000), 0);
+	EXPECT_LT(cpu_ms() - used, 300) << "of a second";
+	loop_manners.holds = false;
+	ASSERT_EQ(xport_wait(a.x, c, 16, 10000), 1) << "it looks again by itself";
+	EXPECT_EQ(c[0].type, (uint32_t)XPORT_EVENT_CLOSED);
+}
 
 /* What was posted ends with LOST, and closing ends. */
 TEST_P(LoopEnd, ABackEndThatBreaks)
