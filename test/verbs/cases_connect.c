@@ -16,7 +16,8 @@
 void t_called(void)
 {
 	be_up();
-	IS(fake.rnr_timer != 0 && fake.timeout == 17); /* 8 * 0.54 s: within the peer timeout of 5 s */
+	IS(fake.rnr_timer != 0 &&
+	   fake.timeout == 18); /* 8 * 1.07 s: not before the peer timeout of 5 s, as 8 * 0.54 s were */
 	IS(fake.nreceives >= 2 * VRB_CREDITS + 8);
 	end();
 }

@@ -122,6 +122,34 @@ void t_receives_cannot_be_posted(void)
 	end();
 }
 
+/* Each is posted once, or two frames would land in one place. */
+void t_receives_half_posted(void)
+{
+	uint8_t frame[8] = {0};
+	uint32_t posted;
+	unsigned n;
+
+	be_up();
+	posted = ep.rx_posted;
+	n = fake.nreceives;
+	fake.post_recv_fails = ENOMEM;
+	fake.post_recv_after = 3;
+	for (int i = 0; i < VRB_REPOST; i++)
+		fake_received(frame, 8, IBV_WC_SUCCESS);
+	ops->poll(be);
+	IS(core.failed == 1 && ep.rx_posted == posted - VRB_REPOST + 3 && fake.nreceives == n - VRB_REPOST + 3);
+	fake.post_recv_fails = 0;
+	for (int i = 0; i < VRB_REPOST; i++)
+		fake_received(frame, 8, IBV_WC_SUCCESS);
+	ops->poll(be);
+	IS(ep.rx_posted == fake.nreceives);
+	for (unsigned i = 0; i < fake.nreceives; i++)
+		for (unsigned k = 0; k < i; k++)
+			IS(fake.places[(fake.receives_head + i) % FAKE_QUEUE] !=
+			   fake.places[(fake.receives_head + k) % FAKE_QUEUE]);
+	end();
+}
+
 /* ---- put and get ---- */
 
 void t_put_and_get(void)
@@ -424,6 +452,24 @@ void t_completions_out_of_order(void)
 	}
 	IS(ep.sq_head == ep.sq_tail && ep.gets == 0 && ep.room == VRB_SQ);
 	ops->mr_dereg(be, &mr);
+	end();
+}
+
+/* Some pages of files are such. */
+void t_region_that_no_adapter_has(void)
+{
+	uint8_t packed[VRB_KEY];
+	size_t len = sizeof(packed);
+
+	be_up();
+	fake.reg_fails = EFAULT;
+	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_REMOTE_READ | XPORT_REMOTE_WRITE) == XPORT_OK);
+	IS(ops->rkey_pack(be, &mr, packed, &len) == XPORT_OK && len == 0);
+	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, NULL) == XPORT_ERR_NOT_SUPPORTED);
+	ops->mr_dereg(be, &mr);
+	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_ATOMIC_NIC) == XPORT_ERR_NO_MEMORY);
+	fake.reg_fails = ENOMEM;
+	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_REMOTE_READ) == XPORT_ERR_NO_MEMORY);
 	end();
 }
 

@@ -82,7 +82,37 @@ void t_queue_pair_fatal(void)
 
 void t_completion_queue_overrun(void)
 {
-	device_says(IBV_EVENT_CQ_ERR, NULL, "CQ error");
+	be_up();
+	share();
+	fake_async(IBV_EVENT_CQ_ERR, ep.cq->cq);
+	be->quiet = 1000;
+	is_broken("CQ error");
+	IS(fake.nacked == 1 && fake.cqs == 1);
+	ops->mr_dereg(be, &mr);
+	IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN);
+	fake_flush();
+	while (ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN)
+		ops->poll(be);
+	ops->ep_destroy(be, &ep);
+	prepare(); /* nothing would ever come of the broken one */
+	make_call(ep.cookie);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && ep.state == VRB_ACCEPTING && fake.cqs == 2);
+	end();
+}
+
+/* Who has one of its own goes on. */
+void t_another_completion_queue(void)
+{
+	uint8_t frame[8] = {0};
+	struct ibv_cq another = {0};
+
+	be_up();
+	fake_async(IBV_EVENT_CQ_ERR, &another);
+	be->quiet = 1000;
+	ops->poll(be);
+	ops->poll(be);
+	IS(core.failed == 0 && fake.nacked == 1 && send_frame(frame, 8) == XPORT_OK);
+	end();
 }
 
 void t_device_fatal(void)

@@ -109,6 +109,16 @@ void t_interrupts(void)
 	IS(seen_vectors == 15);
 }
 
+/* 0 would mean any length, which no adapter takes. */
+void t_longest_message_unsaid(void)
+{
+	IS(open_be("fake0") == XPORT_OK && caps.rma_max == 1 << 23);
+	ops->close(be);
+	fake.max_msg = 0;
+	IS(open_be("fake0") == XPORT_OK && caps.rma_max == 1 << 20);
+	ops->close(be);
+}
+
 void t_every_part_may_fail(void)
 {
 	int *const parts[] = {&fake.reg_fails, &fake.qp_fails, &fake.cq_fails, &fake.listen_fails};

@@ -40,6 +40,7 @@ void fake_reset(void)
 	fake.inline_max = 80;
 	fake.max_cqe = 32767;
 	fake.vectors = 1;
+	fake.max_msg = 1 << 23;
 	fake.fork_status = IBV_FORK_UNNEEDED;
 	if (pipe2(fake.async, O_NONBLOCK | O_CLOEXEC) != 0 || pipe2(fake.comp, O_NONBLOCK | O_CLOEXEC) != 0)
 		abort();

@@ -19,6 +19,7 @@ struct fake {
 	uint32_t inline_max; /* more is refused */
 	int max_cqe;
 	int vectors; /* interrupts it has */
+	uint32_t max_msg;
 	enum ibv_fork_status fork_status;
 	bool no_device, no_address, no_rdma_cm;
 	bool carrier; /* it has a second address, 10.0.0.2, on an interface that has one */
@@ -28,6 +29,7 @@ struct fake {
 	int post_send_after; /* ... but it takes so many before */
 	bool post_send_zero; /* ... and answers 0 */
 	int doorbell_fails;  /* all are taken, and none is named */
+	int post_recv_after; /* as post_send_after */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
 	int ports_taken; /* to listen at, and to connect from: so many times that is refused */
 	uint32_t vendor;

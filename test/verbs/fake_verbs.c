@@ -67,7 +67,7 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 	for (; wr != NULL; wr = wr->next) {
 		unsigned i = (fake.receives_head + fake.nreceives) % FAKE_QUEUE;
 
-		if (fake.post_recv_fails != 0) {
+		if (fake.post_recv_fails != 0 && fake.post_recv_after-- <= 0) {
 			*bad = wr;
 			return fake.post_recv_fails;
 		}
@@ -138,7 +138,7 @@ int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_por
 	(void)port;
 	((struct ibv_port_attr *)(void *)attr)->state = fake.port;
 	((struct ibv_port_attr *)(void *)attr)->link_layer = fake.link_layer;
-	((struct ibv_port_attr *)(void *)attr)->max_msg_sz = 1 << 23;
+	((struct ibv_port_attr *)(void *)attr)->max_msg_sz = fake.max_msg;
 	return 0;
 }
 

@@ -27,7 +27,14 @@
 #include "base/nearest.h"
 #include "verbs.h"
 
-enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, RETRIES = 8, TIMEOUT_MIN = 8, TIMEOUT_MAX = 20 };
+enum {
+	VENDOR_SIW = 0x626d74,
+	MESSAGE_MAX = 1 << 30,
+	MESSAGE_UNSAID = 1 << 20,
+	RETRIES = 8,
+	TIMEOUT_MIN = 8,
+	TIMEOUT_MAX = 20
+};
 
 enum { SIW_GET_MIN = 64 };    /* what fits into the header of a READ is shorter; see verbs_rma.c */
 enum { SIW_LENT_MIN = 4096 }; /* a page at least; see verbs_am.c */
@@ -136,12 +143,12 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* So that all retries together take no longer than the peer may be silent: 4.096 us * 2^timeout each. */
+/* So that all retries together last for as long as the peer may be silent: 4.096 us * 2^timeout each. */
 static uint8_t ack_timeout(int peer_timeout_ms)
 {
 	uint8_t t = TIMEOUT_MIN;
 
-	while (t < TIMEOUT_MAX && RETRIES * (4.096e-3 * (2u << t)) <= peer_timeout_ms)
+	while (t < TIMEOUT_MAX && RETRIES * (4.096e-3 * (1u << t)) < peer_timeout_ms)
 		t++;
 	return t;
 }
@@ -152,7 +159,8 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
 		                "%s: queues of %d requests and %d completions are too short", be->name,
 		                be->attr.max_qp_wr, be->attr.max_cqe);
-	be->rma_max = least(be->port_attr.max_msg_sz, MESSAGE_MAX);
+	/* mana's kernel driver does not say it. */
+	be->rma_max = be->port_attr.max_msg_sz != 0 ? least(be->port_attr.max_msg_sz, MESSAGE_MAX) : MESSAGE_UNSAID;
 	be->reads_max = least(VRB_READS, (uint32_t)be->attr.max_qp_rd_atom);
 	be->reads_max = least(be->reads_max, (uint32_t)be->attr.max_qp_init_rd_atom);
 	be->nic_atomic = be->attr.atomic_cap != IBV_ATOMIC_NONE && be->kind != VRB_IWARP && be->reads_max > 0;

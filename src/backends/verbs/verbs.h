@@ -51,6 +51,7 @@ struct vrb_cq {
 	struct xpi_list link; /* be->cqs */
 	struct ibv_cq *cq;
 	unsigned entries, room;
+	bool broken; /* the device says so: nothing comes of it any more */
 };
 
 /* An opened instance. */
@@ -103,6 +104,7 @@ struct xpi_be {
 	bool stops_first;      /* iWARP but siw: an adapter that disconnects waits for its peer, unless it is stopped before */
 	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
 	bool gone;             /* the device was removed */
+	uint64_t stranger_ms;  /* when the last connection that nobody waits for was told of */
 	struct xpi_list eps;   /* struct vrb_ep: all of them */
 	uint32_t table_size;
 	uint16_t generation;

@@ -147,8 +147,11 @@ static void called(struct xpi_be *be, struct rdma_cm_id *id, const struct rdma_c
 	struct vrb_ep *ep = expected(be, data, param->private_data_len);
 
 	if (ep == NULL) {
-		xpi_log(be->log, XPORT_LOG_INFO, "2001", "verbs: %s: rejected a connection that nobody waits for",
-		        be->name);
+		if (vrb_now_ms() - be->stranger_ms >= 1000) { /* whoever comes often fills no log */
+			be->stranger_ms = vrb_now_ms();
+			xpi_log(be->log, XPORT_LOG_INFO, "2001",
+			        "verbs: %s: rejected a connection that nobody waits for", be->name);
+		}
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
 		return;

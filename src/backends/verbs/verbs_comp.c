@@ -149,6 +149,21 @@ static bool port_stays_down(struct xpi_be *be)
 	return true;
 }
 
+static void cq_broke(struct xpi_be *be, const struct ibv_cq *cq)
+{
+	xpi_list_for(l, &be->cqs) {
+		struct vrb_cq *c = xpi_container(l, struct vrb_cq, link);
+
+		c->broken = c->broken || c->cq == cq;
+	}
+	xpi_list_for(l, &be->eps) {
+		struct vrb_ep *ep = xpi_container(l, struct vrb_ep, link);
+
+		if (ep->cq != NULL && ep->cq->cq == cq)
+			vrb_broke(ep, IBV_EVENT_CQ_ERR, ibv_event_type_str(IBV_EVENT_CQ_ERR));
+	}
+}
+
 /*
  * Reads one as the kernel gives it: ibv_get_async_event of siw's library would print it.  It must be acknowledged all
  * the same, or destroying the object would wait for that.
@@ -169,10 +184,12 @@ static bool async_event(struct xpi_be *be)
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		vrb_broke(e.element.qp->qp_context, e.event_type, ibv_event_type_str(e.event_type));
+		if (e.element.qp->qp_context != NULL)
+			vrb_broke(e.element.qp->qp_context, e.event_type, ibv_event_type_str(e.event_type));
 		break;
 	case IBV_EVENT_COMM_EST:
-		vrb_cm_overtaken(e.element.qp->qp_context);
+		if (e.element.qp->qp_context != NULL)
+			vrb_cm_overtaken(e.element.qp->qp_context);
 		break;
 	case IBV_EVENT_PORT_ERR:
 		e.element.port_num = (int)raw.element;
@@ -184,8 +201,10 @@ static bool async_event(struct xpi_be *be)
 		if (raw.element == be->port)
 			port_is(be, true);
 		break;
-	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_CQ_ERR:
+		cq_broke(be, e.element.cq);
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
 		vrb_all_broke(be, e.event_type, ibv_event_type_str(e.event_type));
 		break;
 	default:

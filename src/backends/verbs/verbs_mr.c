@@ -39,6 +39,12 @@ int vrb_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 	if (mr->mr == NULL && (errno == EFAULT || errno == EACCES) &&
 	    !(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
 		mr->mr = ibv_reg_mr(be->pd, base, length, access);
+	/* The core has seen that it is there and may be used so: what an adapter cannot have, a file's pages for one, goes by messages. */
+	if (mr->mr == NULL && (errno == EFAULT || errno == EOPNOTSUPP) && !(access & IBV_ACCESS_REMOTE_ATOMIC)) {
+		xpi_log(be->log, XPORT_LOG_INFO, "2031", "verbs: %s: %zu bytes at %p go by messages: %m", be->name,
+		        length, base);
+		return XPORT_OK;
+	}
 	if (mr->mr == NULL)
 		return vrb_fail_locked(be, errno, length);
 	return XPORT_OK;

@@ -46,7 +46,8 @@ static struct vrb_cq *cq_take(struct xpi_be *be)
 	struct vrb_cq *c = NULL;
 
 	xpi_list_for(l, &be->cqs)
-		if (xpi_container(l, struct vrb_cq, link)->room >= VRB_CQ_SHARE)
+		if (!xpi_container(l, struct vrb_cq, link)->broken &&
+		    xpi_container(l, struct vrb_cq, link)->room >= VRB_CQ_SHARE)
 			c = xpi_container(l, struct vrb_cq, link);
 	if (c == NULL)
 		c = cq_new(be);
@@ -158,15 +159,20 @@ static int to(struct vrb_ep *ep, enum ibv_qp_state state)
 
 int vrb_repost(struct vrb_ep *ep)
 {
-	struct ibv_recv_wr *first = ep->repost, *bad;
+	struct ibv_recv_wr *first = ep->repost, *bad = first;
 	int rc;
 
 	if (first == NULL || ep->qp == NULL || ep->state >= VRB_CLOSING)
 		return XPORT_OK;
 	*ep->repost_end = NULL;
 	rc = ibv_post_recv(ep->qp, first, &bad);
-	if (vrb_unlikely(rc != 0))
+	if (vrb_unlikely(rc != 0)) {
+		for (; ep->repost != bad; ep->repost = ep->repost->next) { /* those it took */
+			ep->rx_posted++;
+			ep->nrepost--;
+		}
 		return vrb_fail(ep->be, XPORT_ERR_SYSTEM, rc, NULL, "posting receives");
+	}
 	ep->rx_posted += ep->nrepost;
 	ep->repost = NULL;
 	ep->repost_end = &ep->repost;
@@ -231,8 +237,10 @@ void vrb_qp_stop(struct vrb_ep *ep)
 
 void vrb_qp_free(struct vrb_ep *ep)
 {
-	if (ep->qp != NULL && ibv_destroy_qp(ep->qp) != 0)
+	if (ep->qp != NULL && ibv_destroy_qp(ep->qp) != 0) {
 		xpi_log(ep->be->log, XPORT_LOG_WARN, "2012", "verbs: %s: a queue pair stays: %m", ep->be->name);
+		ep->qp->qp_context = NULL; /* what the device says of it is of nobody */
+	}
 	ep->qp = NULL;
 	ep->rx_posted = 0;
 	if (ep->cq != NULL)
