@@ -116,15 +116,16 @@ static __attribute__((noinline, cold)) int atomic_known(xport_ep *ep, const stru
                                                         xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
 	struct xport_atomic_args own;
-	int r;
+	int r, entered;
 
 	if (ep == NULL)
 		return XPORT_ERR_INVALID;
 	r = xpi_grow_in(&own, sizeof(own), XPI_FIRST_ATOMIC_ARGS, args);
 	if (r == XPORT_OK)
 		return xport_atomic(ep, &own, rkey, offset, opt);
-	if (xpi_enter(ep->x) != XPORT_OK)
-		return XPORT_ERR_FORK;
+	entered = xpi_enter(ep->x);
+	if (entered != XPORT_OK)
+		return entered;
 	r = xpi_refuse(ep->x, r, "xport_atomic",
 	               r == XPORT_ERR_INVALID ? "args->size is wrong"
 	                                      : "args sets a member that this version of the library does not know");

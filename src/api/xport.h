@@ -69,32 +69,32 @@ typedef struct xport_rkey xport_rkey;
 
 typedef enum xport_status {
 	XPORT_OK = 0,
-	XPORT_ERR_AGAIN = -1,          /* queue full: poll, then try again; the fd becomes readable when it is worth it */
-	XPORT_ERR_INVALID = -2,        /* an argument that can never be right */
-	XPORT_ERR_NO_MEMORY = -3,      /* out of memory, or out of memory that may be locked */
-	XPORT_ERR_NOT_SUPPORTED = -4,  /* not on this back end, or not in this build */
-	XPORT_ERR_CONFIG = -5,         /* a bad value in the environment or in xport_attr */
-	XPORT_ERR_NO_BACKEND = -6,     /* no back end of that name, or none that is usable here */
-	XPORT_ERR_FAULT = -7,          /* memory that is not mapped, or not with the rights asked for */
-	XPORT_ERR_BOUNDS = -8,         /* outside the remote region */
-	XPORT_ERR_ACCESS = -9,         /* a right that the remote region does not grant */
-	XPORT_ERR_STALE_KEY = -10,     /* the key's registration, or its process, is gone */
-	XPORT_ERR_BAD_KEY = -11,       /* damaged bytes, or not a key */
-	XPORT_ERR_TRUNCATED = -12,     /* a message longer than its receive; length tells the true one */
-	XPORT_ERR_CANCELED = -13,      /* by xport_cancel */
-	XPORT_ERR_PEER_LOST = -14,     /* the peer died, stopped, or is cut off */
-	XPORT_ERR_PEER_CLOSED = -15,   /* the peer closed the endpoint */
-	XPORT_ERR_CLOSED = -16,        /* this side closed the endpoint, listener or instance */
-	XPORT_ERR_TIMEOUT = -17,       /* the time limit of the call passed */
-	XPORT_ERR_REFUSED = -18,       /* nobody listens there, or the peer refused */
-	XPORT_ERR_UNREACHABLE = -19,   /* no route, or a name that does not resolve */
-	XPORT_ERR_INCOMPATIBLE = -20,  /* the peer runs another back end, provider or version */
-	XPORT_ERR_ADDRESS = -21,       /* malformed host:port, or an address that cannot be bound */
-	XPORT_ERR_AUTH = -22,          /* authentication is missing or failed */
-	XPORT_ERR_FORK = -23,          /* used in a forked child */
-	XPORT_ERR_SYSTEM = -24,        /* a system call failed; the native code is its errno */
-	XPORT_ERR_PROTOCOL = -25,      /* the peer sent what it must not send */
-	XPORT_ERR_BUSY = -26           /* too late to cancel: already matched */
+	XPORT_ERR_AGAIN = -1,     /* queue full: poll, then try again; the fd becomes readable when it is worth it */
+	XPORT_ERR_INVALID = -2,   /* an argument that can never be right */
+	XPORT_ERR_NO_MEMORY = -3, /* out of memory, or out of memory that may be locked */
+	XPORT_ERR_NOT_SUPPORTED = -4, /* not on this back end, or not in this build */
+	XPORT_ERR_CONFIG = -5,        /* a bad value in the environment or in xport_attr */
+	XPORT_ERR_NO_BACKEND = -6,    /* no back end of that name, or none that is usable here */
+	XPORT_ERR_FAULT = -7,         /* memory that is not mapped, or not with the rights asked for */
+	XPORT_ERR_BOUNDS = -8,        /* outside the remote region */
+	XPORT_ERR_ACCESS = -9,        /* a right that the remote region does not grant */
+	XPORT_ERR_STALE_KEY = -10,    /* the key's registration, or its process, is gone */
+	XPORT_ERR_BAD_KEY = -11,      /* damaged bytes, or not a key */
+	XPORT_ERR_TRUNCATED = -12,    /* a message longer than its receive; length tells the true one */
+	XPORT_ERR_CANCELED = -13,     /* by xport_cancel */
+	XPORT_ERR_PEER_LOST = -14,    /* the peer died, stopped, or is cut off */
+	XPORT_ERR_PEER_CLOSED = -15,  /* the peer closed the endpoint */
+	XPORT_ERR_CLOSED = -16,       /* this side closed the endpoint, listener or instance */
+	XPORT_ERR_TIMEOUT = -17,      /* the time limit of the call passed */
+	XPORT_ERR_REFUSED = -18,      /* nobody listens there, or the peer refused */
+	XPORT_ERR_UNREACHABLE = -19,  /* no route, or a name that does not resolve */
+	XPORT_ERR_INCOMPATIBLE = -20, /* the peer runs another back end, provider or version */
+	XPORT_ERR_ADDRESS = -21,      /* malformed host:port, or an address that cannot be bound */
+	XPORT_ERR_AUTH = -22,         /* authentication is missing or failed */
+	XPORT_ERR_FORK = -23,         /* used in a forked child */
+	XPORT_ERR_SYSTEM = -24,       /* a system call failed; the native code is its errno */
+	XPORT_ERR_PROTOCOL = -25,     /* the peer sent what it must not send */
+	XPORT_ERR_BUSY = -26          /* too late to cancel: already matched */
 } xport_status;
 
 /* The text of a status, in English; never NULL, also for numbers that are none.  Any thread. */
@@ -148,23 +148,24 @@ typedef enum xport_thread_mode {
 /* How to open.  NULL instead of a struct, or a zero field: from the environment, else the default. */
 struct xport_attr {
 	size_t size;
-	const char *backend;    /* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list in order of preference */
-	const char *require;    /* XPORT_REQUIRE: capabilities without which open fails, "target_bounds,passive_target" */
-	const char *emulate;    /* XPORT_EMULATE: carried by the core: of "put,get,atomic,cma", or "all" */
-	const char *progress;   /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
-	int thread_mode;        /* enum xport_thread_mode */
-	int peer_timeout_ms;    /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */
-	int op_timeout_ms;      /* XPORT_OP_TIMEOUT: an operation older than this fails its endpoint; -1: never */
-	uint32_t queue_depth;   /* XPORT_QUEUE_DEPTH: operations in flight or unreaped an endpoint, then AGAIN */
-	xport_log_fn log_fn;    /* NULL: standard error, or the file named by XPORT_LOG */
+	const char *backend;  /* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list in order of preference */
+	const char *require;  /* XPORT_REQUIRE: capabilities without which open fails, "target_bounds,passive_target" */
+	const char *emulate;  /* XPORT_EMULATE: carried by the core: of "put,get,atomic,cma", or "all" */
+	const char *progress; /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
+	int thread_mode;      /* enum xport_thread_mode */
+	int peer_timeout_ms;  /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */
+	int op_timeout_ms;    /* XPORT_OP_TIMEOUT: an operation older than this fails its endpoint; -1: never */
+	uint32_t queue_depth; /* XPORT_QUEUE_DEPTH: operations in flight or unreaped an endpoint, then AGAIN */
+	xport_log_fn log_fn;  /* NULL: standard error, or the file named by XPORT_LOG */
 	void *log_arg;
-	int log_level;          /* XPORT_LOG: enum xport_log_level; default XPORT_LOG_WARN */
+	int log_level; /* XPORT_LOG: enum xport_log_level; default XPORT_LOG_WARN */
 };
 
 /*
  * Opens an instance.  Reads the environment now and never again (not at all in a set-user-ID program).
  * *x is set on success only.  Errors: CONFIG, NO_BACKEND (the text lists each candidate and its reason), NO_MEMORY,
- * SYSTEM.  Any thread.
+ * SYSTEM.  Any thread; but the first to load a stack sets variables that it reads, so that no other thread may read or change the
+ * environment meanwhile (getenv, localtime, getaddrinfo).
  */
 int xport_open(const struct xport_attr *attr, xport **x) XPORT_CHECK;
 
@@ -181,26 +182,26 @@ typedef enum xport_path { XPORT_EMULATED = 0, XPORT_NATIVE = 1 } xport_path;
 /* What an opened instance is and can do.  Filled by what was probed, not by what a stack claims. */
 struct xport_info {
 	size_t size;
-	char backend[16];          /* "ucx" */
-	char provider[48];         /* "tcp" */
-	char device[64];           /* "lo", "rxe0", or what the stack chose among, "lo,eth0" */
-	char stack[64];            /* "UCX 1.13.1" */
-	int put, get, notify;      /* enum xport_path, for memory from xport_mr_alloc */
-	int atomic, send, flush;   /* enum xport_path */
-	int put_reg, get_reg;      /* enum xport_path, for memory from xport_mr_reg */
-	int target_bounds;         /* 1: every remote access is checked at the target as well */
-	int passive_target;        /* 1: peers' puts and gets need no calls here, see the progress rule */
-	int stack_threads;         /* threads that the stack runs for this instance beside the helper thread */
-	int thread_mode;           /* enum xport_thread_mode in force */
+	char backend[16];        /* "ucx" */
+	char provider[48];       /* "tcp" */
+	char device[64];         /* "lo", "rxe0", or what the stack chose among, "lo,eth0" */
+	char stack[64];          /* "UCX 1.13.1" */
+	int put, get, notify;    /* enum xport_path, for memory from xport_mr_alloc */
+	int atomic, send, flush; /* enum xport_path */
+	int put_reg, get_reg;    /* enum xport_path, for memory from xport_mr_reg */
+	int target_bounds;       /* 1: every remote access is checked at the target as well */
+	int passive_target;      /* 1: peers' puts and gets need no calls here, see the progress rule */
+	int stack_threads;       /* threads that the stack runs for this instance beside the helper thread */
+	int thread_mode;         /* enum xport_thread_mode in force */
 	int peer_timeout_ms;
 	uint32_t queue_depth;
-	uint64_t eager_max;        /* longest send that may complete before it is matched; the smaller of both sides' counts */
-	uint64_t frame_max;        /* longest frame of the core's protocol */
-	uint64_t message_max;      /* longest send, put or get */
-	uint64_t window;           /* bytes of unmatched messages and unreaped notifications an endpoint may have sent */
-	uint64_t rkey_max;         /* longest packed key */
-	uint64_t private_max;      /* longest private data of a connection */
-	int nic_atomic;            /* enum xport_path of atomics, for regions registered with XPORT_ATOMIC_NIC */
+	uint64_t eager_max; /* longest send that may complete before it is matched; the smaller of both sides' counts */
+	uint64_t frame_max; /* longest frame of the core's protocol */
+	uint64_t message_max; /* longest send, put or get */
+	uint64_t window;      /* bytes of unmatched messages and unreaped notifications an endpoint may have sent */
+	uint64_t rkey_max;    /* longest packed key */
+	uint64_t private_max; /* longest private data of a connection */
+	int nic_atomic;       /* enum xport_path of atomics, for regions registered with XPORT_ATOMIC_NIC */
 };
 
 int xport_query(xport *x, struct xport_info *info) XPORT_CHECK;
@@ -223,7 +224,7 @@ struct xport_candidate {
 /*
  * Lists the candidates in the order in which "auto" tries them, by really asking the stacks.  Writes at most `max`
  * entries of `entry_size` = sizeof(struct xport_candidate) bytes and returns how many there are, or an error.
- * `attr` as for xport_open.  Any thread.
+ * `attr` as for xport_open.  Threads: as xport_open.
  */
 int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size_t entry_size, int max) XPORT_CHECK;
 
@@ -297,8 +298,9 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 
 /*
  * Closes: refuses new operations, lets those already posted finish for up to `timeout_ms`, tells the peer (which sees
- * XPORT_EVENT_CLOSED after everything that was sent), then completes what is left, receives from this peer included,
- * with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT: the completions tell what was cut off.  The handle stays valid until
+ * XPORT_EVENT_CLOSED after everything that was sent, if the time sufficed), then completes what is left, receives from this peer included,
+ * with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT: the completions tell what was cut off, but a send that had completed may be, too, since that
+ * it completed says no more than that the buffer is free.  The handle stays valid until
  * xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a receive still takes what had arrived.
  * Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
  * PEER_LOST or PEER_CLOSED if the peer was gone before all had ended; what ended it, if something else did (an error of xport_connect's,
@@ -332,7 +334,7 @@ struct xport_ep_info {
 	const void *private_data; /* what the peer gave; valid until xport_ep_destroy */
 	size_t private_len;
 	void *context;
-	uint64_t in_flight;       /* operations accepted and not yet reaped */
+	uint64_t in_flight; /* operations accepted and not yet reaped */
 };
 
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
@@ -341,9 +343,9 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
 struct xport_counters {
 	size_t size;
 	uint64_t puts, gets, put_notifies, atomics, sends, flushes; /* accepted */
-	uint64_t receives;        /* receives that a message was matched to */
-	uint64_t notifications;   /* that arrived */
-	uint64_t bytes_out;       /* of puts, notified puts and sends accepted */
+	uint64_t receives;                                          /* receives that a message was matched to */
+	uint64_t notifications;                                     /* that arrived */
+	uint64_t bytes_out;                                         /* of puts, notified puts and sends accepted */
 	uint64_t bytes_in;        /* of gets accepted, and of messages into their receives */
 	uint64_t again;           /* posts answered XPORT_ERR_AGAIN */
 	uint64_t in_flight;       /* operations accepted and not yet reaped, and events */
@@ -446,12 +448,12 @@ enum {
 /* What an operation may carry beyond its own arguments.  NULL: none of it. */
 struct xport_opt {
 	size_t size;
-	uint64_t flags;     /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
-	void *context;      /* xport_completion.context */
-	xport_mr *mr;       /* the local region that holds the buffer; NULL: not registered (copied where need be) */
-	uint64_t value;     /* xport_put_notify: the value that arrives */
-	xport_ep *source;   /* xport_recv: only from this peer; NULL: from any */
-	uint64_t *id;       /* xport_recv: where to write the id that xport_cancel takes; NULL: nowhere */
+	uint64_t flags;   /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
+	void *context;    /* xport_completion.context */
+	xport_mr *mr;     /* the local region that holds the buffer; NULL: not registered (copied where need be) */
+	uint64_t value;   /* xport_put_notify: the value that arrives */
+	xport_ep *source; /* xport_recv: only from this peer; NULL: from any */
+	uint64_t *id;     /* xport_recv: where to write the id that xport_cancel takes; NULL: nowhere */
 };
 
 /*
@@ -558,17 +560,19 @@ typedef enum xport_type {
 	XPORT_OP_FLUSH = 7,
 	XPORT_EVENT_NOTIFY = 16,    /* tag: the value; length, offset, mr: where the put went */
 	XPORT_EVENT_CONNECTED = 17, /* ep is open (only after xport_connect with timeout 0) */
-	XPORT_EVENT_CLOSED = 18,    /* the peer closed ep; everything it sent before has been delivered */
-	XPORT_EVENT_LOST = 19,      /* ep is lost, or could not be connected; status tells */
-	XPORT_EVENT_INCOMING = 20   /* a connection waits for xport_accept; context: the listener */
+	XPORT_EVENT_CLOSED =
+		18, /* the peer closed ep; if with time enough, everything it sent before has been delivered */
+	XPORT_EVENT_LOST = 19,    /* ep is lost, or could not be connected; status tells */
+	XPORT_EVENT_INCOMING = 20 /* a connection waits for xport_accept; context: the listener */
 } xport_type;
 
 /* One completion or event.  Its layout is fixed. */
 struct xport_completion {
-	int32_t status;  /* xport_status */
-	uint32_t type;   /* enum xport_type */
-	void *context;   /* of the operation; of the endpoint for its events */
-	xport_ep *ep;    /* the endpoint; recv: the source; NULL: none, or it was destroyed before this was reaped */
+	int32_t status; /* xport_status */
+	uint32_t type;  /* enum xport_type */
+	void *context;  /* of the operation; of the endpoint for its events */
+	xport_ep *
+		ep; /* the endpoint; recv: the source; NULL: none, or (recv, notify) it was destroyed before this was reaped */
 	uint64_t tag;    /* recv: the message's tag; notify: the value */
 	uint64_t length; /* bytes of the operation; recv: true length of the message; notify: of the put */
 	uint64_t offset; /* notify: where in mr the put went */

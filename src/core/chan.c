@@ -83,6 +83,10 @@ static void finished(struct xpi_live *live, struct xpi_chan *c, int error)
 
 static void frame(struct xpi_live *live, struct xpi_chan *c, const uint8_t *f, int64_t now)
 {
+	if (f[0] == XPI_HANDSHAKE_FAILED) { /* sealed or not, it says that no more is to come */
+		lost(live, c, "the peer gave up before the connection was ready");
+		return;
+	}
 	if (c->session != NULL && !xpi_session_open(c->session, XPI_SEAL_LATER, f, FRAME, f + FRAME)) {
 		lost(live, c,
 		     "damaged: a message on the control channel is not sealed with the key of this connection");

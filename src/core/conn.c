@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "core/conn_impl.h"
 
-enum { READY = 'R', FAILED = 'F', FAILED_HEAD = 7, FAILED_TEXT = 255 };
+enum { READY = 'R', FAILED = XPI_HANDSHAKE_FAILED, FAILED_HEAD = 7, FAILED_TEXT = 255 };
 
 /* ep_connect under way is asked again at every poll, without sleep, for so long; then as often as
  * xpi_conn_watch says. */

@@ -365,9 +365,9 @@ static int open_parts(struct xport *x)
 	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
 	xpi_pool_init(&x->lone_pool, sizeof(struct xpi_tx) + XPI_LONE_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
-	xpi_pool_init(&x->tiny_pool, sizeof(struct xpi_unexpected) + XPI_TINY_MESSAGE, 64);
-	xpi_pool_init(&x->small_pool, sizeof(struct xpi_unexpected) + XPI_SMALL_MESSAGE, 16);
-	xpi_pool_init(&x->medium_pool, sizeof(struct xpi_unexpected) + XPI_MEDIUM_MESSAGE, 16);
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		xpi_pool_init(&x->unexpected_pools[i], sizeof(struct xpi_unexpected) + xpi_unexpected_room(i),
+		              i == 0 ? 64 : 16);
 	x->match = xpi_match_new();
 	if (x->match == NULL)
 		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance");
@@ -399,9 +399,8 @@ static void close_parts(struct xport *x)
 	xpi_pool_fini(&x->op_pool);
 	xpi_pool_fini(&x->lone_pool);
 	xpi_pool_fini(&x->frame_pool);
-	xpi_pool_fini(&x->tiny_pool);
-	xpi_pool_fini(&x->small_pool);
-	xpi_pool_fini(&x->medium_pool);
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		xpi_pool_fini(&x->unexpected_pools[i]);
 	free(x->ep_table);
 	free(x->mr_table);
 	pthread_mutex_destroy(&x->lock);

@@ -26,6 +26,8 @@
 struct xpi_match;
 struct xpi_outbox;
 
+enum { XPI_UNEXPECTED_CLASSES = 9 }; /* of messages that nobody receives yet, by length (msg.h) */
+
 /* What a poll has to do besides asking the back end. */
 enum {
 	XPI_TODO_WORK = 1,   /* the list of endpoints with work is not empty */
@@ -60,7 +62,8 @@ struct xport {
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 	const struct xpi_backend *ops;
 	struct xpi_list work; /* endpoints with something to send or acknowledge */
-	struct xpi_pool op_pool, lone_pool, frame_pool, tiny_pool, small_pool, medium_pool;
+	struct xpi_pool op_pool, lone_pool, frame_pool; /* operations, frames of one record and of many */
+	struct xpi_pool unexpected_pools[XPI_UNEXPECTED_CLASSES]; /* msg.h */
 	struct xpi_match *match;
 	struct xport_ep **ep_table; /* by the low 16 bits of the id */
 	uint32_t ep_table_size, ep_serial;

@@ -67,6 +67,8 @@ enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
  *   BYE   the peer closes properly (everything it sends by the data path it has sent)
  *   GONE  the peer aborts: lost at once
  */
+enum { XPI_HANDSHAKE_FAILED = 'F' }; /* what may come instead of the first, of a peer that gave up (conn.c) */
+
 struct xpi_chan {
 	struct xpi_list link;
 	struct xpi_bell bell;

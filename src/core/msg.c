@@ -449,14 +449,19 @@ static bool charge_in(struct xport_ep *ep, uint32_t charge)
 	return ep->rx_charged - ep->seen.freed <= ep->window;
 }
 
+static struct xpi_pool *room_for(struct xport *x, uint32_t len)
+{
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		if (len <= xpi_unexpected_room(i))
+			return &x->unexpected_pools[i];
+	return &x->frame_pool;
+}
+
 static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length, uint32_t rts)
 {
 	struct xport *x = ep->x;
 	uint32_t here = rts != 0 ? 0 : (uint32_t)length;
-	struct xpi_pool *pool = here <= XPI_TINY_MESSAGE     ? &x->tiny_pool
-	                        : here <= XPI_SMALL_MESSAGE  ? &x->small_pool
-	                        : here <= XPI_MEDIUM_MESSAGE ? &x->medium_pool
-	                                                     : &x->frame_pool;
+	struct xpi_pool *pool = room_for(x, here);
 	struct xpi_unexpected *u = xpi_pool_get(pool);
 
 	if (u == NULL)

@@ -22,11 +22,16 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
 void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u);
 
 /*
- * Unexpected messages up to XPI_TINY_MESSAGE take two cache lines with all that belongs to them, since thousands of them
- * may wait, up to XPI_SMALL_MESSAGE a small buffer, up to XPI_MEDIUM_MESSAGE a medium one, others one of a
- * frame's size.
+ * The longest unexpected message of a class, which has a pool: tiny ones take two cache lines with all that belongs to them,
+ * since thousands may wait; from XPI_SMALL_MESSAGE on the next is twice as long, so that what the peer charges itself for one
+ * is what it takes here, within a factor of two.  Those that are longer than all take a frame's room.
  */
-enum { XPI_TINY_MESSAGE = 24, XPI_MEDIUM_MESSAGE = 4000 };
+static inline uint32_t xpi_unexpected_room(unsigned class)
+{
+	enum { TINY_MESSAGE = 24 };
+
+	return class == 0 ? TINY_MESSAGE : ((XPI_SMALL_MESSAGE + 64) << (class - 1)) - 64;
+}
 
 /* Longest data that travels with its notification, or as an eager send. */
 size_t xpi_msg_notify_max(const struct xport_ep *ep);

@@ -436,7 +436,7 @@ static int open_log(struct reading *r)
 		                      errno == ELOOP ? "a symbolic link is not followed: name the file itself" : NULL,
 		                      "XPORT_LOG: cannot open %.200s", r->log_file);
 	/* Who made it before us would read what is written. */
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid != geteuid() && st.st_uid != 0) {
+	if (fstat(fd, &st) == 0 && !S_ISCHR(st.st_mode) && st.st_uid != geteuid() && st.st_uid != 0) {
 		close(fd);
 		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, "name a file of your own, or one that is not there",
 		                "XPORT_LOG: %.200s belongs to user %u", r->log_file, (unsigned)st.st_uid);

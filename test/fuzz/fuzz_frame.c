@@ -376,8 +376,8 @@ static void check_nothing_left(const struct world *w)
 	FUZZ_CHECK(ledger_in_use(&x->op_pool) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->lone_pool) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->frame_pool) == 0);
-	FUZZ_CHECK(ledger_in_use(&x->small_pool) == 0);
-	FUZZ_CHECK(ledger_in_use(&x->medium_pool) == 0);
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		FUZZ_CHECK(ledger_in_use(&x->unexpected_pools[i]) == 0);
 	for (int i = 0; i < REGIONS; i++) {
 		const struct xport_mr *mr = w->mr[i];
 

@@ -318,7 +318,8 @@ static void check_side(const struct side *side)
 	FUZZ_CHECK(x->nreceives == 0 && x->nmr == 0 && xpi_match_waiting(x->match, NULL) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->op_pool) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->lone_pool) == 0 && ledger_in_use(&x->frame_pool) == 0);
-	FUZZ_CHECK(ledger_in_use(&x->small_pool) == 0 && ledger_in_use(&x->medium_pool) == 0);
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		FUZZ_CHECK(ledger_in_use(&x->unexpected_pools[i]) == 0);
 }
 
 static void check_guards(const struct session *s)

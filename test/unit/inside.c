@@ -88,6 +88,20 @@ void inside_outbox(xport_ep *ep, void *key, bool other)
 		((uint8_t *)key)[3] ^= 1;
 }
 
+static size_t pool_bytes(const struct xpi_pool *p)
+{
+	return (p->stride << p->shift) * p->nslabs;
+}
+
+size_t inside_unexpected_bytes(const xport *x)
+{
+	size_t n = pool_bytes(&x->frame_pool);
+
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		n += pool_bytes(&x->unexpected_pools[i]);
+	return n;
+}
+
 void inside_no_frames(xport *x, bool none)
 {
 	static struct xpi_pool kept;

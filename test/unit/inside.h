@@ -29,6 +29,8 @@ uint32_t inside_offer(xport_ep *ep, const void *context);
 uint32_t inside_offered(const xport_ep *ep);
 /* What an endpoint would tell its peer of that outbox, 40 bytes; a bit of it is another one. */
 void inside_outbox(xport_ep *ep, void *key, bool other);
+/* How many bytes of memory the instance has for messages that nobody receives, in use or not. */
+size_t inside_unexpected_bytes(const xport *x);
 /* Memory for packed frames, as for acknowledgements, is out; or there is some again. */
 void inside_no_frames(xport *x, bool none);
 /* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */

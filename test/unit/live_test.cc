@@ -159,6 +159,18 @@ TEST_P(Live, GoneIsLoss)
 	shim_chan_stop(c);
 }
 
+/* It had not heard yet that the connection was ready: "F", a status, and why. */
+TEST_P(Live, APeerThatGaveUpIsLossWithoutDamage)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+	p.put({'F', 255, 255, 255, 248, 0, 4, 'g', 'o', 'n', 'e'});
+	ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
+	EXPECT_STREQ("the peer gave up before the connection was ready", shim_chan_why(c));
+	shim_chan_stop(c);
+}
+
 TEST_P(Live, DamageIsLoss)
 {
 	for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{0, 0, 0, 0},

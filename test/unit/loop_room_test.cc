@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "inside.h"
 #include "loop_fixture.h"
 
 namespace
@@ -39,6 +40,36 @@ TEST_P(LoopRoom, OfReceivesThatLongMessagesTakeIsToldToWhoWaits)
 	EXPECT_EQ(xport_recv(b.x, &word, sizeof(word), 6, UINT64_MAX, nullptr), XPORT_OK);
 	wait(a, XPORT_OP_SEND);
 	wait(b, XPORT_OP_RECV);
+}
+
+/* Of whatever length: what is told the application as the bound is the bound, but for what lies between two sizes of rooms. */
+TEST_P(LoopRoom, ForWhatNobodyReceivesIsBounded)
+{
+	xport_info info{};
+	info.size = sizeof(info);
+	ASSERT_EQ(xport_query(b.x, &info), XPORT_OK);
+	for (size_t len : {0, 24, 25, 193, 449, 1000, 4001, 20000, 40000}) {
+		if (len > info.eager_max)
+			continue;
+		xport_completion c[16];
+		size_t sent = 0, before = inside_unexpected_bytes(b.x);
+		for (int idle = 0; idle < 50;) {
+			int r = xport_send(a.ep, out.data(), len, 5, nullptr);
+			sent += r == XPORT_OK;
+			idle = r == XPORT_OK || xport_poll(a.x, c, 16) > 0 ? 0 : idle + 1;
+			ASSERT_GE(xport_poll(b.x, c, 16), 0);
+		}
+		EXPECT_GT(sent * (len + 320), info.window / 2) << len;
+		EXPECT_LT(inside_unexpected_bytes(b.x) - before, 5 * info.window / 2 + (1 << 20))
+			<< sent << " of " << len;
+		for (size_t i = 0; i < sent; i++) {
+			ASSERT_EQ(xport_recv(b.x, in.data(), in.size(), 5, UINT64_MAX, nullptr), XPORT_OK);
+			both();
+		}
+		both(100);
+		a.done.clear();
+		b.done.clear();
+	}
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LoopRoom, testing::Values("native_none", "message_none"),

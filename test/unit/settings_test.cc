@@ -373,6 +373,13 @@ TEST_F(Settings, LogFileIsAppendedToAndPrivate)
 		EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + foreign).c_str()));
 		EXPECT_NE(nullptr, strstr(err.text, "belongs to user 65534")) << err.text;
 		unlink(foreign.c_str());
+		ASSERT_EQ(0, mkfifo(foreign.c_str(), 0666));
+		ASSERT_EQ(0, chown(foreign.c_str(), 65534, 65534));
+		int reader = open(foreign.c_str(), O_RDONLY | O_NONBLOCK);
+		EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_LOG", ("warn," + foreign).c_str()));
+		EXPECT_NE(nullptr, strstr(err.text, "belongs to user 65534")) << err.text;
+		close(reader);
+		unlink(foreign.c_str());
 	}
 
 	/* With a sink the file is not opened. */
