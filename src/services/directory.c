@@ -94,13 +94,13 @@ void svc_dir_event_name(struct xport_directory_event *e, const void *name, size_
 		memcpy(e->name, name, len);
 }
 
-static void say_heard(struct xport_directory *d, uint64_t heard)
+/* The directory counts them: one that was never said would be missing for ever, so what finds no memory is said later. */
+static void say_heard(struct xport_directory *d)
 {
-	struct svc_dir_message m = {.type = SVC_DIR_HEARD, .request = heard};
+	struct svc_dir_message m = {.type = SVC_DIR_HEARD, .request = 1};
 
-	d->notices--;
-	if (d->server != NULL)
-		(void)svc_dir_reply(d->server, &m);
+	while (d->server != NULL && d->unsaid > 0 && svc_dir_reply(d->server, &m) == XPORT_OK)
+		d->unsaid--;
 }
 
 static int next_event(struct xport_directory *d, struct xport_directory_event *event)
@@ -119,8 +119,11 @@ static int next_event(struct xport_directory *d, struct xport_directory_event *e
 	if (d->first_event == NULL)
 		d->last_event = &d->first_event;
 	*event = e->e;
-	if (e->heard != 0)
-		say_heard(d, e->heard);
+	if (e->heard != 0) {
+		d->notices--;
+		d->unsaid++;
+		say_heard(d);
+	}
 	free(e);
 	return 1;
 }
@@ -201,6 +204,7 @@ int xport_directory_step(xport_directory *d, const struct xport_completion *c)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_step", NULL, "directory is NULL");
 	pthread_mutex_lock(&d->lock);
 	own = svc_mail_step(&d->mail, c);
+	say_heard(d);
 	if (d->serve && !d->destroying)
 		svc_dir_serve_tell(d);
 	pthread_mutex_unlock(&d->lock);
@@ -212,7 +216,7 @@ int xport_directory_timeout(xport_directory *d)
 	int ms;
 
 	pthread_mutex_lock(&d->lock);
-	ms = svc_mail_waits(&d->mail) ? 1 : -1;
+	ms = svc_mail_waits(&d->mail) || d->unsaid > 0 ? 1 : -1;
 	pthread_mutex_unlock(&d->lock);
 	return ms;
 }

@@ -70,6 +70,7 @@ struct xport_directory {
 	struct svc_names names; /* serving: entries; watching: what is known */
 	struct svc_dir_event *first_event, **last_event;
 	unsigned notices; /* events of them that are not DONE */
+	unsigned unsaid;  /* of those that were taken, how many the directory does not know of */
 	struct xport_directory_info info;
 	/* serving */
 	uint64_t version;

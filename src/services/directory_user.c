@@ -205,7 +205,7 @@ void svc_dir_user_ended(struct xport_directory *d, int status)
 	d->server = NULL;
 	for (struct svc_dir_event *e = d->first_event; e != NULL; e = e->next)
 		e->heard = 0; /* nobody is to be told any more */
-	d->notices = 0;
+	d->notices = d->unsaid = 0;
 	svc_dir_push(d, d->lost, XPORT_DIRECTORY_LOST, status, NULL, 0);
 	d->lost = NULL;
 }
