@@ -154,8 +154,8 @@ struct xpi_backend {
 	 * calls again with the same arguments.  Frames may arrive as soon as the peer has connected. */
 	int (*ep_connect)(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
 	/* Stops the endpoint so that afterwards the network touches no buffer of it and done() is called for none of its
-	 * requests any more.  XPORT_ERR_AGAIN: under way, the core polls and calls again; that has to end, also if the peer
-	 * is gone and if poll fails.  After `address` at any time. */
+	 * requests any more.  XPORT_ERR_AGAIN: under way, the core polls and calls again, after a second only 50 times in
+	 * one; that has to end, also if the peer is gone and if poll fails.  After `address` at any time. */
 	int (*ep_quiesce)(struct xpi_be *be, void *ep);
 	/* Frees it.  Comes after ep_quiesce returned XPORT_OK. */
 	void (*ep_destroy)(struct xpi_be *be, void *ep);

@@ -212,21 +212,27 @@ bool xpi_event_forget(struct xport *x, int type, const void *context, unsigned k
 	return true;
 }
 
-/* A queue pair may take seconds to let go of its buffers: who waits for that meanwhile looks again by the clock. */
-static void fail_again(struct xport *x)
+/*
+ * A network that ends by being polled is asked at every poll.  A queue pair may take many seconds to let go of its buffers: who
+ * waits for that looks again by the clock.
+ */
+static bool rings_at(struct xport *x, int64_t ms)
 {
-	enum { AT_ONCE_MS = 20, MOST_MS = 20 };
-	int64_t now = xpi_now_ms(), since = now - x->failing_ms;
 	struct xpi_watch *w = &x->fail_again;
 
-	if (since >= AT_ONCE_MS) {
-		int64_t next = now + (since < 4 * MOST_MS ? since / 4 : MOST_MS);
+	if (w->added)
+		return !atomic_load(&w->rang) || xpi_watch_arm(x->live, w, 0, ms) == XPORT_OK;
+	w->deadline_ms = ms;
+	return xpi_watch_add(x->live, w) == XPORT_OK;
+}
 
-		if (w->added ? !atomic_load(&w->rang) || xpi_watch_arm(x->live, w, 0, next) == XPORT_OK
-		             : (w->deadline_ms = next, xpi_watch_add(x->live, w) == XPORT_OK))
-			return;
-	}
-	xpi_bell_ring(x);
+static void fail_again(struct xport *x)
+{
+	enum { AT_ONCE_MS = 1000, LATER_MS = 20 };
+	int64_t now = xpi_now_ms();
+
+	if (now - x->failing_ms < AT_ONCE_MS || !rings_at(x, now + LATER_MS))
+		xpi_bell_ring(x);
 }
 
 static void fail_steps(struct xport *x)

@@ -388,7 +388,8 @@ int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
 	struct xpi_key k = {
 		.incarnation = x->incarnation,
 		.region = mr->id,
-		.base = (uintptr_t)mr->base & 4095, /* the native key has what its network needs, verbs' the whole address */
+		.base = (uintptr_t)mr->base &
+	                4095, /* the native key has what its network needs, verbs' the whole address */
 		.length = mr->length,
 		.rights = (mr->rights & ~(uint32_t)XPORT_REMOTE_RECV) | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0),
 		.native = native,

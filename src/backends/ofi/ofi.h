@@ -155,6 +155,7 @@ struct ofi_ep {
 	int why;                 /* what libfabric reported first, negative; 0: it lives */
 	bool told;               /* the core knows about it */
 	unsigned lingered;       /* polls since it was to be quiesced */
+	int64_t linger_until_ms;
 	int64_t bar_until_ms;    /* since then a peer is waited for that is inside `ours` */
 	bool gone;               /* to be told when what came before is */
 	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */

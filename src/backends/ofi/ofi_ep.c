@@ -14,6 +14,7 @@
 
 enum {
 	DOUBT_MS = 300, /* for so long it is not asked whether the address answers at all, where there are others */
+	LINGER_MS = 900, /* of the second in which the core calls at every poll */
 	BAR_MS = 50     /* a peer that is inside the page; a living one takes microseconds */
 };
 
@@ -252,13 +253,15 @@ int ofi_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 /*
  * A provider that moves only when it is polled: what was accepted last has not even been begun with, and what the
  * sockets provider (1.17) has begun and not ended when its endpoint is closed takes one of its 128 entries away for
- * good.  So it gets some polls to end it; a peer that does not read ends that as well.
+ * good.  So it gets some polls to end it, for as long as the core comes at each; a peer that does not read ends that as well.
  */
 static bool lingers(struct ofi_ep *ep)
 {
 	unsigned limit = ep->room < ep->be->nsend ? 2000 : 16;
 
-	return ep->state == OFI_EP_UP && ep->why == 0 && ep->lingered++ < limit;
+	if (ep->lingered == 0)
+		ep->linger_until_ms = ofi_now_ms() + LINGER_MS;
+	return ep->state == OFI_EP_UP && ep->why == 0 && ep->lingered++ < limit && ofi_now_ms() < ep->linger_until_ms;
 }
 
 /*
