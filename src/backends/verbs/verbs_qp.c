@@ -237,9 +237,10 @@ void vrb_qp_stop(struct vrb_ep *ep)
 
 void vrb_qp_free(struct vrb_ep *ep)
 {
-	if (ep->qp != NULL && ibv_destroy_qp(ep->qp) != 0) {
-		xpi_log(ep->be->log, XPORT_LOG_WARN, "2012", "verbs: %s: a queue pair stays: %m", ep->be->name);
-		ep->qp->qp_context = NULL; /* what the device says of it is of nobody */
+	if (ep->qp != NULL) {
+		ep->qp->qp_context = NULL; /* if it stays, what the device says of it is of nobody */
+		if (ibv_destroy_qp(ep->qp) != 0)
+			xpi_log(ep->be->log, XPORT_LOG_WARN, "2012", "verbs: %s: a queue pair stays: %m", ep->be->name);
 	}
 	ep->qp = NULL;
 	ep->rx_posted = 0;
