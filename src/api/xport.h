@@ -164,8 +164,8 @@ struct xport_attr {
 /*
  * Opens an instance.  Reads the environment now and never again (not at all in a set-user-ID program).
  * *x is set on success only.  Errors: CONFIG, NO_BACKEND (the text lists each candidate and its reason), NO_MEMORY,
- * SYSTEM.  Any thread; but the first to load a stack sets variables that it reads, so that no other thread may read or change the
- * environment meanwhile (getenv, localtime, getaddrinfo).
+ * SYSTEM.  Any thread; others may read the environment meanwhile (getenv, localtime, getaddrinfo), but none may change
+ * it: the first to load a stack sets variables that it reads.
  */
 int xport_open(const struct xport_attr *attr, xport **x) XPORT_CHECK;
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/signals.h"
 #include "core/load.h"
 #include "core/site.h"
@@ -235,32 +236,6 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 
 /* ---- Loading ------------------------------------------------------------------------------------------------ */
 
-/* One NAME=value of load_env, which is not longer than this. */
-struct assignment {
-	char name[64], value[64];
-	bool set; /* by us: to be taken away again */
-};
-
-enum { NASSIGNMENTS = 8 };
-
-/* A stack reads its environment in its constructors, so it must be set now; what the user said stands. */
-static void set_env(const char *load_env, struct assignment *a)
-{
-	memset(a, 0, NASSIGNMENTS * sizeof(*a));
-	for (int i = 0, n = 0; i < NASSIGNMENTS && load_env != NULL; i++, load_env += n) {
-		if (sscanf(load_env, " %63[^= ]=%63[^ ]%n", a[i].name, a[i].value, &n) != 2)
-			break;
-		a[i].set = getenv(a[i].name) == NULL && setenv(a[i].name, a[i].value, 0) == 0;
-	}
-}
-
-static void restore_env(const struct assignment *a)
-{
-	for (int i = 0; i < NASSIGNMENTS; i++)
-		if (a[i].set)
-			unsetenv(a[i].name);
-}
-
 /* What dlopen failed for, with the file to be installed where it says which. */
 static int describe_dlopen(const char *path, const char *why, struct xport_error *err)
 {
@@ -281,7 +256,7 @@ static int describe_dlopen(const char *path, const char *why, struct xport_error
 static int load_module(const struct xpi_registry_entry *entry, const struct xpi_log *log, struct xport_error *err,
                        const struct xpi_backend **be)
 {
-	struct assignment env[NASSIGNMENTS];
+	struct xpi_env env;
 	char path[1024], why[512];
 	struct xpi_signals signals;
 	void *handle;
@@ -289,9 +264,10 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
 	if (xpi_site_module(entry->name, path, sizeof(path)) != XPORT_OK)
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "the path of its module is too long");
 	xpi_signals_save(&signals);
-	set_env(entry->load_env, env);
+	/* A stack reads its environment in its constructors, so it must be set now. */
+	xpi_env_set(&env, entry->load_env != NULL ? entry->load_env : "");
 	handle = xpi_load(path, why, sizeof(why));
-	restore_env(env);
+	xpi_env_restore(&env);
 	xpi_signals_restore(&signals, log, entry->name);
 	if (handle == NULL)
 		return describe_dlopen(path, why, err);

@@ -14,9 +14,8 @@ struct xpi_registry_entry {
 };
 
 /*
- * Opening, listing, and whatever else reads the environment take turns in a process: modules are loaded with variables set,
- * and `environ` may move then, under whoever reads it.  May be nested.  What the stacks read goes by it as well; what
- * the application reads while it opens for the first time does not (getenv(3), MT-Safe env).
+ * Opening, listing, and whatever else reads the environment take turns in a process: modules are loaded with variables set
+ * (base/env.h).  May be nested.  What the stacks read goes by it as well.
  */
 void xpi_registry_enter(void);
 void xpi_registry_leave(void);

@@ -406,6 +406,52 @@ static void opens_its_own(struct h *h)
 static const struct h_param modes[] = {{"multiple", 0}, {"progress_thread", 1}, {NULL, 0}};
 static const struct h_param children[] = {{"calls", 0}, {"execs", 1}, {"exits", 2}, {NULL, 0}};
 
+/* Threads of the application read the environment whenever they like, and loading a stack sets variables for it. */
+static atomic_bool opened;
+
+static void *reader(void *arg)
+{
+	long *n = arg;
+
+	while (!atomic_load(&opened))
+		*n += getenv("H_TIMEOUT_SCALE") == NULL;
+	return NULL;
+}
+
+static int opens_beside_a_reader(const struct xport_attr *a)
+{
+	pthread_t t;
+	xport *x = NULL;
+	long n = 0;
+	int s;
+
+	setenv("H_OWNED_BY_THE_C_LIBRARY", "from now on", 1);
+	if (pthread_create(&t, NULL, reader, &n) != 0)
+		return 1;
+	usleep(1000);
+	s = xport_open(a, &x);
+	atomic_store(&opened, true);
+	pthread_join(t, NULL);
+	xport_close(x);
+	return s == XPORT_OK ? 0 : 2;
+}
+
+static void environment_read(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	int status;
+	pid_t pid;
+
+	for (int i = 0; i < 10; i++) {
+		pid = fork();
+		H_TRUE(pid >= 0);
+		if (pid == 0)
+			_exit(opens_beside_a_reader(&a));
+		H_TRUE(waitpid(pid, &status, 0) == pid);
+		H_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "number %d ended with %x", i, status);
+	}
+}
+
 const struct h_scenario cases_thread[] = {
 	{.name = "P5_sleeping_target_with_progress_thread", .role = {asleep, visitor}, .flags = H_TARGET},
 	{.name = "P2_sleeping_initiator_with_progress_thread",
@@ -415,6 +461,7 @@ const struct h_scenario cases_thread[] = {
 	{.name = "P1_four_threads", .role = {multiple_target, multiple}, .params = modes, .flags = H_TARGET},
 	{.name = "P10_post_while_another_waits", .role = {plain_target, post_for_sleeper}},
 	{.name = "P14_instance_for_each_thread", .role = {independent}},
+	{.name = "P14_environment_read_while_opening", .role = {environment_read}, .flags = H_KILLS | H_ONCE},
 	{.name = "P12_forked_child", .role = {fork_target, forked}, .params = children, .flags = H_KILLS},
 	{.name = "P12_forked_child_opens", .role = {opens_its_own}, .flags = H_KILLS},
 	{.name = NULL},

@@ -98,12 +98,15 @@ static int choose(struct xpi_be *be, const char *name)
 /* Some settings are in the environment only.  Who set them means it. */
 static int open_fabric(struct xpi_be *be)
 {
-	const char *variable = be->quirk->variable;
-	bool set = variable != NULL && getenv(variable) == NULL && setenv(variable, be->quirk->value, 0) == 0;
-	int rc = fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+	const char *wanted = be->quirk->env;
+	struct xpi_env env;
+	int rc;
 
-	if (set)
-		unsetenv(variable);
+	if (wanted == NULL)
+		return fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+	xpi_env_set(&env, wanted);
+	rc = fi_fabric(be->info->fabric_attr, &be->fabric, NULL);
+	xpi_env_restore(&env);
 	return rc;
 }
 

@@ -19,6 +19,7 @@
 
 #include "backends/backend.h"
 #include "base/bytes.h"
+#include "base/env.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/shm.h"
@@ -58,7 +59,7 @@ struct ofi_quirk {
 	size_t frame;                 /* the longest; 0: as long as it takes */
 	size_t cq;                    /* entries of its completion queue; 0: OFI_CQ_SIZE */
 	bool unready;                 /* it does not hold back a sender that has no receive, although it says so */
-	const char *variable, *value; /* what it is to find in the environment when its fabric is opened */
+	const char *env;              /* "NAME=value" that it is to find in the environment when its fabric is opened */
 	bool inject_only;             /* no frame is longer than what it takes at once */
 	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
 	const char *shm_prefix;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * env.h - variables that a stack is to find while it starts, beside threads that read the environment.
+ *
+ * setenv(3) may move `environ`, and frees what it leaves under a getenv(3) of any other thread: of the application, or
+ * of the C library on its behalf (localtime, getaddrinfo).  So nothing here is moved or freed.  A copy of the
+ * environment with the variables takes its place, and the one before comes back.
+ */
+#ifndef XPI_BASE_ENV_H
+#define XPI_BASE_ENV_H
+
+enum { XPI_ENV_MAX = 8 };
+
+struct xpi_env {
+	char **before, **during; /* `environ`; the same: nothing is set */
+	char *set[XPI_ENV_MAX];
+};
+
+/*
+ * Sets "NAME=value NAME=value", at most XPI_ENV_MAX, except those that are there: what the user said stands.  Without
+ * memory nothing is set.  One caller at a time in a process, and nobody who sets variables meanwhile: what setenv(3) is
+ * told within these calls may be lost; what it is told between them is not.
+ */
+void xpi_env_set(struct xpi_env *env, const char *assignments);
+/* Takes them back. */
+void xpi_env_restore(const struct xpi_env *env);
+
+#endif
