@@ -326,6 +326,25 @@ static void test_load_list(struct side *s, const char *provider, bool a)
 	CHECK(s->warnings == 0);
 }
 
+/* What the user leaves UCX of its transports, without a word about settings of those that are not there. */
+static void test_some_transports(struct side *s, const char *provider, bool a)
+{
+	static const char *const left[][2] = {
+		{"UCX_TLS", "tcp"}, {"UCX_TLS", "posix,self"}, {"UCX_NET_DEVICES", "there-is-none"}};
+
+	(void)provider;
+	if (!a)
+		return;
+	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+		setenv(left[i][0], left[i][1], 1);
+		open_side(s, "default");
+		CHECK(s->warnings == 0, "%s=%s", left[i][0], left[i][1]);
+		s->ops->close(s->be);
+		s->be = NULL;
+		unsetenv(left[i][0]);
+	}
+}
+
 /* ---- running ---- */
 
 struct test {
@@ -337,6 +356,7 @@ struct test {
 
 static const struct test tests[] = {
 	{.name = "load_list", .fn = test_load_list, .once = true},
+	{.name = "some_transports", .fn = test_some_transports, .once = true},
 	{.name = "thread_mode", .fn = test_thread_mode},
 	{.name = "pingpong", .fn = test_pingpong},
 	{.name = "flood", .fn = test_flood},

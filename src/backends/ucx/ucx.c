@@ -390,6 +390,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	be->log = args->log;
 	be->err = args->err;
 	be->provider = provider;
+	be->sink.may_ignore = provider->tls == NULL;
 	ucx_sink_add(&be->sink, args->log);
 	ucx_sink_probe(&be->sink, true);
 	rc = open_context(be, ways);

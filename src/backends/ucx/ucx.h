@@ -50,6 +50,7 @@ struct ucx_sink {
 	bool probing; /* lines of `thread` are the reason of what fails now: kept, logged for debugging only */
 	pthread_t thread;
 	char last[UCX_SAID]; /* the newest error seen while probing, or else the first warning */
+	bool may_ignore;     /* it may have no use for settings that belong to some transports only */
 };
 
 /* An opened instance. */

@@ -121,6 +121,25 @@ static struct ucx_sink *sink_of_thread(void)
 	return newest != NULL ? newest : opening;
 }
 
+/* What ucx.c sets for shared memory or sockets, if there are any; nothing else is in the line. */
+static bool about_some_transports(const char *line)
+{
+	static const char *const names[] = {"MM_ERROR_HANDLING=", "CONN_NB=", "TX_SEG_SIZE="};
+	const char *word = strchr(line, ':');
+
+	while (word != NULL) {
+		bool known = false;
+
+		word += strspn(word, ":, ");
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+			known = known || strncmp(word, names[i], strlen(names[i])) == 0;
+		if (!known)
+			return false;
+		word = strchr(word, ',');
+	}
+	return true;
+}
+
 static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                  const ucs_log_component_config_t *comp_conf, const char *message, va_list ap)
 {
@@ -140,7 +159,9 @@ static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *fu
 		if (sink->probing && level <= UCS_LOG_LEVEL_WARN) {
 			if (level <= UCS_LOG_LEVEL_ERROR || sink->last[0] == '\0')
 				snprintf(sink->last, sizeof(sink->last), "%.*s", UCX_SAID - 1, text);
-			if (strncmp(text, "invalid configuration", 21) != 0) /* a setting of ours that had no effect */
+			/* A setting of ours that had no effect is worth a warning, where it should have had one. */
+			if (strncmp(text, "invalid configuration", 21) != 0 ||
+			    (sink->may_ignore && about_some_transports(text)))
 				mine = XPORT_LOG_DEBUG;
 		}
 		xpi_log(sink->log, mine, "1001", "UCX: %s (%s:%u)", text, base != NULL ? base + 1 : file, line);
