@@ -78,6 +78,8 @@ struct xpi_be {
 	struct ucx_piece *piece; /* that UCX is being handed */
 	struct xpi_pool pieces;
 	struct xpi_list eps; /* struct ucx_ep that were created and not closed */
+	bool armed;           /* for ucx_arm: UCX was, and no poll has found anything since */
+	unsigned armed_quiet; /* ... `quiet`, when it was */
 	struct {
 		uint64_t since_ms; /* CLOCK_MONOTONIC: when it was asked */
 		unsigned polls;    /* in a row, since then, in which UCX had nothing to do */
