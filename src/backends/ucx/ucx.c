@@ -149,6 +149,8 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 		{"MM_ERROR_HANDLING", ways.shm ? "y" : NULL},
 		/* connect() of an address that does not answer must not block. */
 		{"CONN_NB", p->sockets ? "y" : NULL},
+		/* Without need UCX would have a child go without all pages in which something is registered. */
+		{"FORK_INIT", p->rdma && secure_getenv("UCX_IB_FORK_INIT") == NULL && ucx_fork_copies() ? "n" : NULL},
 		/* Bulk frames in one fragment: 6 times the rate of 8 KiB ones, and no cost to small frames (measured). */
 		{"TX_SEG_SIZE", p->sockets && secure_getenv("UCX_TCP_TX_SEG_SIZE") == NULL ? "64k" : NULL},
 	};

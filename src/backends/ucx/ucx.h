@@ -156,6 +156,8 @@ int ucx_descriptors(struct xport_error *err, const char *what);
 /* Whether shared memory, adapters can be used; if not, `why` says it. */
 bool ucx_shm_usable(char *why, size_t size);
 bool ucx_rdma_usable(char *why, size_t size);
+/* Whether a forked child gets copies of the pages that an adapter uses, as from Linux 5.12 on (ibv_is_fork_initialized(3)). */
+bool ucx_fork_copies(void);
 
 /* ucx_status.c */
 int ucx_status(ucs_status_t status);

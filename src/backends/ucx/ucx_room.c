@@ -4,8 +4,10 @@
  * by SIGBUS, aborts, or does not return.
  */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/capability.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -93,6 +95,30 @@ bool ucx_rdma_usable(char *why, size_t size)
 	snprintf(why, size, "the limit of locked memory is %llu KiB, of which %llu are used, and UCX needs %d", max,
 	         kib, LOCK_MIN);
 	return false;
+}
+
+static bool ask_fork_copies(void)
+{
+	enum { IBV_FORK_UNNEEDED = 2 }; /* enum ibv_fork_status */
+	int (*initialized)(void);
+	void *verbs;
+
+	if (!have_rdma())
+		return false;
+	verbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL); /* which UCX loads, too; it stays */
+	if (verbs == NULL)
+		return false;
+	initialized = (int (*)(void))dlsym(verbs, "ibv_is_fork_initialized");
+	return initialized != NULL && initialized() == IBV_FORK_UNNEEDED;
+}
+
+bool ucx_fork_copies(void)
+{
+	static _Atomic(int) answer = -1;
+
+	if (atomic_load(&answer) < 0)
+		atomic_store(&answer, ask_fork_copies());
+	return atomic_load(&answer) > 0;
 }
 
 int ucx_descriptors(struct xport_error *err, const char *what)

@@ -121,10 +121,18 @@ static struct ucx_sink *sink_of_thread(void)
 	return newest != NULL ? newest : opening;
 }
 
-/* What ucx.c sets for shared memory or sockets, if there are any; nothing else is in the line. */
+/* At every fork, where ucx.c has seen that the kernel copies what adapters use. */
+static bool about_fork(const char *line)
+{
+	return (strncmp(line, "IB: ibv_fork_init()", 19) == 0 ||
+	        strncmp(line, "IB: data corruption might occur", 31) == 0) &&
+	       ucx_fork_copies();
+}
+
+/* What ucx.c sets for shared memory, sockets or adapters, if there are any; nothing else is in the line. */
 static bool about_some_transports(const char *line)
 {
-	static const char *const names[] = {"MM_ERROR_HANDLING=", "CONN_NB=", "TX_SEG_SIZE="};
+	static const char *const names[] = {"MM_ERROR_HANDLING=", "CONN_NB=", "TX_SEG_SIZE=", "FORK_INIT="};
 	const char *word = strchr(line, ':');
 
 	while (word != NULL) {
@@ -147,12 +155,16 @@ static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *fu
 	struct ucx_sink *sink;
 	char text[400];
 	const char *base = strrchr(file, '/');
+	bool unneeded;
 
 	(void)function;
 	(void)comp_conf;
 	vsnprintf(text, sizeof(text), message, ap);
+	unneeded = about_fork(text);
 	if (mine == XPORT_LOG_WARN && about_peer(text))
 		mine = XPORT_LOG_INFO;
+	if (unneeded)
+		mine = XPORT_LOG_DEBUG;
 	pthread_mutex_lock(&sinks_lock);
 	sink = sink_of_thread();
 	if (sink != NULL) {
@@ -168,7 +180,7 @@ static ucs_log_func_rc_t on_line(const char *file, unsigned line, const char *fu
 	}
 	pthread_mutex_unlock(&sinks_lock);
 	/* Nobody listens: then it is about an application that uses UCX itself, and goes where that wants it. */
-	return sink != NULL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+	return sink != NULL || unneeded ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
 /*
