@@ -37,7 +37,7 @@ static const struct ucx_provider providers[] = {
 	{"default", NULL, .shm = true, .rdma = true, .sockets = true},
 	{"tcp", "tcp", .sockets = true},
 	{"shm", "posix", .shm = true},
-	{"rc", "rc", .rdma = true},
+	{"rc", "rc", .rdma = true, .pairs = true},
 };
 
 enum { NPROVIDERS = sizeof(providers) / sizeof(providers[0]) };
@@ -350,6 +350,7 @@ static void ucx_close(struct xpi_be *be)
 	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 	ucs_status_ptr_t closing;
 
+	ucx_pair_close(be);
 	if (be->self != NULL) {
 		closing = ucp_ep_close_nbx(be->self, &force);
 		if (UCS_PTR_IS_PTR(closing))
@@ -387,6 +388,8 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a UCX instance");
 	be->timer = -1;
 	xpi_list_init(&be->eps);
+	xpi_list_init(&be->expected);
+	xpi_list_init(&be->strays);
 	be->core = args->core;
 	be->up = args->up;
 	be->log = args->log;
@@ -432,7 +435,8 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->provider, sizeof(caps->provider), "%s", be->provider->name);
 	snprintf(caps->device, sizeof(caps->device), "%s", be->device[0] != '\0' ? be->device : "memory");
 	snprintf(caps->stack, sizeof(caps->stack), "UCX %u.%u.%u", major, minor, release);
-	snprintf(caps->protocol, sizeof(caps->protocol), "ucp-am 1 / %u.%u", major, minor);
+	snprintf(caps->protocol, sizeof(caps->protocol), "ucp-am 1%s / %u.%u", be->provider->pairs ? " in pairs" : "",
+	         major, minor);
 	caps->am_max = be->provider->sockets ? UCX_BULK_MAX : UCX_FRAME_MAX;
 	caps->am_credits = 128;
 	caps->cma_min = be->provider->tls != NULL && be->shm ? UCX_CMA_MIN : 0;

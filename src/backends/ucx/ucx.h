@@ -24,7 +24,7 @@
 enum {
 	UCX_AM_ID = 0,
 	UCX_QUEUE_ID = 1,    /* ucx_queue.c */
-	UCX_GREETING_ID = 2, /* says nothing */
+	UCX_GREETING_ID = 2, /* ucx_ep.c, ucx_pair.c */
 	UCX_FRAME_MAX = 8000,  /* with UCX's own headers one fragment of its tcp and shared memory (8 KiB) */
 	UCX_BULK_MAX = 64000,  /* the same with tcp's fragments of 64 KiB */
 	UCX_CMA_MIN = 64 << 10, /* below it frames may be much faster: doc/performance.md */
@@ -32,7 +32,7 @@ enum {
 	UCX_PENDING_MAX = 512, /* requests of one endpoint that UCX may hold; beyond: AGAIN */
 	UCX_KEY_MAX = 512,     /* packed native key */
 	UCX_SAID = 160,        /* what is kept of UCX's log */
-	UCX_ADDRESS_MAX = 2040 /* UCX worker address, so that it fits in what the contract gives */
+	UCX_ADDRESS_MAX = 2032 /* UCX worker address, so that all fits in what the contract gives */
 };
 
 /* One of the things that may stand after "ucx:". */
@@ -41,6 +41,7 @@ struct ucx_provider {
 	const char *tls; /* UCX_TLS; NULL: UCX's own choice */
 	bool shm, rdma;  /* may reach memory by mapping it, by a network adapter */
 	bool sockets;    /* may use UCX's tcp */
+	bool pairs;      /* each of its endpoints is connected to one other: ucx_pair.c */
 };
 
 /* Where lines of UCX's log go. */
@@ -78,6 +79,7 @@ struct xpi_be {
 	struct ucx_piece *piece; /* that UCX is being handed */
 	struct xpi_pool pieces;
 	struct xpi_list eps; /* struct ucx_ep that were created and not closed */
+	struct xpi_list expected, strays; /* ucx_pair.c */
 	bool armed;           /* for ucx_arm: UCX was, and no poll has found anything since */
 	unsigned armed_quiet; /* ... `quiet`, when it was */
 	struct {
@@ -110,10 +112,14 @@ struct ucx_ep {
 	bool told;           /* the core knows about it */
 	uint64_t give_up_ms; /* CLOCK_MONOTONIC: when to close although the peer did not answer; 0: not asked for */
 	bool flushing;       /* the flush that proves the way has begun */
-	bool greeted;        /* the message that has UCX know the peer's endpoint has */
+	bool greets;         /* the message that has UCX know the peer's endpoint is to be sent */
+	bool greeted;        /* ... and has begun */
 	bool emptying;       /* the flush before closing has */
 	unsigned left;       /* ... npending, when it was last looked at */
 	bool settled;        /* ... the last of them that has begun has ended */
+	struct xpi_list expecting; /* xpi_be.expected: its peer has not greeted yet */
+	uint64_t token;            /* which the greeting says */
+	ucp_ep_h greeter;          /* UCX's endpoint over which it came; only to be compared with */
 };
 
 /* What UCX keeps for us in each of its requests. */
@@ -175,6 +181,18 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep);
 void ucx_ep_destroy(struct xpi_be *be, void *ep);
 /* Its peer is gone or cannot be reached, and the core is told. */
 void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why);
+
+/* ucx_pair.c */
+/* Whether this side has no endpoint of UCX's before the peer has greeted. */
+bool ucx_pair_waits(const struct ucx_ep *ep, enum xpi_role role);
+int ucx_pair_expect(struct ucx_ep *ep);
+void ucx_pair_forget(struct ucx_ep *ep);
+/* UCX's callback for the greeting. */
+ucs_status_t ucx_pair_greeted(void *be, const void *header, size_t header_length, void *data, size_t length,
+                              const ucp_am_recv_param_t *param);
+/* As ucp_ep_create; on the passive side what comes out is the one that was greeted over. */
+ucs_status_t ucx_pair_create(struct ucx_ep *ep, const ucp_ep_params_t *params);
+void ucx_pair_close(struct xpi_be *be);
 
 /* ucx_queue.c */
 /* UCX's callback for the message to ourselves. */

@@ -34,18 +34,6 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
 	return UCS_OK;
 }
 
-static ucs_status_t greeted(void *arg, const void *header, size_t header_length, void *data, size_t length,
-                            const ucp_am_recv_param_t *param)
-{
-	(void)arg;
-	(void)header;
-	(void)header_length;
-	(void)data;
-	(void)length;
-	(void)param;
-	return UCS_OK;
-}
-
 static ucs_status_t handle(struct xpi_be *be, unsigned id, ucp_am_recv_callback_t cb)
 {
 	ucp_am_handler_param_t param = {
@@ -66,7 +54,7 @@ int ucx_am_open(struct xpi_be *be)
 	if (status == UCS_OK)
 		status = handle(be, UCX_QUEUE_ID, ucx_queue_arrived);
 	if (status == UCS_OK)
-		status = handle(be, UCX_GREETING_ID, greeted);
+		status = handle(be, UCX_GREETING_ID, ucx_pair_greeted);
 	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handlers of active messages");
 }
 

@@ -2,7 +2,7 @@
 /*
  * ucx_ep.c - endpoints: UCX worker addresses, exchanged by the core's control channel.
  *
- *   address: u16 length, the bytes of the worker address
+ *   address: u16 length, the bytes of the worker address; among pairs u64 what the greeting is to say
  */
 #include <string.h>
 #include <time.h>
@@ -29,9 +29,17 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	xpi_list_init(&ep->pending);
 	xpi_wr_u16(&w, (uint16_t)be->address_len);
 	xpi_wr_bytes(&w, be->address, be->address_len);
-	if (w.bad)
+	if (be->provider->pairs) {
+		rc = ucx_pair_expect(ep);
+		if (rc != XPORT_OK)
+			return rc;
+		xpi_wr_u64(&w, ep->token);
+	}
+	if (w.bad) {
+		ucx_pair_forget(ep);
 		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "name fewer devices in UCX_NET_DEVICES",
 		                "the UCX worker address of %zu bytes is too long", be->address_len);
+	}
 	*len -= w.left;
 	return XPORT_OK;
 }
@@ -48,10 +56,19 @@ void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why)
 	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, why);
 }
 
-static void ep_failed(void *arg, ucp_ep_h ucp, ucs_status_t status)
+/* Of a stray nobody needs to hear. */
+static void ep_failed(void *be_, ucp_ep_h ucp, ucs_status_t status)
 {
-	(void)ucp;
-	ucx_ep_lost(arg, status, ucs_status_string(status));
+	struct xpi_be *be = be_;
+
+	xpi_list_for(link, &be->eps) {
+		struct ucx_ep *ep = xpi_container(link, struct ucx_ep, link);
+
+		if (ep->ucp == ucp) {
+			ucx_ep_lost(ep, status, ucs_status_string(status));
+			return;
+		}
+	}
 }
 
 /* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */
@@ -90,18 +107,22 @@ static void flush(struct ucx_ep *ep)
  * or for data before it to leave, is a failed assertion of UCX 1.13, an abort, if the peer dies meanwhile: in the one case
  * when sending it finds that out, in the other when what waits is thrown away.  Now the socket is acknowledged, and
  * neither end has anything to send: nothing waits.
+ *
+ * Among pairs it says which endpoint of the peer is meant.
  */
 static void greet(struct ucx_ep *ep)
 {
 	static char byte = 'g';
 	static const ucp_dt_iov_t iov = {.buffer = &byte, .length = 1}; /* a list is never short */
-	static const ucp_request_param_t param = {
+	bool pairs = ep->be->provider->pairs;
+	const ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE,
-		.flags = UCP_AM_SEND_FLAG_EAGER,
+		.flags = UCP_AM_SEND_FLAG_EAGER | (pairs ? UCP_AM_SEND_FLAG_REPLY : 0),
 		.cb.send = ucx_ended,
 		.datatype = ucp_dt_make_iov(),
 	};
-	ucs_status_ptr_t result = ucp_am_send_nbx(ep->ucp, UCX_GREETING_ID, NULL, 0, &iov, 1, &param);
+	ucs_status_ptr_t result = ucp_am_send_nbx(ep->ucp, UCX_GREETING_ID, pairs ? &ep->token : NULL,
+	                                          pairs ? sizeof(ep->token) : 0, &iov, 1, &param);
 
 	ep->greeted = !UCS_PTR_IS_ERR(result);
 	if (ep->greeted)
@@ -115,13 +136,14 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	struct xpi_rd r = xpi_rd(addr, len);
 	size_t n = xpi_rd_u16(&r);
 	const uint8_t *bytes = xpi_rd_bytes(&r, n);
+	uint64_t token = be->provider->pairs ? xpi_rd_u64(&r) : 0;
 	char blob[2 * UCX_ADDRESS_MAX] = {0}; /* UCX's decoder takes no length: zeros behind the copy stop it */
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
 	                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
 		.address = (const ucp_address_t *)blob,
 		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
-		.err_handler = {.cb = ep_failed, .arg = ep},
+		.err_handler = {.cb = ep_failed, .arg = be},
 	};
 	ucs_status_t status;
 	int rc;
@@ -131,7 +153,7 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 		                "the peer's UCX address of %zu bytes is malformed", len);
 	memcpy(blob, bytes, n);
 	ucx_sink_probe(&be->sink, true); /* what UCX logs now is the reason of the failure */
-	status = ucp_ep_create(be->worker, &params, &ep->ucp);
+	status = be->provider->pairs ? ucx_pair_create(ep, &params) : ucp_ep_create(be->worker, &params, &ep->ucp);
 	if (status != UCS_OK) {
 		ep->ucp = NULL;
 		rc = connect_fail(be, status);
@@ -140,6 +162,7 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	if (status != UCS_OK)
 		return rc;
 	xpi_list_push(&be->eps, &ep->link);
+	ep->token = token;
 	ep->state = UCX_EP_CONNECTING;
 	ep->room = UCX_PENDING_MAX;
 	return XPORT_OK;
@@ -152,9 +175,9 @@ static bool settled(struct ucx_ep *ep)
 		return true;
 	if (!ep->flushing)
 		flush(ep);
-	if (ep->settled && ep->be->provider->sockets && !ep->greeted)
+	if (ep->settled && ep->greets && !ep->greeted)
 		greet(ep);
-	return ep->settled && ep->greeted == ep->be->provider->sockets;
+	return ep->settled && ep->greeted == ep->greets;
 }
 
 int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
@@ -162,8 +185,10 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	struct ucx_ep *ep = ep_;
 	int rc;
 
-	(void)role;
 	if (ep->state == UCX_EP_NEW) {
+		if (ucx_pair_waits(ep, role))
+			return XPORT_ERR_AGAIN;
+		ep->greets = be->provider->sockets || (be->provider->pairs && role == XPI_ACTIVE);
 		rc = ep_create(ep, addr, len);
 		if (rc != XPORT_OK)
 			return rc;
@@ -223,6 +248,7 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	struct ucx_ep *ep = ep_;
 	int rc;
 
+	ucx_pair_forget(ep);
 	if (ep->state == UCX_EP_CONNECTING && !settled(ep) && !give_up_time(ep, GIVE_UP_MS))
 		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_UP && !emptied(ep))

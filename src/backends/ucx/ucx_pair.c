@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx_pair.c - which of UCX's endpoints belong together, where each is connected to one other (queue pairs).
+ *
+ * UCX pairs the endpoints of two workers by counting: the n-th that the one creates is for the n-th of the other.  For one that
+ * has no counterpart yet, the other worker makes one of its own and keeps it under that number.  If its maker gives up, so
+ * that no counterpart is ever created, the counts stay apart, and a later endpoint comes out of what is kept: it looks
+ * connected, and what is sent over it is lost without a word (ucp_ep_create_api_to_worker_addr and ucp_wireup_process_request,
+ * in 1.13 and since).
+ *
+ * So only the active side creates one, and greets over it with what the passive side's address says; UCX tells who greeted.  Then
+ * the passive side creates endpoints until that one comes out.  Another that does so may be of a connection whose greeting
+ * is yet to come, and is kept for it for a while.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "ucx.h"
+
+enum { APART_MAX = 256, STRAY_MS = 60000 };
+
+struct stray {
+	struct xpi_list link; /* xpi_be.strays */
+	ucp_ep_h ucp;
+	uint64_t since_ms; /* CLOCK_MONOTONIC */
+};
+
+bool ucx_pair_waits(const struct ucx_ep *ep, enum xpi_role role)
+{
+	return ep->be->provider->pairs && role == XPI_PASSIVE && ep->greeter == NULL;
+}
+
+int ucx_pair_expect(struct ucx_ep *ep)
+{
+	if (getrandom(&ep->token, sizeof(ep->token), 0) != sizeof(ep->token))
+		return xpi_fail_errno(ep->be->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+	xpi_list_push(&ep->be->expected, &ep->expecting);
+	return XPORT_OK;
+}
+
+void ucx_pair_forget(struct ucx_ep *ep)
+{
+	if (xpi_list_linked(&ep->expecting))
+		xpi_list_del(&ep->expecting);
+}
+
+ucs_status_t ucx_pair_greeted(void *be_, const void *header, size_t header_length, void *data, size_t length,
+                              const ucp_am_recv_param_t *param)
+{
+	struct xpi_be *be = be_;
+	uint64_t token;
+
+	(void)data;
+	(void)length;
+	if (header_length != sizeof(token) || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0)
+		return UCS_OK;
+	memcpy(&token, header, sizeof(token));
+	xpi_list_for(link, &be->expected) {
+		struct ucx_ep *ep = xpi_container(link, struct ucx_ep, expecting);
+
+		if (ep->token == token) {
+			ep->greeter = param->reply_ep;
+			ucx_pair_forget(ep);
+			break;
+		}
+	}
+	return UCS_OK;
+}
+
+static void give_back(ucp_ep_h ucp)
+{
+	static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+	                                          .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	ucs_status_ptr_t closing = ucp_ep_close_nbx(ucp, &force);
+
+	if (UCS_PTR_IS_PTR(closing))
+		ucp_request_free(closing);
+}
+
+static void stray_end(struct stray *s, bool close)
+{
+	if (close)
+		give_back(s->ucp);
+	xpi_list_del(&s->link);
+	free(s);
+}
+
+/* The oldest are first. */
+static void strays_end(struct xpi_be *be, uint64_t until_ms)
+{
+	while (!xpi_list_empty(&be->strays)) {
+		struct stray *s = xpi_container(be->strays.next, struct stray, link);
+
+		if (s->since_ms > until_ms)
+			return;
+		stray_end(s, true);
+	}
+}
+
+void ucx_pair_close(struct xpi_be *be)
+{
+	strays_end(be, UINT64_MAX);
+}
+
+static bool taken(const struct xpi_be *be, ucp_ep_h ucp)
+{
+	xpi_list_for(link, &be->eps)
+		if (xpi_container(link, struct ucx_ep, link)->ucp == ucp)
+			return true;
+	return false;
+}
+
+static bool take_stray(struct xpi_be *be, ucp_ep_h ucp)
+{
+	xpi_list_for(link, &be->strays) {
+		struct stray *s = xpi_container(link, struct stray, link);
+
+		if (s->ucp == ucp) {
+			stray_end(s, false);
+			return true;
+		}
+	}
+	return false;
+}
+
+static ucs_status_t keep_stray(struct xpi_be *be, ucp_ep_h ucp)
+{
+	struct stray *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		give_back(ucp);
+		return UCS_ERR_NO_MEMORY;
+	}
+	s->ucp = ucp;
+	s->since_ms = ucx_now_ms();
+	xpi_list_push(&be->strays, &s->link);
+	return UCS_OK;
+}
+
+ucs_status_t ucx_pair_create(struct ucx_ep *ep, const ucp_ep_params_t *params)
+{
+	struct xpi_be *be = ep->be;
+	uint64_t now = ucx_now_ms();
+	/* Both sides are active at once, and UCX has paired their endpoints: then any counterpart will do, as it does for them. */
+	bool any = ep->greeter == NULL || taken(be, ep->greeter);
+	ucs_status_t status;
+
+	strays_end(be, now > STRAY_MS ? now - STRAY_MS : 0);
+	if (!any && take_stray(be, ep->greeter)) {
+		ep->ucp = ep->greeter;
+		return UCS_OK;
+	}
+	for (int i = 0; i < APART_MAX; i++) {
+		status = ucp_ep_create(be->worker, params, &ep->ucp);
+		if (status != UCS_OK || any || ep->ucp == ep->greeter)
+			return status;
+		status = keep_stray(be, ep->ucp);
+		if (status != UCS_OK)
+			return status;
+	}
+	return UCS_ERR_UNREACHABLE;
+}
