@@ -209,7 +209,8 @@ struct xpi_backend {
 	/* Writes the descriptors that become readable when poll is worth calling (after arm); returns how many. */
 	int (*fds)(struct xpi_be *be, int *fds, int max);
 	/* Called before sleeping on the fds.  XPORT_OK: the next event makes one readable, until anything
-	 * but `fds` is called; a thread that sleeps then is woken by the core.  XPORT_ERR_AGAIN: do not sleep, poll. */
+	 * but `fds` is called; a thread that sleeps then is woken by the core.  XPORT_ERR_AGAIN: do not sleep, poll; it may
+	 * have polled itself then. */
 	int (*arm)(struct xpi_be *be);
 };
 

@@ -80,8 +80,6 @@ struct xpi_be {
 	struct xpi_pool pieces;
 	struct xpi_list eps; /* struct ucx_ep that were created and not closed */
 	struct xpi_list expected, strays; /* ucx_pair.c */
-	bool armed;           /* for ucx_arm: UCX was, and no poll has found anything since */
-	unsigned armed_quiet; /* ... `quiet`, when it was */
 	struct {
 		uint64_t since_ms; /* CLOCK_MONOTONIC: when it was asked */
 		unsigned polls;    /* in a row, since then, in which UCX had nothing to do */

@@ -98,7 +98,6 @@ static __attribute__((noinline, cold)) int poll_aside(struct xpi_be *be, int n)
 static __attribute__((noinline)) int poll_more(struct xpi_be *be, int n)
 {
 	be->quiet = n == 0 ? be->quiet + 1 : 0;
-	be->armed = be->armed && n == 0;
 	return be->aside != 0 ? poll_aside(be, n) : n;
 }
 
@@ -124,41 +123,16 @@ int ucx_fds(struct xpi_be *be, int *fds, int max)
 /*
  * Asked for the next completion, an adapter need not tell of those that are there already (ibv_req_notify_cq(3)), and UCX,
  * which polled before it asked, does not look again (uct_ib_iface_arm_cq, in 1.13 and since): the wake-up is lost.  So
- * there is a poll between asking and sleeping.
+ * it is made to.
  */
-static int arm_adapter(struct xpi_be *be)
-{
-	bool polled = be->armed && be->quiet != be->armed_quiet;
-	ucs_status_t status;
-
-	if (polled) {
-		be->armed = false;
-		return XPORT_OK;
-	}
-	status = ucp_worker_arm(be->worker);
-	if (status == UCS_OK) {
-		be->armed = true;
-		be->armed_quiet = be->quiet;
-		status = UCS_ERR_BUSY;
-	}
-	return status == UCS_ERR_BUSY ? XPORT_ERR_AGAIN : ucx_fail(be, status, NULL, "arming UCX's event descriptor");
-}
-
-static int arm_plain(struct xpi_be *be)
+int ucx_arm(struct xpi_be *be)
 {
 	ucs_status_t status = ucp_worker_arm(be->worker);
 
-	if (status == UCS_ERR_BUSY)
+	if (status == UCS_ERR_BUSY || (status == UCS_OK && be->rdma && ucx_poll(be) != 0))
 		return XPORT_ERR_AGAIN;
-	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "arming UCX's event descriptor");
-}
-
-int ucx_arm(struct xpi_be *be)
-{
-	int rc = be->rdma ? arm_adapter(be) : arm_plain(be);
-
-	if (rc != XPORT_OK)
-		return rc;
+	if (status != UCS_OK)
+		return ucx_fail(be, status, NULL, "arming UCX's event descriptor");
 	if (be->timer >= 0 && (be->npending > 0 || (be->aside & UCX_ASIDE_ASKED)))
 		return nap(be) ? XPORT_OK : XPORT_ERR_AGAIN;
 	return XPORT_OK;

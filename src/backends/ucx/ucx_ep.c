@@ -162,6 +162,7 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	if (status != UCS_OK)
 		return rc;
 	xpi_list_push(&be->eps, &ep->link);
+	ucx_pair_forget(ep); /* the active side; and it says the peer's */
 	ep->token = token;
 	ep->state = UCX_EP_CONNECTING;
 	ep->room = UCX_PENDING_MAX;
