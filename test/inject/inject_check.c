@@ -38,6 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "plan.h"
 
 enum { JOBS_MAX = 16, NAME = 96, SAID = 6000 };
@@ -87,6 +88,15 @@ static void catch_signals(void)
 		sigaction(signals[i], &sa, NULL);
 }
 
+/* What ofi:sockets wants to find stays for ever (base/env.c), and is no leak. */
+static void keep_environment(void)
+{
+	struct xpi_env env;
+
+	xpi_env_set(&env, "FI_SOCKETS_MAX_BUF_SZ=1048576");
+	xpi_env_restore(&env);
+}
+
 static void run_case(const struct one_case *c, struct left *l)
 {
 	static struct scene s;
@@ -101,6 +111,7 @@ static void run_case(const struct one_case *c, struct left *l)
 		c->scenario->before(&s);
 	if (strncmp(s.backend, "verbs", 5) == 0 && inject_keep_devices != NULL)
 		inject_keep_devices();
+	keep_environment();
 	fds = count_entries("/proc/self/fd", "");
 	inject_arm(&l->run);
 	c->scenario->run(&s);
