@@ -409,12 +409,14 @@ static const struct h_param children[] = {{"calls", 0}, {"execs", 1}, {"exits", 
 /* Threads of the application read the environment whenever they like, and loading a stack sets variables for it. */
 static atomic_bool opened;
 
+/* As getenv(3) does; that itself is counted in this program, by means of the dynamic linker. */
 static void *reader(void *arg)
 {
 	long *n = arg;
 
 	while (!atomic_load(&opened))
-		*n += getenv("H_TIMEOUT_SCALE") == NULL;
+		for (char **e = environ; *e; e++)
+			*n += !strncmp(*e, "H_OWNED_BY_THE_C_LIBRARY=", 25);
 	return NULL;
 }
 
@@ -433,7 +435,7 @@ static int opens_beside_a_reader(const struct xport_attr *a)
 	atomic_store(&opened, true);
 	pthread_join(t, NULL);
 	xport_close(x);
-	return s == XPORT_OK ? 0 : 2;
+	return s != XPORT_OK ? 2 : n == 0 ? 3 : 0;
 }
 
 static void environment_read(struct h *h)
@@ -442,6 +444,10 @@ static void environment_read(struct h *h)
 	int status;
 	pid_t pid;
 
+	if (h_instrumented()) { /* a child stands still if the harness's thread was allocating when it was forked */
+		H_EQ(0, opens_beside_a_reader(&a));
+		return;
+	}
 	for (int i = 0; i < 10; i++) {
 		pid = fork();
 		H_TRUE(pid >= 0);
