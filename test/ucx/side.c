@@ -172,7 +172,7 @@ void conn_finish(struct side *s, struct conn *c)
 	double end = now() + 10;
 	int rc;
 
-	while ((rc = s->ops->ep_connect(s->be, c->ep, XPI_ACTIVE, c->addr, c->len)) == XPORT_ERR_AGAIN) {
+	while ((rc = s->ops->ep_connect(s->be, c->ep, s->role, c->addr, c->len)) == XPORT_ERR_AGAIN) {
 		poll_be(s);
 		CHECK(now() < end, "ep_connect does not end");
 	}

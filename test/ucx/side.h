@@ -66,6 +66,7 @@ struct side {
 	struct xport_error err;
 	struct xpi_log log;
 	unsigned long warnings;
+	enum xpi_role role; /* of A in all connections: active */
 	int sock;
 	pid_t peer;
 };

@@ -335,6 +335,7 @@ static void test_some_transports(struct side *s, const char *provider, bool a)
 	(void)provider;
 	if (!a)
 		return;
+	unsetenv("UCX_NET_DEVICES");
 	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
 		setenv(left[i][0], left[i][1], 1);
 		open_side(s, "default");
@@ -384,6 +385,7 @@ static pid_t start(const struct test *t, const char *provider, bool a, int sock,
 	if (pid != 0)
 		return pid;
 	alarm(60);
+	s.role = a ? XPI_ACTIVE : XPI_PASSIVE;
 	s.sock = sock;
 	s.peer = peer;
 	t->fn(&s, provider, a);
