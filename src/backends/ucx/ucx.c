@@ -347,15 +347,9 @@ static int open_worker(struct xpi_be *be)
 
 static void ucx_close(struct xpi_be *be)
 {
-	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-	ucs_status_ptr_t closing;
-
 	ucx_pair_close(be);
-	if (be->self != NULL) {
-		closing = ucp_ep_close_nbx(be->self, &force);
-		if (UCS_PTR_IS_PTR(closing))
-			ucp_request_free(closing);
-	}
+	if (be->self != NULL)
+		ucx_ep_drop(be->self);
 	if (be->address != NULL)
 		ucp_worker_release_address(be->worker, be->address);
 	if (be->worker != NULL)

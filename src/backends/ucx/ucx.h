@@ -179,6 +179,10 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep);
 void ucx_ep_destroy(struct xpi_be *be, void *ep);
 /* Its peer is gone or cannot be reached, and the core is told. */
 void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why);
+/* Whose endpoint it is; NULL: nobody's. */
+struct ucx_ep *ucx_ep_of(struct xpi_be *be, ucp_ep_h ucp);
+/* Closes one that is nobody's. */
+void ucx_ep_drop(ucp_ep_h ucp);
 
 /* ucx_pair.c */
 /* Whether this side has no endpoint of UCX's before the peer has greeted. */

@@ -56,19 +56,33 @@ void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why)
 	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, why);
 }
 
-/* Of a stray nobody needs to hear. */
-static void ep_failed(void *be_, ucp_ep_h ucp, ucs_status_t status)
+struct ucx_ep *ucx_ep_of(struct xpi_be *be, ucp_ep_h ucp)
 {
-	struct xpi_be *be = be_;
-
 	xpi_list_for(link, &be->eps) {
 		struct ucx_ep *ep = xpi_container(link, struct ucx_ep, link);
 
-		if (ep->ucp == ucp) {
-			ucx_ep_lost(ep, status, ucs_status_string(status));
-			return;
-		}
+		if (ep->ucp == ucp)
+			return ep;
 	}
+	return NULL;
+}
+
+static void ep_failed(void *be, ucp_ep_h ucp, ucs_status_t status)
+{
+	struct ucx_ep *ep = ucx_ep_of(be, ucp);
+
+	if (ep != NULL) /* of a stray nobody needs to hear */
+		ucx_ep_lost(ep, status, ucs_status_string(status));
+}
+
+void ucx_ep_drop(ucp_ep_h ucp)
+{
+	static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+	                                          .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	ucs_status_ptr_t closing = ucp_ep_close_nbx(ucp, &force);
+
+	if (UCS_PTR_IS_PTR(closing))
+		ucp_request_free(closing);
 }
 
 /* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */

@@ -68,20 +68,10 @@ ucs_status_t ucx_pair_greeted(void *be_, const void *header, size_t header_lengt
 	return UCS_OK;
 }
 
-static void give_back(ucp_ep_h ucp)
-{
-	static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-	                                          .flags = UCP_EP_CLOSE_FLAG_FORCE};
-	ucs_status_ptr_t closing = ucp_ep_close_nbx(ucp, &force);
-
-	if (UCS_PTR_IS_PTR(closing))
-		ucp_request_free(closing);
-}
-
 static void stray_end(struct stray *s, bool close)
 {
 	if (close)
-		give_back(s->ucp);
+		ucx_ep_drop(s->ucp);
 	xpi_list_del(&s->link);
 	free(s);
 }
@@ -103,14 +93,6 @@ void ucx_pair_close(struct xpi_be *be)
 	strays_end(be, UINT64_MAX);
 }
 
-static bool taken(const struct xpi_be *be, ucp_ep_h ucp)
-{
-	xpi_list_for(link, &be->eps)
-		if (xpi_container(link, struct ucx_ep, link)->ucp == ucp)
-			return true;
-	return false;
-}
-
 static bool take_stray(struct xpi_be *be, ucp_ep_h ucp)
 {
 	xpi_list_for(link, &be->strays) {
@@ -129,7 +111,7 @@ static ucs_status_t keep_stray(struct xpi_be *be, ucp_ep_h ucp)
 	struct stray *s = calloc(1, sizeof(*s));
 
 	if (s == NULL) {
-		give_back(ucp);
+		ucx_ep_drop(ucp);
 		return UCS_ERR_NO_MEMORY;
 	}
 	s->ucp = ucp;
@@ -143,7 +125,7 @@ ucs_status_t ucx_pair_create(struct ucx_ep *ep, const ucp_ep_params_t *params)
 	struct xpi_be *be = ep->be;
 	uint64_t now = ucx_now_ms();
 	/* Both sides are active at once, and UCX has paired their endpoints: then any counterpart will do, as it does for them. */
-	bool any = ep->greeter == NULL || taken(be, ep->greeter);
+	bool any = ep->greeter == NULL || ucx_ep_of(be, ep->greeter) != NULL;
 	ucs_status_t status;
 
 	strays_end(be, now > STRAY_MS ? now - STRAY_MS : 0);
