@@ -50,7 +50,7 @@ struct fake {
 	unsigned receives_head;
 	uint8_t private_data[64];
 	enum ibv_qp_state state, disconnected_in; /* of the last queue pair; ... and when rdma_cm was asked to */
-	uint8_t timeout, rnr_timer;
+	uint8_t timeout, rnr_timer, retries; /* the last: asked for by who called or answered */
 	/* what waits to be taken */
 	struct ibv_wc wc[FAKE_QUEUE];
 	unsigned wc_head, wc_tail;

@@ -128,6 +128,7 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	if (fake.connect_fails != 0)
 		return -1;
 	fake.ncalls++;
+	fake.retries = param->retry_count;
 	if (fake.silent)
 		return 0;
 	memcpy(fake.private_data, param->private_data, param->private_data_len);
@@ -139,7 +140,7 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
 	(void)id;
-	(void)param;
+	fake.retries = param->retry_count;
 	errno = fake.accept_fails;
 	return fake.accept_fails != 0 ? -1 : 0;
 }

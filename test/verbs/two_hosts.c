@@ -3,8 +3,11 @@
  * two_hosts - random operations between two machines, each of which is checked:
  *
  *   two_hosts target ADDRESS:PORT        listens there, answers every message, ends when the initiator closes
- *   two_hosts ADDRESS:PORT OPS [SEED]    keeps a copy of the target's memory; puts into it, gets from it, adds to it, sends
- *                                        messages that come back; at last it reads all of the memory
+ *   two_hosts ADDRESS:PORT OPS [SEED [LONGEST]]
+ *                                        keeps a copy of the target's memory; puts into it, gets from it, adds to it, sends
+ *                                        messages that come back; at last it reads all of the memory.  Nothing is longer
+ *                                        than LONGEST bytes (20000): RoCE sends all again that follows a packet which is
+ *                                        out of place, so that long requests take for ever where many are
  *
  * The initiator ends with a line "OPS operations, N wrong", and 0 if none was.
  */
@@ -12,16 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xport.h>
 
-enum { MEMORY = 1 << 20, WORDS = 4096, LONGEST = 20000, LIMIT_MS = 60000 };
+enum { MEMORY = 1 << 20, WORDS = 4096, MOST = 20000, LIMIT_MS = 60000 };
 
 static xport *x;
 static xport_ep *ep;
 static xport_mr *mr;
 static xport_rkey *rkey;
 static uint8_t *memory, model[MEMORY]; /* the first bytes are words that are added to */
-static uint64_t seed = 1;
+static uint64_t seed = 1, longest = MOST;
 
 static void die(const char *what)
 {
@@ -87,7 +91,7 @@ static void open_all(void)
 
 static int target(const char *address)
 {
-	static uint8_t in[LONGEST];
+	static uint8_t in[MOST];
 	char key[1024];
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = key, .private_len = sizeof(key)};
 	struct xport_completion c;
@@ -121,7 +125,7 @@ static uint64_t place(size_t len)
 
 static void one_put(void)
 {
-	size_t len = draw(4) > 0 ? 1 + draw(64) : 1 + draw(LONGEST);
+	size_t len = draw(4) > 0 ? 1 + draw(64) : 1 + draw(longest);
 	struct xport_opt opt = {.size = sizeof(opt), .mr = mr};
 	uint64_t at = place(len);
 
@@ -133,7 +137,7 @@ static void one_put(void)
 
 static int one_get(void)
 {
-	size_t len = draw(4) > 0 ? 1 + draw(64) : 1 + draw(LONGEST);
+	size_t len = draw(4) > 0 ? 1 + draw(64) : 1 + draw(longest);
 	struct xport_opt opt = {.size = sizeof(opt), .mr = mr};
 	uint64_t at = place(len);
 
@@ -159,8 +163,8 @@ static int one_add(void)
 
 static int one_message(uint64_t tag)
 {
-	static uint8_t out[LONGEST], in[LONGEST];
-	size_t len = draw(4) > 0 ? draw(64) : draw(LONGEST);
+	static uint8_t out[MOST], in[MOST];
+	size_t len = draw(4) > 0 ? draw(64) : draw(longest);
 	struct xport_completion c = {0};
 
 	fill(out, len);
@@ -181,8 +185,11 @@ static int all_of_it(void)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .mr = mr};
 
-	OK(xport_get(ep, memory, MEMORY, rkey, 0, &opt));
-	done(XPORT_OP_GET);
+	for (uint64_t at = 0, len; at < MEMORY; at += len) {
+		len = MEMORY - at < longest ? MEMORY - at : longest;
+		OK(xport_get(ep, memory + at, len, rkey, at, &opt));
+		done(XPORT_OP_GET);
+	}
 	return memcmp(memory, model, MEMORY) != 0;
 }
 
@@ -192,8 +199,10 @@ static int initiator(const char *address, uint64_t ops)
 	uint64_t wrong = 0;
 
 	open_all();
-	for (int i = 0; i < 60 && xport_connect(x, address, NULL, 2000, &ep) != XPORT_OK; i++)
+	for (int i = 0; i < 60 && xport_connect(x, address, NULL, 2000, &ep) != XPORT_OK; i++) {
 		ep = NULL;
+		sleep(1); /* the other machine may be a minute later */
+	}
 	if (ep == NULL)
 		die("connecting");
 	OK(xport_ep_query(ep, &peer));
@@ -227,8 +236,14 @@ int main(int argc, char **argv)
 		return target(argv[2]);
 	if (argc > 3)
 		seed = strtoull(argv[3], NULL, 0) | 1;
+	if (argc > 4)
+		longest = strtoull(argv[4], NULL, 0);
+	if (longest < 64 || longest > MOST) {
+		fprintf(stderr, "two_hosts: LONGEST is between 64 and %d\n", MOST);
+		return 2;
+	}
 	if (argc > 2)
 		return initiator(argv[1], strtoull(argv[2], NULL, 0));
-	fprintf(stderr, "usage: two_hosts target ADDRESS:PORT | two_hosts ADDRESS:PORT OPS [SEED]\n");
+	fprintf(stderr, "usage: two_hosts target ADDRESS:PORT | two_hosts ADDRESS:PORT OPS [SEED [LONGEST]]\n");
 	return 2;
 }

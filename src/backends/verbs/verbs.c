@@ -31,7 +31,6 @@ enum {
 	VENDOR_SIW = 0x626d74,
 	MESSAGE_MAX = 1 << 30,
 	MESSAGE_UNSAID = 1 << 20,
-	RETRIES = 8,
 	TIMEOUT_MIN = 8,
 	TIMEOUT_MAX = 20
 };
@@ -143,12 +142,12 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* So that all retries together last for as long as the peer may be silent: 4.096 us * 2^timeout each. */
+/* So that a request and all its retries together last for as long as the peer may be silent: 4.096 us * 2^timeout each. */
 static uint8_t ack_timeout(int peer_timeout_ms)
 {
 	uint8_t t = TIMEOUT_MIN;
 
-	while (t < TIMEOUT_MAX && RETRIES * (4.096e-3 * (1u << t)) < peer_timeout_ms)
+	while (t < TIMEOUT_MAX && (1 + VRB_RETRIES) * (4.096e-3 * (1u << t)) < peer_timeout_ms)
 		t++;
 	return t;
 }

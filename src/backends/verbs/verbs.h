@@ -33,6 +33,7 @@ enum {
 	VRB_BUFFER = VRB_RING + VRB_RX * VRB_FRAME_MAX,
 	VRB_CQ_SHARE = 256,    /* entries of an endpoint: all it may have under way, so that no queue overruns */
 	VRB_WC = 16,           /* completions taken at a time */
+	VRB_RETRIES = 6,       /* rxe takes 7, the most there is, for "for ever" (rxe_completer) */
 	VRB_EVENTS = 96,       /* ... and in a poll, about */
 	VRB_COPY_MAX = 1024,   /* puts up to here are copied, which is cheaper than a completion */
 	VRB_RESERVE = 8,       /* work requests that puts and gets leave to frames */

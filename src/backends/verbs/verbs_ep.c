@@ -23,7 +23,7 @@
 #include "base/bytes.h"
 #include "verbs.h"
 
-enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RETRIES = 7 };
+enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RNR_FOREVER = 7 };
 enum { BEGUN_MS = 30000 }; /* siw's timer expires after 10 s */
 
 struct address {
@@ -302,8 +302,8 @@ static int call(struct vrb_ep *ep, const struct address *a)
 		.private_data_len = sizeof(data),
 		.responder_resources = (uint8_t)be->reads_max,
 		.initiator_depth = (uint8_t)be->reads_max,
-		.retry_count = RETRIES,
-		.rnr_retry_count = RETRIES,
+		.retry_count = VRB_RETRIES,
+		.rnr_retry_count = RNR_FOREVER,
 	};
 
 	memcpy(data, VRB_MAGIC, 4);
@@ -439,8 +439,8 @@ static int take_call(struct vrb_ep *ep, const struct address *a)
 	struct rdma_conn_param param = {
 		.responder_resources = (uint8_t)ep->gets_max, /* librdmacm swapped them: what both can */
 		.initiator_depth = (uint8_t)ep->gets_max,
-		.retry_count = RETRIES,
-		.rnr_retry_count = RETRIES,
+		.retry_count = VRB_RETRIES,
+		.rnr_retry_count = RNR_FOREVER,
 	};
 	int rc;
 
