@@ -478,7 +478,7 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 	all.put = path(rkey->put != XPI_BY_MESSAGE);
 	all.get = path(rkey->get != XPI_BY_MESSAGE);
 	all.direct = rkey->direct != NULL;
-	all.atomic = path(rkey->by_adapter);
+	all.atomic = path(rkey->atomic == XPI_BY_NETWORK);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(rkey->ep->x, XPORT_OK);
 }

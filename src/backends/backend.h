@@ -35,6 +35,9 @@
 
 #define XPI_BACKEND_ABI 7
 
+/* What of a region's rights lets peers change it. */
+#define XPI_RIGHTS_TO_CHANGE (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
+
 enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
 
 struct xpi_core;    /* the instance, seen from below: opaque */
@@ -139,8 +142,8 @@ struct xpi_backend {
 	/* Writes the native key, at most rkey_native_max bytes; *len: in room, out written. */
 	int (*rkey_pack)(struct xpi_be *be, const void *mr, void *buf, size_t *len);
 	/* `rkey` has rkey_size bytes; `length` and `rights` are those of the region.  *direct: set to where that many bytes of it
-	 * are mapped in this process with these rights, if they are, whatever the native key says: then the core copies, and
-	 * put and get are not called for it. */
+	 * are mapped in this process with these rights (to be written to with XPI_RIGHTS_TO_CHANGE), if they are, whatever the
+	 * native key says: then the core copies and changes words itself, and put and get are not called for it. */
 	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
 	                   uint32_t rights, void **direct);
 	void (*rkey_destroy)(struct xpi_be *be, void *rkey);

@@ -2,6 +2,7 @@
 /* post.c - the beginning of puts, gets and atomics: checked, accepted, and, if nothing is before them, under way. */
 #include <string.h>
 
+#include "base/word.h"
 #include "core/msg.h"
 #include "core/quick.h"
 #include "core/rma.h"
@@ -130,11 +131,9 @@ static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len, void
 	}
 }
 
-/* A copy whose completion stands behind others. */
-static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
-                                                 uint64_t len, uint64_t offset, void *context)
+/* The completion of what is done in this very call, if others stand before it. */
+static int behind(struct xport_ep *ep, const char *operation, unsigned kind, uint64_t len, void *context)
 {
-	const char *operation = kind == XPORT_OP_PUT ? "xport_put" : "xport_get";
 	struct xpi_op *op;
 
 	if (xpi_full(ep))
@@ -142,19 +141,28 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 	op = xpi_op_get(ep->x, ep, kind);
 	if (op == NULL)
 		return no_memory(ep, operation);
-	xpi_copy(to, from, len);
-	copied(ep, kind, len, context);
 	op->context = context;
-	op->tag = 0;
+	op->tag = op->offset = 0;
 	op->len = len;
-	op->offset = offset;
 	ep->refs++;
 	xpi_cq_push(&ep->x->cq, op);
 	return XPORT_OK;
 }
 
+static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
+                                                 uint64_t len, void *context)
+{
+	int r = behind(ep, kind == XPORT_OP_PUT ? "xport_put" : "xport_get", kind, len, context);
+
+	if (r != XPORT_OK)
+		return r;
+	xpi_copy(to, from, len);
+	copied(ep, kind, len, context);
+	return XPORT_OK;
+}
+
 /* A put or get that is done by a copy at once.  All that is left of it is its completion. */
-static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len, uint64_t offset,
+static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len,
                           const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
@@ -172,11 +180,56 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 		if (ep->x->slow == 0)
 			xpi_cq_open(q);
 		if (q->next == q->end)
-			return copy_behind(ep, kind, to, from, len, offset, context);
+			return copy_behind(ep, kind, to, from, len, context);
 	}
 	xpi_copy(to, from, len);
 	copied(ep, kind, len, context);
 	xpi_quick_completion(ep, kind, context, 0, len);
+	q->next++;
+	return XPORT_OK;
+}
+
+/* An atomic on memory that is mapped here. */
+static void change(struct xport_ep *ep, const struct xport_atomic_args *a, void *word, void *context)
+{
+	uint64_t old;
+
+	XPI_PROBE_OP_POSTED(ep, XPORT_OP_ATOMIC, (uint64_t)a->width, context);
+	old = xpi_word_change(word, (unsigned)a->width, (unsigned)a->op, a->operand, a->compare);
+	if (a->result != NULL)
+		xpi_word_give(a->result, (unsigned)a->width, old);
+	ep->n.posted[XPORT_OP_ATOMIC]++;
+	touch(ep);
+}
+
+static __attribute__((noinline)) int change_behind(struct xport_ep *ep, const struct xport_atomic_args *a, void *word,
+                                                   void *context)
+{
+	int r = behind(ep, "xport_atomic", XPORT_OP_ATOMIC, (uint64_t)a->width, context);
+
+	if (r == XPORT_OK)
+		change(ep, a, word, context);
+	return r;
+}
+
+static int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a, void *word,
+                          const struct xport_opt *opt)
+{
+	struct xpi_cq *q = &ep->x->cq;
+	void *context = opt != NULL ? opt->context : NULL;
+
+	if (opt != NULL && (opt->flags & XPORT_QUIET)) {
+		change(ep, a, word, context);
+		return XPORT_OK;
+	}
+	if (unlikely(q->next == q->end)) {
+		if (ep->x->slow == 0)
+			xpi_cq_open(q);
+		if (q->next == q->end)
+			return change_behind(ep, a, word, context);
+	}
+	change(ep, a, word, context);
+	xpi_quick_completion(ep, XPORT_OP_ATOMIC, context, 0, (uint64_t)a->width);
 	q->next++;
 	return XPORT_OK;
 }
@@ -209,7 +262,7 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 	if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt))
 		return xpi_quick_put(ep, buf, len, k, offset, opt);
 	if (k->put == XPI_BY_COPY && !ep->q_busy)
-		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, offset, opt);
+		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, opt);
 	return xpi_put_long(ep, buf, len, k, offset, opt);
 }
 
@@ -222,7 +275,7 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (k->get == XPI_BY_COPY && !ep->q_busy)
-		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, offset, opt);
+		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_get");
 	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
@@ -343,6 +396,8 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	if (unlikely(opt != NULL && (opt->flags & XPORT_QUIET) && a->result != NULL))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "an atomic with a result cannot be quiet"));
+	if (k->atomic == XPI_BY_COPY && !ep->q_busy)
+		return by_instruction(ep, a, k->direct + offset, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_atomic");
 	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
@@ -354,7 +409,7 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	op->width = (uint8_t)a->width;
 	op->tag = a->operand;
 	op->mask = a->compare;
-	return launch(ep, op, k, k->by_adapter ? XPI_BY_NETWORK : XPI_BY_MESSAGE);
+	return launch(ep, op, k, k->atomic);
 }
 
 int xpi_fence(struct xport_ep *ep)

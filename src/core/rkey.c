@@ -70,7 +70,7 @@ static int claim(struct xport_rkey *k, const struct xpi_key *key)
 	struct xport *x = k->ep->x;
 	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
 
-	if (key->native_len == 0 || ((x->settings.emulate & both) == both && !k->by_adapter)) {
+	if (key->native_len == 0 || ((x->settings.emulate & both) == both && k->atomic != XPI_BY_NETWORK)) {
 		k->settled = true;
 		return XPORT_OK;
 	}
@@ -104,6 +104,12 @@ static bool leave_messages(struct xport_ep *ep)
 	return ep->direct;
 }
 
+/* Whether what is aligned there is aligned here, too. */
+static bool mapped_alike(const struct xport_rkey *k)
+{
+	return k->direct != NULL && (((uintptr_t)k->direct ^ k->base_low) & 7) == 0;
+}
+
 static void adopt(struct xport_rkey *k)
 {
 	struct xport *x = k->ep->x;
@@ -129,6 +135,8 @@ static void adopt(struct xport_rkey *k)
 	k->direct = direct;
 	k->put = !put ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
 	k->get = !get ? XPI_BY_MESSAGE : direct != NULL ? XPI_BY_COPY : XPI_BY_NETWORK;
+	if (k->atomic == XPI_BY_MESSAGE && mapped_alike(k) && !(x->settings.emulate & XPI_EMULATE_ATOMIC))
+		k->atomic = XPI_BY_COPY;
 }
 
 void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
@@ -179,7 +187,7 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	k->region = key.region;
 	k->base_low = key.base;
 	k->rights = key.rights & ~XPI_KEY_BY_ADAPTER;
-	k->by_adapter = (key.rights & XPI_KEY_BY_ADAPTER) != 0;
+	k->atomic = (key.rights & XPI_KEY_BY_ADAPTER) != 0 ? XPI_BY_NETWORK : XPI_BY_MESSAGE;
 	r = claim(k, &key);
 	if (r != XPORT_OK) {
 		free(k);
@@ -293,7 +301,7 @@ void xpi_rkey_orphan(struct xport_ep *ep)
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
 		k->stale = true;
-		k->put = k->get = XPI_BY_MESSAGE;
+		k->put = k->get = k->atomic = XPI_BY_MESSAGE;
 		native_end(k);
 		if (k->lent && k->busy == 0)
 			rkey_free(k);

@@ -15,13 +15,12 @@ struct xport_rkey {
 	uint64_t base_low;   /* of the region's address: whether an offset is aligned */
 	uint8_t *direct;     /* where it is mapped here, for XPI_BY_COPY */
 	uint32_t rights;
-	uint8_t put, get;    /* enum xpi_path */
+	uint8_t put, get, atomic; /* enum xpi_path; atomics BY_NETWORK are the owner's adapter's alone */
 	uint8_t *native_key; /* until the owner granted it */
 	size_t native_len;
 	bool stale;          /* revoked by its owner, or its endpoint ended */
 	bool native;         /* the back end knows it; be state follows */
 	bool settled;        /* nothing is to come any more of its owner about a native key */
-	bool by_adapter;     /* its atomics are the owner's adapter's alone */
 	bool lent;           /* for the bodies of messages, by its owner: the application does not know of it */
 	bool destroyed;
 	uint32_t busy;       /* native operations that use it */

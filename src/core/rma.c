@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/word.h"
 #include "core/cma.h"
 #include "core/tx.h"
 
@@ -226,7 +227,15 @@ static int adapter_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
-/* A put or get by copy that had to wait behind a fence. */
+static void change_word(struct xpi_op *op, void *word)
+{
+	uint64_t old = xpi_word_change(word, op->width, op->aop, op->tag, op->mask);
+
+	if (op->buf != NULL)
+		xpi_word_give(op->buf, op->width, old);
+}
+
+/* A put, get or atomic on memory that is mapped here, which had to wait behind a fence. */
 static int copy_step(struct xpi_op *op)
 {
 	struct xport_rkey *k = op->rkey;
@@ -235,6 +244,8 @@ static int copy_step(struct xpi_op *op)
 	op->ep->rma_sent++;
 	if (k->stale)
 		op->status = XPORT_ERR_STALE_KEY;
+	else if (op->kind == XPORT_OP_ATOMIC)
+		change_word(op, k->direct + op->offset);
 	else if (op->kind == XPORT_OP_GET)
 		memcpy(op->buf, k->direct + op->offset, op->len);
 	else
@@ -396,7 +407,7 @@ int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
 
 	if (op->rkey != NULL) {
 		if (op->kind == XPORT_OP_ATOMIC)
-			return adapter_step(ep, op);
+			return op->rkey->atomic == XPI_BY_NETWORK ? adapter_step(ep, op) : copy_step(op);
 		if (op->rkey->direct != NULL)
 			return copy_step(op);
 		r = native_step(ep, op);

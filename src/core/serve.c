@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/word.h"
 #include "core/cma.h"
 #include "core/conn.h"
 #include "core/msg.h"
@@ -118,32 +119,6 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 	return true;
 }
 
-#define APPLY(type, word, a) \
-	({ \
-		type *w_ = (word); \
-		type v_ = (type)(a)->operand, old_ = (type)(a)->compare; \
-		switch ((a)->code) { \
-		case XPORT_ATOMIC_ADD: \
-			old_ = __atomic_fetch_add(w_, v_, __ATOMIC_SEQ_CST); \
-			break; \
-		case XPORT_ATOMIC_AND: \
-			old_ = __atomic_fetch_and(w_, v_, __ATOMIC_SEQ_CST); \
-			break; \
-		case XPORT_ATOMIC_OR: \
-			old_ = __atomic_fetch_or(w_, v_, __ATOMIC_SEQ_CST); \
-			break; \
-		case XPORT_ATOMIC_XOR: \
-			old_ = __atomic_fetch_xor(w_, v_, __ATOMIC_SEQ_CST); \
-			break; \
-		case XPORT_ATOMIC_SWAP: \
-			old_ = __atomic_exchange_n(w_, v_, __ATOMIC_SEQ_CST); \
-			break; \
-		default: \
-			__atomic_compare_exchange_n(w_, &old_, v_, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-		} \
-		(uint64_t) old_; \
-	})
-
 bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 {
 	struct xport_mr *mr;
@@ -164,7 +139,7 @@ bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 	op = a->fetch ? reply_new(ep, XPI_OP_VALUE) : NULL;
 	if (a->fetch && op == NULL)
 		return true;
-	old = a->width == 8 ? APPLY(uint64_t, (uint64_t *)(void *)at, a) : APPLY(uint32_t, (uint32_t *)(void *)at, a);
+	old = xpi_word_change(at, a->width, a->code, a->operand, a->compare);
 	if (op != NULL) {
 		op->region = a->op;
 		op->tag = old;
@@ -319,14 +294,10 @@ bool xpi_answer_data_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 bool xpi_answer_value(struct xport_ep *ep, uint32_t name, uint64_t value)
 {
 	struct xpi_op *op = xpi_op_named(ep, name);
-	uint32_t half = (uint32_t)value;
 
 	if (op == NULL || op->kind != XPORT_OP_ATOMIC || op->waits != XPI_WAIT_REPLY)
 		return false;
-	if (op->width == 8)
-		memcpy(op->buf, &value, 8);
-	else
-		memcpy(op->buf, &half, 4);
+	xpi_word_give(op->buf, op->width, value);
 	request_end(ep, op, XPORT_OK);
 	return true;
 }

@@ -320,12 +320,12 @@ static uint64_t turn_bits(struct h *h, struct h_rkey *r, int kind, int width)
 	return 0; /* of the word */
 }
 
-/* As far as nobody else comes first, and the CPU's bit is not set. */
+/* As far as nobody else comes first, and the CPU's bit is not set; it may be for as long as that thread does not run. */
 static uint64_t count_on(struct h *h, struct h_rkey *r, int width)
 {
 	uint64_t old[BITS] = {0}, next = 0, from, won = 0;
 
-	for (int n = 0; n < ROUNDS / BITS; n++) {
+	for (int n = 0; n < ROUNDS / BITS || won == 0; n++) {
 		from = next;
 		for (int i = 0; i < BITS; i++)
 			h_atomic(h, h->ep[0], XPORT_ATOMIC_CAS, width, from + (uint64_t)i + 1, from + (uint64_t)i,

@@ -17,7 +17,7 @@ int ofi_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, v
 	if (be->quirk->shm_prefix == NULL)
 		return XPORT_ERR_NOT_SUPPORTED;
 	rc = xpi_shm_alloc(&mr->shm, length, be->err);
-	mr->writable = (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)) != 0;
+	mr->writable = (rights & XPI_RIGHTS_TO_CHANGE) != 0;
 	*base = mr->shm.base;
 	return rc;
 }
@@ -51,7 +51,7 @@ int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, s
 	if (len != XPI_SHM_KEY)
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
-	rkey->map = xpi_shm_map(buf, length, (rights & XPORT_REMOTE_WRITE) != 0);
+	rkey->map = xpi_shm_map(buf, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
 	rkey->length = length;
 	*direct = rkey->map;
 	return rkey->map != NULL ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;

@@ -74,7 +74,7 @@ int ucx_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, v
 	rc = xpi_shm_alloc(&mr->shm, length, be->err);
 	if (rc != XPORT_OK)
 		return rc;
-	mr->writable = (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)) != 0;
+	mr->writable = (rights & XPI_RIGHTS_TO_CHANGE) != 0;
 	rc = ucx_mr_reg(be, mr, mr->shm.base, length, rights);
 	if (rc != XPORT_OK) {
 		xpi_shm_free(&mr->shm);
@@ -203,7 +203,7 @@ int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
 	if (shm != NULL && be->shm)
-		key->map = xpi_shm_map(shm, length, (rights & XPORT_REMOTE_WRITE) != 0);
+		key->map = xpi_shm_map(shm, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
 	if (key->map != NULL) {
 		key->map_len = length;
 		*direct = key->map;

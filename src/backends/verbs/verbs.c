@@ -27,13 +27,7 @@
 #include "base/nearest.h"
 #include "verbs.h"
 
-enum {
-	VENDOR_SIW = 0x626d74,
-	MESSAGE_MAX = 1 << 30,
-	MESSAGE_UNSAID = 1 << 20,
-	TIMEOUT_MIN = 8,
-	TIMEOUT_MAX = 20
-};
+enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, MESSAGE_UNSAID = 1 << 20, TIMEOUT_MIN = 8, TIMEOUT_MAX = 20 };
 
 enum { SIW_GET_MIN = 64 };    /* what fits into the header of a READ is shorter; see verbs_rma.c */
 enum { SIW_LENT_MIN = 4096 }; /* a page at least; see verbs_am.c */

@@ -33,6 +33,15 @@ FIGURE static int figure_get(struct pair *p, const uint64_t *word, struct xport_
 	return xport_get(p->ep, &inbox, sizeof(inbox), p->rkey[0], 64, NULL);
 }
 
+FIGURE static int figure_add(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	struct xport_atomic_args args = {
+		.size = sizeof(args), .op = XPORT_ATOMIC_ADD, .width = 8, .operand = *word, .result = &inbox};
+
+	(void)c;
+	return xport_atomic(p->ep, &args, p->rkey[0], 128, NULL);
+}
+
 FIGURE static int figure_poll(struct pair *p, const uint64_t *word, struct xport_completion *c)
 {
 	(void)word;
@@ -88,7 +97,7 @@ static void repeat(struct pair *p, figure_fn fn, unsigned each)
 		int n = fn(p, &word, c);
 
 		CHECK(n >= 0);
-		if (fn == figure_put || fn == figure_get)
+		if (fn == figure_put || fn == figure_get || fn == figure_add)
 			n = figure_poll(p, &word, c);
 		CHECK(n >= 0);
 		wait_ours(p, each - (unsigned)n);
@@ -137,6 +146,7 @@ void tax_count(struct pair *p)
 		repeat(p, figure_put, 1);
 		repeat(p, figure_get, 1);
 		repeat(p, figure_quiet, 0);
+		repeat(p, figure_add, 1);
 		repeat(p, figure_send, 1);
 		repeat(p, figure_window, WINDOW);
 		return;
