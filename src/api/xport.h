@@ -427,7 +427,7 @@ struct xport_rkey_info {
 	uint64_t length;
 	uint32_t rights;
 	int put, get; /* enum xport_path of this region on this endpoint: native once its owner has confirmed the key */
-	int direct;   /* 1: the memory is mapped here, put and get are copies */
+	int direct;   /* 1: the memory is mapped here: put and get are copies, an atomic is this CPU's */
 	int atomic;   /* enum xport_path: native where the owner's adapter carries atomics on it */
 };
 
@@ -496,7 +496,8 @@ struct xport_atomic_args {
 
 /*
  * Changes one naturally aligned word of the remote region, atomically against all other atomics on it and against
- * C11 atomics of the target's CPU.  After a lost peer it may or may not have been applied.
+ * C11 atomics of the target's CPU.  After a lost peer it may or may not have been applied.  The target carries it out as it
+ * makes progress; where the region is mapped here (xport_rkey_info.direct), this call does, as of a put.
  * Errors as xport_put; INVALID if misaligned.
  *
  * A region with XPORT_ATOMIC_NIC promises less, the same on every network, so that an adapter can carry its atomics
