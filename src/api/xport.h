@@ -385,8 +385,12 @@ typedef enum xport_rights {
 int xport_mr_reg(xport *x, void *base, size_t length, uint32_t rights, xport_mr **mr) XPORT_CHECK;
 
 /*
- * Allocates memory, zeroed and page-aligned, and registers it: the fastest memory that the back end has (on one host
- * peers reach it by a plain copy).  Freed by xport_mr_dereg.
+ * Allocates memory, zeroed and page-aligned, and registers it: the fastest memory that the back end has.  Freed by
+ * xport_mr_dereg.
+ *
+ * Over shared memory peers map it (xport_rkey_info.direct): their puts are plain copies, their atomics instructions.  So nothing keeps
+ * a peer that was only stopped, and so was lost, from going on in it when it wakes, until it notices.  What
+ * must not change after the event that told of the loss is memory for xport_mr_reg, which nobody maps.
  */
 int xport_mr_alloc(xport *x, size_t length, uint32_t rights, xport_mr **mr) XPORT_CHECK;
 

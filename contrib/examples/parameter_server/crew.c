@@ -3,6 +3,7 @@
 #include "crew.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "member.h"
@@ -18,10 +19,13 @@ static bool make_memory(struct ps_crew *crew)
 	size_t words = p->parameters * sizeof(int64_t);
 	int r;
 
+	crew->added = calloc(p->parameters, sizeof(*crew->added));
+	if (crew->added == NULL)
+		return ps_failed(crew->x, "the sums", XPORT_ERR_NO_MEMORY);
 	if (!ps_region_make(crew->x, &crew->weights, words, 0, NULL) ||
 	    !ps_region_make(crew->x, &crew->object, xport_versioned_size(&attr), XPORT_REMOTE_READ,
 	                    &crew->object_key) ||
-	    !ps_region_make(crew->x, &crew->sums, words, p->add ? XPORT_REMOTE_ATOMIC : 0,
+	    !ps_region_over(crew->x, &crew->sums, crew->added, words, p->add ? XPORT_REMOTE_ATOMIC : 0,
 	                    p->add ? &crew->sums_key : NULL))
 		return false;
 	r = xport_versioned_create(crew->object.mr, 0, &attr, &crew->versioned);
@@ -58,6 +62,7 @@ void ps_crew_close(struct ps_crew *crew)
 	xport_listener_close(crew->listener);
 	xport_versioned_destroy(crew->versioned);
 	xport_close(crew->x);
+	free(crew->added);
 }
 
 /* ---- what comes ---- */

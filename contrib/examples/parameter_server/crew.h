@@ -6,8 +6,9 @@
  * gradients are pushed by fetch-add, the sums to add to.
  *
  * A worker that is lost, by whatever way, has its endpoint destroyed; from then on nothing that it pushed arrives any
- * more (the library has quiesced the endpoint before it tells).  If it had a part in the order under way, `torn` is
- * set: what the others push is not the whole.
+ * more (the library has quiesced the endpoint before it tells), but to memory that it has mapped, if it was only stopped and
+ * goes on.  That may be its slot, which is nobody's any more.  The sums are nobody's to map: they are the server's own memory, not
+ * the library's.  If it had a part in the order under way, `torn` is set: what the others push is not the whole.
  */
 #ifndef PS_CREW_H
 #define PS_CREW_H
@@ -41,6 +42,7 @@ struct ps_crew {
 	struct ps_key object_key, sums_key;
 	xport_versioned *versioned;
 	uint64_t version, number; /* of what was published last, and of the last order */
+	int64_t *added; /* the memory of the sums */
 	bool torn, ending;
 	struct ps_member members[PS_WORKERS_MAX];
 };

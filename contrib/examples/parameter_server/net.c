@@ -47,11 +47,11 @@ bool ps_open(const char *backend, xport **x)
 	return r == XPORT_OK || ps_failed(NULL, "opening the network", r);
 }
 
-bool ps_region_make(xport *x, struct ps_region *region, size_t bytes, uint32_t rights, struct ps_key *key)
+/* What is left of it, `r` being the status of the registration. */
+static bool region_registered(const xport *x, struct ps_region *region, struct ps_key *key, int r)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
 	size_t len = sizeof(key->bytes);
-	int r = xport_mr_alloc(x, bytes, rights, &region->mr);
 
 	if (r == XPORT_OK)
 		r = xport_mr_query(region->mr, &info);
@@ -63,6 +63,16 @@ bool ps_region_make(xport *x, struct ps_region *region, size_t bytes, uint32_t r
 	if (key != NULL)
 		key->len = (uint32_t)len;
 	return true;
+}
+
+bool ps_region_make(xport *x, struct ps_region *region, size_t bytes, uint32_t rights, struct ps_key *key)
+{
+	return region_registered(x, region, key, xport_mr_alloc(x, bytes, rights, &region->mr));
+}
+
+bool ps_region_over(xport *x, struct ps_region *region, void *base, size_t bytes, uint32_t rights, struct ps_key *key)
+{
+	return region_registered(x, region, key, xport_mr_reg(x, base, bytes, rights, &region->mr));
 }
 
 bool ps_key_use(const xport *x, xport_ep *ep, const struct ps_key *key, size_t bytes, uint32_t rights,

@@ -27,6 +27,8 @@ struct ps_region {
 	void *base;
 };
 bool ps_region_make(xport *x, struct ps_region *region, size_t bytes, uint32_t rights, struct ps_key *key);
+/* The same over memory of the caller's. */
+bool ps_region_over(xport *x, struct ps_region *region, void *base, size_t bytes, uint32_t rights, struct ps_key *key);
 
 /* A key that came from outside; the region must have at least so many bytes, and the rights. */
 bool ps_key_use(const xport *x, xport_ep *ep, const struct ps_key *key, size_t bytes, uint32_t rights,
