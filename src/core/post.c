@@ -376,7 +376,7 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	if (unlikely(!atomic_valid(a)))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "args is NULL or its op or width is wrong"));
-	/* The result arrives by message: opt->mr, if given, is not needed. */
+	/* No network writes to the result itself: opt->mr, if given, is not needed. */
 	if (opt != NULL) {
 		local = *opt;
 		local.mr = NULL;
