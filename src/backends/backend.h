@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 7
+#define XPI_BACKEND_ABI 8
 
 /* What of a region's rights lets peers change it. */
 #define XPI_RIGHTS_TO_CHANGE (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
