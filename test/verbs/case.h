@@ -16,7 +16,7 @@
 	X(stack_refuses) X(receives_cannot_be_posted) X(receives_half_posted) X(put_and_get) X(drain_reads_the_page) X(puts_share_a_doorbell) X(doorbell_half_answered) X(chain_is_full) X(doorbell_fails) X(chain_breaks) X(puts_that_never_leave) X(short_gets) \
 	X(completions_out_of_order) X(region_too_long) X(region_that_no_adapter_has) X(receiver_not_ready) X(immediate_data) X(longer_than_a_receive) X(queue_pair_fatal) \
 	X(completion_queue_overrun) X(another_completion_queue) X(device_fatal) X(port_goes_down) X(port_comes_back) X(another_port_goes_down) \
-	X(device_removed) X(peer_disconnects) X(stops_before_it_disconnects) X(giving_a_call_up) X(giving_an_accepted_call_up) X(does_not_drain) X(arm)
+	X(device_removed) X(peer_disconnects) X(events_are_looked_for_seldom) X(stops_before_it_disconnects) X(giving_a_call_up) X(giving_an_accepted_call_up) X(does_not_drain) X(arm)
 /* clang-format on */
 
 #define DECLARE_CASE(name) void t_##name(void);

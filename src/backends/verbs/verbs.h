@@ -67,8 +67,8 @@ struct xpi_be {
 	bool slept;         /* armed since the last poll: the completion channel may have something */
 	bool look;          /* ... and the other descriptors */
 	unsigned attentive; /* endpoints that wait for events of rdma_cm */
-	unsigned quiet;     /* polls without anything */
-	unsigned busy;      /* polls that found something, since events were looked at */
+	unsigned unlooked;  /* polls since the other descriptors, or the clock at least, were looked at */
+	struct timespec looked; /* the coarse clock then */
 	int nstash;         /* completions that arm took: the next poll's */
 	struct ibv_wc stash[VRB_WC];
 	/* life */

@@ -3,18 +3,19 @@
  * verbs_comp.c - progress, completions, and waiting.
  *
  * Events of rdma_cm and of the device cost a system call to look for.  That is done at every poll while an endpoint is
- * being connected, after sleeping, and else at one poll in LOOK_EVERY that found nothing; always behind the completions,
- * since what the peer sent before it closed must not be lost.
+ * being connected, after sleeping, and else once in a while: a message that comes meanwhile waits for it.  Always behind
+ * the completions, since what the peer sent before it closed must not be lost.
  */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "verbs.h"
 
-enum { LOOK_EVERY = 64, BUSY_EVERY = 256 };
+enum { LOOK_EVERY = 64 };
 
 /* ---- completions ---- */
 
@@ -55,10 +56,38 @@ static void received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *
 		vrb_broke(ep, 0, "receives cannot be posted");
 }
 
+/* sent[at] is done and all before it. */
+static inline void sent_up_to(struct vrb_ep *ep, uint32_t at)
+{
+	if (vrb_likely(!ep->broken && ep->state <= VRB_UP))
+		ep->room += at + 1 - ep->sq_head;
+	ep->ring_tail = ep->q->sent[at & (VRB_SQ - 1)].ring_end;
+	ep->sq_head = ep->sq_swept = at + 1;
+}
+
 /*
  * What was posted before and is not signalled is done as well.  What is signalled is done by its own completion only:
  * siw completes a SEND or WRITE before the READ in front of it.
  */
+static void sent_among_gets(struct vrb_ep *ep, uint32_t at)
+{
+	struct vrb_sent *s = &ep->q->sent[at & (VRB_SQ - 1)];
+
+	for (; (int32_t)(at - ep->sq_swept) > 0; ep->sq_swept++)
+		if (!ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].signalled)
+			ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].done = true;
+	s->done = true;
+	ep->gets -= s->get;
+	while (ep->sq_head != ep->sq_tail && ep->q->sent[ep->sq_head & (VRB_SQ - 1)].done) {
+		ep->ring_tail = ep->q->sent[ep->sq_head & (VRB_SQ - 1)].ring_end;
+		ep->sq_head++;
+		if (vrb_likely(!ep->broken && ep->state <= VRB_UP))
+			ep->room++;
+	}
+	if ((int32_t)(ep->sq_head - ep->sq_swept) > 0)
+		ep->sq_swept = ep->sq_head;
+}
+
 static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 {
 	uint32_t at = ep->sq_head + (uint16_t)((uint16_t)wc->wr_id - (uint16_t)ep->sq_head);
@@ -69,21 +98,12 @@ static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 		failed(ep, wc);
 		return; /* whoever waits is told when the endpoint has been stopped */
 	}
-	for (; (int32_t)(at - ep->sq_swept) > 0; ep->sq_swept++)
-		if (!ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].signalled)
-			ep->q->sent[ep->sq_swept & (VRB_SQ - 1)].done = true;
-	s->done = true;
-	ep->gets -= s->get;
 	if (vrb_unlikely(s->atomic) && req->priv != NULL)
 		memcpy(req->priv, vrb_atomic_old(ep, s), sizeof(uint64_t));
-	while (ep->sq_head != ep->sq_tail && ep->q->sent[ep->sq_head & (VRB_SQ - 1)].done) {
-		ep->ring_tail = ep->q->sent[ep->sq_head & (VRB_SQ - 1)].ring_end;
-		ep->sq_head++;
-		if (vrb_likely(!ep->broken && ep->state <= VRB_UP))
-			ep->room++;
-	}
-	if ((int32_t)(ep->sq_head - ep->sq_swept) > 0)
-		ep->sq_swept = ep->sq_head;
+	if (vrb_likely(ep->gets == 0))
+		sent_up_to(ep, at);
+	else
+		sent_among_gets(ep, at);
 	if (req != NULL) {
 		s->req = NULL;
 		be->up->done(be->core, req, XPORT_OK);
@@ -222,7 +242,7 @@ static int events(struct xpi_be *be)
 	int n = 0;
 
 	be->look = false;
-	be->quiet = 0;
+	be->unlooked = 0;
 	if (poll(p, 3, 0) <= 0)
 		return 0;
 	while (p[1].revents != 0 && n < VRB_EVENTS && async_event(be))
@@ -258,6 +278,19 @@ static int unstash(struct xpi_be *be)
 	return n;
 }
 
+/* At most once in a tick of the coarse clock, which is 1 to 10 ms; and who polls seldom looks at one poll in LOOK_EVERY. */
+static __attribute__((noinline)) bool look_due(struct xpi_be *be)
+{
+	struct timespec t;
+	bool moved;
+
+	be->unlooked = 0;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	moved = t.tv_nsec != be->looked.tv_nsec || t.tv_sec != be->looked.tv_sec;
+	be->looked = t;
+	return moved;
+}
+
 /*
  * What rdma_cm and the device tell is looked at behind the completions, so that the end of a connection comes after what it
  * brought: when the queues were empty, or emptied just now while somebody connects; and now and then in any case, or a
@@ -265,7 +298,7 @@ static int unstash(struct xpi_be *be)
  */
 int vrb_poll(struct xpi_be *be)
 {
-	bool emptied = true;
+	bool emptied = true, urgent;
 	int n = 0;
 
 	be->polls++;
@@ -283,12 +316,10 @@ int vrb_poll(struct xpi_be *be)
 		emptied = emptied && more < VRB_EVENTS;
 		n += more;
 	}
-	if (n > 0 && (be->attentive == 0 || !emptied) && ++be->busy < BUSY_EVERY)
+	urgent = n > 0 ? be->attentive > 0 && emptied : be->attentive > 0 || be->look;
+	if (vrb_likely(!urgent) && (vrb_likely(++be->unlooked < LOOK_EVERY) || !look_due(be)))
 		return n;
-	be->busy = 0;
-	if (vrb_unlikely(n > 0 || be->look || be->attentive > 0 || ++be->quiet >= LOOK_EVERY))
-		n += events(be);
-	return n;
+	return n + events(be);
 }
 
 int vrb_fds(struct xpi_be *be, int *fds, int max)
