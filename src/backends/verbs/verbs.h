@@ -31,20 +31,20 @@ enum {
 	VRB_RING = 256 << 10, /* bytes of frames under way; a power of two */
 	VRB_RING_ALIGN = 64,  /* what is taken of it */
 	VRB_BUFFER = VRB_RING + VRB_RX * VRB_FRAME_MAX,
-	VRB_CQ_SHARE = 256,    /* entries of an endpoint: all it may have under way, so that no queue overruns */
-	VRB_WC = 16,           /* completions taken at a time */
-	VRB_RETRIES = 6,       /* rxe takes 7, the most there is, for "for ever" (rxe_completer) */
-	VRB_EVENTS = 96,       /* ... and in a poll, about */
-	VRB_COPY_MAX = 1024,   /* puts up to here are copied, which is cheaper than a completion */
-	VRB_RESERVE = 8,       /* work requests that puts and gets leave to frames */
-	VRB_READS = 16,        /* READs of an endpoint under way, at most */
-	VRB_CHAIN = 32,        /* puts that share a doorbell, at most */
-	VRB_CHAIN_SHORT = 64,  /* longer ones are copied to the ring if they wait for it */
-	VRB_DEAF = 16,         /* listeners that may be lost */
-	VRB_PORTS = 16,        /* that rdma_cm may choose, should TCP have given them away */
+	VRB_CQ_SHARE = 256,   /* entries of an endpoint: all it may have under way, so that no queue overruns */
+	VRB_WC = 16,          /* completions taken at a time */
+	VRB_RETRIES = 6,      /* rxe takes 7, the most there is, for "for ever" (rxe_completer) */
+	VRB_EVENTS = 96,      /* ... and in a poll, about */
+	VRB_COPY_MAX = 1024,  /* puts up to here are copied, which is cheaper than a completion */
+	VRB_RESERVE = 8,      /* work requests that puts and gets leave to frames */
+	VRB_READS = 16,       /* READs of an endpoint under way, at most */
+	VRB_CHAIN = 32,       /* puts that share a doorbell, at most */
+	VRB_CHAIN_SHORT = 64, /* longer ones are copied to the ring if they wait for it */
+	VRB_DEAF = 16,        /* listeners that may be lost */
+	VRB_PORTS = 16,       /* that rdma_cm may choose, should TCP have given them away */
 	VRB_COOKIE = 16,
-	VRB_PROOF = 8,         /* bytes that are read to prove puts */
-	VRB_KEY = 16 /* packed native key */
+	VRB_PROOF = 8, /* bytes that are read to prove puts */
+	VRB_KEY = 16   /* packed native key */
 };
 
 /* A completion queue and how many more entries may be given out. */
@@ -64,13 +64,14 @@ struct xpi_be {
 	struct xpi_list cqs;
 	struct xpi_list chained; /* struct vrb_ep: puts wait for a doorbell */
 	unsigned polls;
-	bool slept;         /* armed since the last poll: the completion channel may have something */
-	bool look;          /* ... and the other descriptors */
-	unsigned attentive; /* endpoints that wait for events of rdma_cm */
-	unsigned unlooked;  /* polls since the other descriptors, or the clock at least, were looked at */
+	bool slept;             /* armed since the last poll: the completion channel may have something */
+	bool look;              /* ... and the other descriptors */
+	unsigned attentive;     /* endpoints that wait for events of rdma_cm */
+	unsigned unlooked;      /* polls since the other descriptors, or the clock at least, were looked at */
 	struct timespec looked; /* the coarse clock then */
-	int nstash;         /* completions that arm took: the next poll's */
+	int nstash;             /* completions that arm took: the next poll's */
 	struct ibv_wc stash[VRB_WC];
+	struct ibv_wc wc[VRB_WC]; /* the poll's own */
 	/* life */
 	const struct xpi_log *log;
 	struct xport_error *err;
@@ -88,11 +89,11 @@ struct xpi_be {
 	enum vrb_kind kind;
 	union vrb_ip ip; /* where it listens, with the port */
 	uint32_t inline_max, inline_chained, reads_max, rma_max;
-	uint32_t get_min;      /* shorter gets are the core's */
-	uint32_t lent_min;     /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
-	uint8_t ack_timeout;   /* as ibv_qp_attr.timeout */
+	uint32_t get_min;  /* shorter gets are the core's */
+	uint32_t lent_min; /* sends from here on stay in the stack's hands unless they are signalled; see verbs_am.c */
+	uint8_t ack_timeout; /* as ibv_qp_attr.timeout */
 	int peer_timeout_ms;
-	int port_timer;        /* runs while the port is down: when it expires, the peers are lost */
+	int port_timer;          /* runs while the port is down: when it expires, the peers are lost */
 	struct ibv_mr *proof_mr; /* a page that peers read; or NULL: that proves nothing here, see verbs_rma.c */
 	void *proof;
 	bool nic_atomic;       /* the device has atomics on 8 bytes */
@@ -102,11 +103,11 @@ struct xpi_be {
 	unsigned cq_entries;   /* of the first completion queue; each further one is twice as long */
 	bool blocks;           /* siw: rdma_connect waits for an answer */
 	bool strangers_close;  /* siw: who may send to its port can make the kernel close the listener */
-	bool stops_first;      /* iWARP but siw: an adapter that disconnects waits for its peer, unless it is stopped before */
-	bool no_sentinel;      /* siw: what a stopped queue pair is given does not come back, all before has */
-	bool gone;             /* the device was removed */
-	uint64_t stranger_ms;  /* when the last connection that nobody waits for was told of */
-	struct xpi_list eps;   /* struct vrb_ep: all of them */
+	bool stops_first; /* iWARP but siw: an adapter that disconnects waits for its peer, unless it is stopped before */
+	bool no_sentinel;     /* siw: what a stopped queue pair is given does not come back, all before has */
+	bool gone;            /* the device was removed */
+	uint64_t stranger_ms; /* when the last connection that nobody waits for was told of */
+	struct xpi_list eps;  /* struct vrb_ep: all of them */
 	uint32_t table_size;
 	uint16_t generation;
 };
@@ -133,7 +134,7 @@ struct vrb_sent {
 	uint32_t ring_end;   /* everything before it in the ring is free once this is done */
 	bool signalled;      /* its own completion comes */
 	bool get, done;
-	bool atomic;         /* a get as well: its old value lies at the end of what it has of the ring */
+	bool atomic; /* a get as well: its old value lies at the end of what it has of the ring */
 };
 
 /* Puts that wait for a doorbell, see verbs_chain.c. */
@@ -194,7 +195,7 @@ struct vrb_ep {
 	bool broken, told; /* unusable; the core knows */
 	bool drained;      /* what was posted for sending has ended */
 	struct rdma_cm_id *id;
-	int knock; /* a connection beside it, see verbs_ep.c, or -1 */
+	int knock;                     /* a connection beside it, see verbs_ep.c, or -1 */
 	enum rdma_cm_event_type event; /* the last that concerns connecting */
 	int event_status;
 	bool event_new;
@@ -253,26 +254,6 @@ void vrb_ep_destroy(struct xpi_be *be, void *ep);
 /* Whether rdma_cm's events are looked for at every poll because of it. */
 void vrb_ep_waits(struct vrb_ep *ep, bool waits);
 
-/* verbs_am.c */
-int vrb_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
-int vrb_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
-                    struct xpi_req *req);
-/* An empty frame, which is nobody's but the back end's. */
-int vrb_greet(struct vrb_ep *ep);
-/* Room in the ring for `len` bytes, or NULL. */
-uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len);
-/* Hands a work request over, behind those that wait, and remembers it.  XPORT_OK, AGAIN or PEER_LOST. */
-int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req);
-/* Remembers one that is the next in the queue. */
-void vrb_note(struct vrb_ep *ep, const struct ibv_send_wr *wr, struct xpi_req *req);
-/* What the stack's refusal with this errno means: AGAIN or PEER_LOST. */
-int vrb_post_failed(struct vrb_ep *ep, int error) __attribute__((noinline, cold));
-/* Whether the next work request must be signalled so that its predecessors are known to be done. */
-static inline bool vrb_signal_due(const struct vrb_ep *ep)
-{
-	return ep->unsignalled >= VRB_SQ / 4 || ep->ring_head - ep->ring_signalled >= VRB_RING / 4;
-}
-
 /* verbs_chain.c */
 /* Remembers a put, which is inline and short or lies in the ring, and lets it wait for the next doorbell. */
 int vrb_chain_add(struct vrb_ep *ep, const struct ibv_send_wr *wr);
@@ -285,6 +266,53 @@ bool vrb_post_again(const struct vrb_ep *ep, int error);
 void vrb_chains_leave(struct xpi_be *be);
 /* What waits will never leave. */
 void vrb_chain_forget(struct vrb_ep *ep);
+
+/* verbs_am.c */
+int vrb_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
+int vrb_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                    struct xpi_req *req);
+/* An empty frame, which is nobody's but the back end's. */
+int vrb_greet(struct vrb_ep *ep);
+/* Room in the ring for `len` bytes, or NULL. */
+uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len);
+/* What the stack's refusal with this errno means: AGAIN or PEER_LOST. */
+int vrb_post_failed(struct vrb_ep *ep, int error) __attribute__((noinline, cold));
+/* Whether the next work request must be signalled so that its predecessors are known to be done. */
+static inline bool vrb_signal_due(const struct vrb_ep *ep)
+{
+	return ep->unsignalled >= VRB_SQ / 4 || ep->ring_head - ep->ring_signalled >= VRB_RING / 4;
+}
+/* Remembers a work request that is the next in the queue. */
+static inline __attribute__((always_inline)) void vrb_note(struct vrb_ep *ep, const struct ibv_send_wr *wr,
+                                                           struct xpi_req *req)
+{
+	bool signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+
+	ep->q->sent[ep->sq_tail & (VRB_SQ - 1)] = (struct vrb_sent){
+		.req = req, .ring_end = ep->ring_head, .signalled = signalled, .get = wr->opcode == IBV_WR_RDMA_READ};
+	if (signalled)
+		ep->ring_signalled = ep->ring_head;
+	ep->unsignalled = signalled ? 0 : ep->unsignalled + 1;
+	ep->sq_tail++;
+	ep->room--;
+}
+/* Hands a work request over, behind those that wait, and remembers it.  XPORT_OK, AGAIN or PEER_LOST. */
+static inline __attribute__((always_inline)) int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr,
+                                                          struct xpi_req *req)
+{
+	struct ibv_send_wr *bad;
+	int rc;
+
+	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
+	if (vrb_likely(ep->waiting == 0))
+		rc = ibv_post_send(ep->qp, wr, &bad);
+	else
+		rc = vrb_chain_leave(ep, wr);
+	if (vrb_unlikely(rc != 0))
+		return vrb_post_failed(ep, rc);
+	vrb_note(ep, wr, req);
+	return XPORT_OK;
+}
 
 /* verbs_mr.c */
 int vrb_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

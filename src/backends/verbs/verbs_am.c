@@ -36,48 +36,6 @@ int vrb_post_failed(struct vrb_ep *ep, int error)
 	return vrb_fail(ep->be, XPORT_ERR_PEER_LOST, error < 0 ? -error : error, NULL, "posting a request");
 }
 
-static inline __attribute__((always_inline)) void note(struct vrb_ep *ep, const struct ibv_send_wr *wr,
-                                                       struct xpi_req *req)
-{
-	struct vrb_sent *s = &ep->q->sent[ep->sq_tail & (VRB_SQ - 1)];
-
-	s->req = req;
-	s->done = false;
-	s->get = wr->opcode == IBV_WR_RDMA_READ;
-	s->atomic = false;
-	s->signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
-	s->ring_end = ep->ring_head;
-	if (s->signalled) {
-		ep->unsignalled = 0;
-		ep->ring_signalled = ep->ring_head;
-	} else {
-		ep->unsignalled++;
-	}
-	ep->sq_tail++;
-	ep->room--;
-}
-
-void vrb_note(struct vrb_ep *ep, const struct ibv_send_wr *wr, struct xpi_req *req)
-{
-	note(ep, wr, req);
-}
-
-int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr, struct xpi_req *req)
-{
-	struct ibv_send_wr *bad;
-	int rc;
-
-	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
-	if (vrb_likely(ep->waiting == 0))
-		rc = ibv_post_send(ep->qp, wr, &bad);
-	else
-		rc = vrb_chain_leave(ep, wr);
-	if (vrb_unlikely(rc != 0))
-		return vrb_post_failed(ep, rc);
-	note(ep, wr, req);
-	return XPORT_OK;
-}
-
 int vrb_greet(struct vrb_ep *ep)
 {
 	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
