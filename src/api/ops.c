@@ -246,15 +246,14 @@ _Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, statu
                        offsetof(struct xport_completion, reserved),
                "the operation holds its completion");
 
-/* Those that were complete at once; returns how many. */
+/* Those that were complete at once, of which there are some; returns how many. */
 static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_completion *list, int max)
 {
 	struct xpi_cq *q = &x->cq;
 	const struct xport_completion *c = q->first, *end = q->next;
 	int n = 0;
 
-	if (c != end)
-		xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_now(q));
+	xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_now(q));
 	while (c != end && n < max) {
 		list[n++] = *c++;
 		XPI_PROBE_OP_DONE(c - 1);
@@ -267,7 +266,7 @@ static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_comp
 static int reap_all(struct xport *x, struct xport_completion *list, int max)
 {
 	struct xpi_cq *q = &x->cq;
-	int n = reap_now(x, list, max);
+	int n = q->first != q->next ? reap_now(x, list, max) : 0;
 
 	while (n < max && !xpi_list_empty(&q->later)) {
 		struct xpi_op *op = xpi_container(q->later.next, struct xpi_op, link);

@@ -167,20 +167,7 @@ static inline struct xpi_op *older(struct xpi_op *a, struct xpi_op *b)
 	return a == NULL || (b != NULL && b->order < a->order) ? b : a;
 }
 
-struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
-{
-	struct xpi_op *op = first(list_of(&m->exact, hash_of(tag, NULL)), ep, tag);
-
-	if (m->sourced > 0)
-		op = older(op, first(list_of(&m->exact, hash_of(tag, ep)), ep, tag));
-	if (!xpi_list_empty(&m->masked))
-		op = older(op, first(&m->masked, ep, tag));
-	if (op != NULL)
-		xpi_match_remove(m, op);
-	return op;
-}
-
-void xpi_match_remove(struct xpi_match *m, struct xpi_op *op)
+static inline void remove_receive(struct xpi_match *m, struct xpi_op *op)
 {
 	op->posted = false;
 	if (op->mr != NULL)
@@ -192,6 +179,24 @@ void xpi_match_remove(struct xpi_match *m, struct xpi_op *op)
 		m->sourced -= op->ep != NULL;
 		m->exact.n--;
 	}
+}
+
+struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
+{
+	struct xpi_op *op = first(list_of(&m->exact, hash_of(tag, NULL)), ep, tag);
+
+	if (m->sourced > 0)
+		op = older(op, first(list_of(&m->exact, hash_of(tag, ep)), ep, tag));
+	if (!xpi_list_empty(&m->masked))
+		op = older(op, first(&m->masked, ep, tag));
+	if (op != NULL)
+		remove_receive(m, op);
+	return op;
+}
+
+void xpi_match_remove(struct xpi_match *m, struct xpi_op *op)
+{
+	remove_receive(m, op);
 }
 
 /* ---- unexpected messages ---- */

@@ -261,6 +261,18 @@ void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u)
 	xpi_pool_put(u->pool, u);
 }
 
+static inline void consumed(struct xport_ep *ep, uint32_t charge)
+{
+	ep->seen.freed += charge;
+	if (ep->state < XPI_EP_FAILING && ep->seen.freed - ep->told.freed >= ep->window / 4)
+		xpi_work(ep); /* one that failed is in another list, and may be freed out of this one */
+}
+
+void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
+{
+	consumed(ep, charge);
+}
+
 /* From here on the receive belongs to the endpoint. */
 static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
 {
@@ -269,7 +281,8 @@ static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
 	x->nreceives--;
 }
 
-static void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length)
+static inline __attribute__((always_inline)) void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag,
+                                                          const uint8_t *data, uint64_t length)
 {
 	uint64_t n = length < op->len ? length : op->len;
 
@@ -391,7 +404,7 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 		return XPORT_OK;
 	}
 	if (u->rts == 0) {
-		xpi_msg_consumed(u->ep, u->charge);
+		consumed(u->ep, u->charge);
 		deliver(op, u->ep, u->tag, u->data, u->length);
 	} else if (!accept_body(op, u->ep, u->tag, u->length, u->rts)) {
 		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
@@ -434,13 +447,6 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 }
 
 /* ---- arriving ---- */
-
-void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
-{
-	ep->seen.freed += charge;
-	if (ep->state < XPI_EP_FAILING && ep->seen.freed - ep->told.freed >= ep->window / 4)
-		xpi_work(ep); /* one that failed is in another list, and may be freed out of this one */
-}
 
 /* Counts what the peer charged itself; false if it ignores the window. */
 static bool charge_in(struct xport_ep *ep, uint32_t charge)
@@ -486,7 +492,7 @@ bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uin
 		return false;
 	op = xpi_match_receive(ep->x->match, ep, tag);
 	if (op != NULL) {
-		xpi_msg_consumed(ep, xpi_charge(len));
+		consumed(ep, xpi_charge(len));
 		deliver(op, ep, tag, data, len);
 	} else if (!store(ep, tag, data, len, 0)) {
 		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);

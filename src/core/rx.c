@@ -267,10 +267,14 @@ static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_r
 
 /* ---- frames ---- */
 
-static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
+/* The records of a frame, in one or two pieces; false: it is damaged. */
+static __attribute__((noinline)) bool records(struct xport_ep *ep, const uint8_t *first, size_t left, const void *rest,
+                                              size_t rlen, bool ctrl)
 {
-	while (c->left + c->next_left > 0) {
-		const uint8_t *p = take(c, sizeof(struct xpi_rec));
+	struct cursor c = {first, left, rest, rlen};
+
+	while (c.left + c.next_left > 0) {
+		const uint8_t *p = take(&c, sizeof(struct xpi_rec));
 		struct xpi_rec r;
 
 		if (p == NULL)
@@ -280,7 +284,7 @@ static bool records(struct xport_ep *ep, struct cursor *c, bool ctrl)
 		if (r.type == 0 || r.type >= sizeof(handlers) / sizeof(handlers[0]) ||
 		    (ctrl && r.type != XPI_REC_FAILED))
 			return false;
-		if (!handlers[r.type](ep, c, r))
+		if (!handlers[r.type](ep, &c, r))
 			return ep->state >= XPI_EP_FAILING || ep->deaf;
 		if (ep->state >= XPI_EP_FAILING)
 			return true;
@@ -340,18 +344,24 @@ static __attribute__((cold)) void broke_protocol(struct xport_ep *ep, const char
 void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const void *rest, size_t rlen)
 {
 	struct xport *x = xpi_of(core);
-	struct cursor c = {hdr, hlen, rest, rlen};
-	const uint8_t *p = take(&c, sizeof(struct xpi_frame_head));
+	const uint8_t *p = hdr;
 	struct xpi_frame_head h;
 	struct xport_ep *ep;
 	unsigned flags;
 	bool intact;
 
-	if (p == NULL) {
+	if (hlen == 0) {
+		p = rest;
+		hlen = rlen;
+		rlen = 0;
+	}
+	if (hlen < sizeof(h)) {
 		xpi_log(x->log, XPORT_LOG_INFO, "0011", "a frame of %zu bytes is none: dropped", hlen + rlen);
 		return;
 	}
 	memcpy(&h, p, sizeof(h));
+	p += sizeof(h);
+	hlen -= sizeof(h);
 	ep = xpi_ep_find(x, le32toh(h.dst), le32toh(h.session));
 	if (ep == NULL || ep->state >= XPI_EP_FAILING) {
 		xpi_log(x->log, XPORT_LOG_DEBUG, "0012", "a frame for no endpoint of ours: dropped");
@@ -368,8 +378,8 @@ void xpi_rx_frame(struct xpi_core *core, const void *hdr, size_t hlen, const voi
 	} else {
 		ep->n.control_in++;
 	}
-	if (flags != 0 || rlen != 0 || !one_message(ep, c.p, c.left, &intact))
-		intact = records(ep, &c, (flags & XPI_FRAME_CTRL) != 0);
+	if (flags != 0 || rlen != 0 || !one_message(ep, p, hlen, &intact))
+		intact = records(ep, p, hlen, rest, rlen, (flags & XPI_FRAME_CTRL) != 0);
 	if (!intact) {
 		broke_protocol(ep, "a damaged frame");
 		return;
