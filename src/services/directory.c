@@ -94,13 +94,21 @@ void svc_dir_event_name(struct xport_directory_event *e, const void *name, size_
 		memcpy(e->name, name, len);
 }
 
-/* The directory counts them: one that was never said would be missing for ever, so what finds no memory is said later. */
+/*
+ * The directory counts them: one that was never said would be missing for ever, so what finds no memory is said later.  It is
+ * counted before, since saying it may find that the directory has ended, and then nothing is unsaid.
+ */
 static void say_heard(struct xport_directory *d)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_HEARD, .request = 1};
 
-	while (d->server != NULL && d->unsaid > 0 && svc_dir_reply(d->server, &m) == XPORT_OK)
+	while (d->server != NULL && d->unsaid > 0) {
 		d->unsaid--;
+		if (svc_dir_reply(d->server, &m) != XPORT_OK) {
+			d->unsaid++;
+			return;
+		}
+	}
 }
 
 static int next_event(struct xport_directory *d, struct xport_directory_event *event)

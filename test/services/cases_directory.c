@@ -494,6 +494,43 @@ static void anew_user(struct h *h)
 	h_sync(h);
 }
 
+/* ---- the directory ends while what it told is not taken yet ---- */
+
+static void untaken_server(struct h *h)
+{
+	struct xport_directory_attr a = {.size = sizeof(a), .serve = 1};
+	struct xport_directory_entry e;
+	struct u u;
+
+	u_begin(&u, h, 0, &a);
+	u_publish(&u, "first", &e);
+	u_meet(&u, 1);
+	u_meet(&u, 1);
+	u_end(&u);
+	h_sync(h);
+}
+
+static void untaken_user(struct h *h)
+{
+	struct xport_directory_event e = {.size = sizeof(e)};
+	struct u u;
+
+	u_begin(&u, h, 0, NULL);
+	u_meet(&u, 0);
+	H_OK(xport_directory_watch(u.d, NULL));
+	H_OK(U_DONE(&u).status);
+	u_turn_for(&u, 20);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	H_OK(xport_ep_close(h->ep[0], 0));
+	H_EQ(1, xport_directory_next(u.d, &e));
+	H_EQ(XPORT_DIRECTORY_CHANGED, e.type);
+	U_NEXT(&u, XPORT_DIRECTORY_LOST);
+	H_EQ(-1, xport_directory_timeout(u.d)); /* there is nothing to be said */
+	u_end(&u);
+	h_sync(h);
+}
+
 static void wrong(struct h *h)
 {
 	struct xport_directory_attr a = {.size = sizeof(a)};
@@ -534,6 +571,7 @@ const struct h_scenario svc_cases_directory[] = {
 	{"directory_use", {serve, use_owner, use_user}, drivers, H_ONCE, 0},
 	{"directory_watch", {watch_server, watch_owner, watch_watcher, watch_bystander}, NULL, H_ONCE, 0},
 	{"directory_anew", {anew_server, anew_user}, NULL, H_ONCE, 0},
+	{"directory_untaken", {untaken_server, untaken_user}, NULL, H_ONCE, 0},
 	{"directory_owner_dies", {owner_dies_server, victim_owner, owner_dies_user}, NULL, H_KILLS | H_ONCE, 0},
 	{"directory_forgets", {forgets_server, victim_owner, forgets_user}, NULL, H_KILLS | H_ONCE, 0},
 	{"directory_server_dies", {server_dies, server_dies_user, server_dies_owner}, NULL, H_KILLS | H_ONCE, 0},
