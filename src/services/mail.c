@@ -236,6 +236,8 @@ static int post(struct svc_mail_peer *p, struct svc_letters *from)
 	if (r != XPORT_OK)
 		return r;
 	p->number++;
+	p->replies -= letter->reply;
+	p->under_way += letter->reply;
 	letters_push(&p->flight, letters_shift(from));
 	p->mail->waiting--;
 	p->mail->flying++;
@@ -252,6 +254,8 @@ static void send_what_waits(void *arg, struct svc_mail_peer *p)
 	(void)arg;
 	while (r == XPORT_OK && p->ended == XPORT_OK) {
 		if (p->answers.first != NULL) {
+			if (p->under_way >= SVC_MAIL_REPLIES)
+				return;
 			r = post(p, &p->answers);
 		} else if (p->requests.first != NULL && p->unanswered < SVC_MAIL_WINDOW) {
 			r = post(p, &p->requests);
@@ -335,7 +339,7 @@ static bool sent(struct svc_mail *m, struct svc_mail_peer *p, void *context)
 
 	if (!letters_take(&p->flight, letter))
 		return false;
-	p->replies -= letter->reply;
+	p->under_way -= letter->reply;
 	m->flying--;
 	letter_free(p, letter);
 	if (p->forgotten && p->flight.first == NULL)

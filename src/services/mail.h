@@ -5,8 +5,9 @@
  *
  * Each message is a request, which the peer answers once, or a reply, which needs no answer (what is told without being
  * asked goes as a reply, too).  A peer has at most SVC_MAIL_WINDOW requests unanswered, the others wait at their
- * sender, and replies never wait for requests.  So a peer that keeps to it never makes us keep more than
- * SVC_MAIL_REPLIES replies; one that does not is muted: nothing of it is read any more, nothing is sent to it.
+ * sender, and replies never wait for requests.  At most SVC_MAIL_REPLIES replies are under way: as many as have not come back
+ * through svc_mail_step, which may take long where threads reap side by side.  So a peer that keeps to it never makes more
+ * than SVC_MAIL_REPLIES others wait; one that does not is muted: nothing of it is read any more, nothing is sent to it.
  * Replies leave in order, requests leave in order; a request leaves after every reply that was there before it.
  *
  * Where there is no memory to keep or to answer what a peer said, the talk ends for both sides, lest it waits for ever: it is
@@ -54,7 +55,8 @@ struct svc_mail_peer {
 	int ended;           /* a status: muted, or about to be forgotten */
 	bool forgotten;      /* stays until its letters are ours again */
 	unsigned unanswered; /* requests */
-	unsigned replies;    /* waiting or under way */
+	unsigned replies;    /* that wait */
+	unsigned under_way;  /* replies */
 	struct svc_letters requests, answers, flight;
 	uint32_t epoch, number;     /* of the next message to it */
 	uint32_t epoch_before;      /* ours, that is over */
