@@ -98,7 +98,8 @@ static int returned(struct svc_mail_peer *from, const struct svc_lease_message *
 {
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
 
-	(void)svc_mail_answered(from);
+	if (m->to != 0) /* or it was declined, which was no request */
+		(void)svc_mail_answered(from);
 	if (lease != NULL && !lease->lender && lease->state == XPORT_LEASE_ENDING)
 		svc_lease_over(lease, XPORT_OK);
 	return XPORT_OK;

@@ -427,6 +427,76 @@ static void unrevoked_hostile(struct h *h)
 	h_sync(h);
 }
 
+/* ---- one whose grants are of no use ---- */
+
+enum { DECLINED = 3, DECLINED_ASKS = SVC_MAIL_WINDOW + 3 * DECLINED };
+
+static void declined_borrower(struct h *h)
+{
+	xport_lease *lease;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, NULL);
+	for (int i = 0; i < DECLINED_ASKS; i++)
+		H_OK(xport_lease_ask(d.l, h->ep[1], 10, D_RW, NULL, &lease));
+	d_sync(&d, 1);
+	H_EQ(0, d_all(&d).muted);
+	d_end(&d);
+	h_sync(h);
+}
+
+static int declined_take(struct h *h, struct svc_lease_message *m, uint8_t *in)
+{
+	struct h_op *op = h_recv(h, h->ep[0], in, TOO_LONG, TAG, UINT64_MAX);
+
+	H_DONE(op);
+	H_TRUE(svc_lease_decode(in + SVC_MAIL_HEAD, op->c.length - SVC_MAIL_HEAD, m));
+	return m->type;
+}
+
+/* That a declined grant is taken back answers no request: no further one may leave because of it. */
+static void declined_hostile(struct h *h)
+{
+	uint8_t *bytes = h_buf(h, TOO_LONG), *in = h_buf(h, TOO_LONG), key[] = "this is no key";
+	struct svc_lease_message grant = {
+		.type = SVC_LEASE_GRANT, .length = 10, .rights = D_RW, .key = key, .key_len = sizeof(key)};
+	struct svc_lease_message m, taken = {.type = SVC_LEASE_RETURNED};
+	uint64_t asked[SVC_MAIL_WINDOW];
+	struct xport_attr a = h_attr(h);
+	struct h_op *op;
+	int asks = 0;
+
+	a.peer_timeout_ms = h_ms(5000);
+	h_mesh(h, &a);
+	h_sync(h);
+	head.epoch = 1;
+	head.number = 0;
+	for (int i = 0; i < SVC_MAIL_WINDOW; i++) {
+		H_EQ(SVC_LEASE_ASK, declined_take(h, &m, in));
+		asked[i] = m.from;
+	}
+	for (int i = 0; i < DECLINED; i++) {
+		grant.to = asked[i];
+		grant.from = (uint64_t)i + 1;
+		say(h, &grant, bytes);
+		h_settle(h);
+	}
+	for (int i = 0; i < 2 * DECLINED; i++)
+		asks += declined_take(h, &m, in) == SVC_LEASE_ASK;
+	H_EQ(DECLINED, asks);
+	for (int i = 0; i < DECLINED; i++) {
+		say(h, &taken, bytes);
+		h_settle(h);
+	}
+	op = h_recv(h, h->ep[0], in, TOO_LONG, TAG, UINT64_MAX);
+	for (int64_t end = h_now_us() + 50000; h_now_us() < end;)
+		h_progress(h);
+	H_TRUE(!op->done);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0);
+	h_sync(h);
+}
+
 /* ---- the decoder alone ---- */
 
 /* Every length and every changed byte of a message, in memory that ends where the message does. */
@@ -479,6 +549,7 @@ const struct h_scenario svc_cases_lease_hostile[] = {
 	{"lease_decode", {decode}, NULL, H_ONCE, 0},
 	{"lease_hostile", {lender, hostile, honest}, crafts, H_ONCE, 0},
 	{"lease_unrevoked", {unrevoked_lender, unrevoked_hostile}, NULL, H_ONCE, 0},
+	{"lease_declined", {declined_borrower, declined_hostile}, NULL, H_ONCE, 0},
 	{"lease_gone", {gone_lender, gone_hostile}, gone, H_ONCE, 0},
 	{0},
 };
