@@ -47,21 +47,17 @@ static bool of_a_stack(const char *variable)
 	return false;
 }
 
-static void scrub(void)
+void xpi_load_prepare(void)
 {
-	char name[256];
+	char **to = environ;
 
-	for (char **e = environ; e != NULL && *e != NULL;) {
-		size_t n = strcspn(*e, "=");
-
-		if (!of_a_stack(*e) || n >= sizeof(name)) {
-			e++;
-			continue;
-		}
-		memcpy(name, *e, n);
-		name[n] = '\0';
-		unsetenv(name); /* the next one is in its place now */
-	}
+	if (to == NULL || getauxval(AT_SECURE) == 0)
+		return;
+	/* By hand: what has no '=' unsetenv(3) leaves. */
+	for (char *const *from = environ; *from != NULL; from++)
+		if (!of_a_stack(*from))
+			*to++ = *from;
+	*to = NULL;
 }
 
 /* A thread's current directory is its own once it says so. */
@@ -81,7 +77,6 @@ static void load_securely(struct loading *l)
 	char *home = getenv("HOME");
 	pthread_t thread;
 
-	scrub();
 	home = home != NULL ? strdup(home) : NULL;
 	setenv("HOME", "/", 1);
 	if (pthread_create(&thread, NULL, load_at_root, l) == 0)

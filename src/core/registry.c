@@ -265,6 +265,7 @@ static int load_module(const struct xpi_registry_entry *entry, const struct xpi_
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "the path of its module is too long");
 	xpi_signals_save(&signals);
 	/* A stack reads its environment in its constructors, so it must be set now. */
+	xpi_load_prepare();
 	xpi_env_set(&env, entry->load_env != NULL ? entry->load_env : "");
 	handle = xpi_load(path, why, sizeof(why));
 	xpi_env_restore(&env);
