@@ -307,7 +307,17 @@ int xpi_connect(struct xport *x, const char *address, const struct xport_conn_at
 		return XPORT_OK;
 	}
 	conn->wait = &wait;
+	ep->held = true;
 	rc = wait_for(x, ep, deadline_ms, &wait);
+	ep->held = false;
+	if (ep->destroyed) { /* by a thread that has reaped its end, or a message, before this one ran */
+		if (ep->conn != NULL)
+			ep->conn->wait = NULL;
+		x->todo |= XPI_TODO_RELEASE;
+		return rc != XPORT_OK ? rc
+		                      : xpi_fail(&x->err, ep->reason, 0, NULL, NULL,
+		                                 "it was connected, and ended, and another thread has destroyed it");
+	}
 	if (rc != XPORT_OK)
 		return undo(x, ep, rc);
 	*out = ep;

@@ -478,7 +478,7 @@ void xpi_ep_destroy(struct xport_ep *ep)
 	ep->end_event = 0;
 	ep->quick = 0;
 	xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
-	xpi_ep_release(ep);
+	ep->x->todo |= XPI_TODO_RELEASE; /* until the next poll it may be looked at */
 }
 
 void xpi_ep_hand_over(struct xport_ep *ep, int reason)
@@ -501,7 +501,7 @@ void xpi_ep_hand_over(struct xport_ep *ep, int reason)
 /* `named`: also one that the application may look up yet, by what it has reaped. */
 static void release(struct xport_ep *ep, bool named)
 {
-	if (!ep->destroyed || ep->state != XPI_EP_DEAD || ep->refs > 0 || !xpi_list_empty(&ep->rkeys))
+	if (!ep->destroyed || ep->held || ep->state != XPI_EP_DEAD || ep->refs > 0 || !xpi_list_empty(&ep->rkeys))
 		return;
 	if ((!named && xpi_ep_named(ep)) || xpi_cq_names(&ep->x->cq, ep)) {
 		ep->x->todo |= XPI_TODO_RELEASE;

@@ -69,6 +69,7 @@ struct xport {
 	uint32_t ep_table_size, ep_serial;
 	uint32_t nreceives;
 	bool want_space; /* somebody was answered AGAIN */
+	bool receive_refused; /* ... for a receive */
 	struct xpi_cq cq;
 	/* regions, by the low 20 bits of their id */
 	struct xport_mr **mr_table;
@@ -148,8 +149,10 @@ bool xpi_idle(struct xport *x, int timeout_ms);
 /* Wakes those who sleep beside the one who makes progress. */
 void xpi_tell_crowd(struct xport *x);
 
-/* The calling thread is being answered AGAIN. */
-void xpi_want_space(struct xport *x);
+/* The calling thread is being answered AGAIN by an endpoint, or for a receive, NULL. */
+void xpi_want_space(struct xport *x, const struct xport_ep *ep);
+/* What it posts there is accepted: if it was, there is nothing to be told of. */
+void xpi_found_space(struct xport *x, const struct xport_ep *ep);
 /* It calls again: if it was, and somebody was told of room meanwhile, it is who was meant. */
 void xpi_came_back(struct xport *x);
 

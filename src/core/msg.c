@@ -358,9 +358,14 @@ static int receive_valid(struct xport *x, const void *buf, size_t len, const str
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {
-		xpi_want_space(x);
+		xpi_want_space(x, NULL);
+		x->receive_refused = true;
 		x->past.again++;
 		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
+	}
+	if (__builtin_expect(x->receive_refused, 0)) {
+		x->receive_refused = false;
+		xpi_found_space(x, NULL);
 	}
 	return XPORT_OK;
 }

@@ -21,6 +21,7 @@ bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight)
 	if (in_flight >= ep->x->settings.queue_depth)
 		return true;
 	xpi_stats_high(ep, in_flight + 1);
+	xpi_found_space(ep->x, ep);
 	return false;
 }
 
@@ -29,7 +30,8 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation)
 	struct xport *x = ep->x;
 
 	ep->n.again++;
-	xpi_want_space(x);
+	ep->quick = ep->limit = 0; /* the next one that is accepted comes by xpi_quick_renew or xpi_full_at */
+	xpi_want_space(x, ep);
 	xpi_work(ep);
 	return xpi_ep_refused(ep, xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
 	                                     ep->refs + xpi_cq_now(&x->cq)));

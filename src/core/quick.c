@@ -29,7 +29,10 @@ bool xpi_quick_renew(struct xport_ep *ep)
 		xpi_cq_open(&x->cq);
 	/* Receives that are matched meanwhile may make it a few more than the depth. */
 	ep->quick = clear(ep) ? least(least(credits, window), depth) : 0;
-	return ep->quick > 0;
+	if (ep->quick == 0)
+		return false;
+	xpi_found_space(x, ep);
+	return true;
 }
 
 int xpi_quick_put_network(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

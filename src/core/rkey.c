@@ -207,7 +207,8 @@ static void rkey_free(struct xport_rkey *k)
 	xpi_list_del(&k->link);
 	free(k->native_key);
 	free(k);
-	xpi_ep_release(ep);
+	if (ep->destroyed)
+		ep->x->todo |= XPI_TODO_RELEASE;
 }
 
 void xpi_rkey_destroy(struct xport_rkey *k)

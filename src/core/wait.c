@@ -164,6 +164,7 @@ static void stay_readable(struct xport *x)
 /* What this thread was last answered AGAIN by, how often room had become free by then, and whether it was told since. */
 static _Thread_local struct {
 	const struct xport *x;
+	const struct xport_ep *ep; /* NULL: a receive */
 	uint32_t freed_times;
 	bool told;
 } refused;
@@ -178,14 +179,24 @@ static void told(struct xport *x)
 		x->space_freed = false;
 }
 
-void xpi_want_space(struct xport *x)
+void xpi_want_space(struct xport *x, const struct xport_ep *ep)
 {
 	x->want_space = true;
 	if (refused.x != x || refused.told)
 		x->refused++;
 	refused.x = x;
+	refused.ep = ep;
 	refused.freed_times = x->space_freed_times;
 	refused.told = false;
+}
+
+void xpi_found_space(struct xport *x, const struct xport_ep *ep)
+{
+	if (refused.x != x || refused.ep != ep)
+		return;
+	if (!refused.told)
+		told(x);
+	refused.x = NULL;
 }
 
 void xpi_came_back(struct xport *x)
@@ -324,7 +335,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	*slept = true;
 	if (x->thread_running || (others && x->led))
 		return doze(x, timeout_ms, mask);
-	if (others && x->fd_asked && !xpi_cq_empty(&x->cq)) {
+	if (others && x->fd_asked && (!xpi_cq_empty(&x->cq) || room_to_tell(x))) {
 		/* It is for who sleeps on the descriptor; that is awake now, but may take its time. */
 		stay_readable(x);
 		return doze(x, at_most(timeout_ms, NAP_MS), mask);

@@ -271,4 +271,73 @@ TEST_F(Room, IsToldToWhoWaitsAfterAnotherWasTold)
 		ASSERT_EQ(0, xport_wait(x[0], &c, 1, static_cast<int>(scaled(200))));
 }
 
+/* One sleeps in a call that has nothing to do with it, and takes what woke it off the descriptor that another is to sleep on. */
+TEST_F(Room, IsToldByTheDescriptorThoughAnotherSleeps)
+{
+	xport_listener *mine = nullptr;
+	xport_completion c{};
+	pollfd p{};
+	fill(attr());
+	p.fd = xport_fd(x[0]);
+	p.events = POLLIN;
+	while (xport_poll(x[0], &c, 1) > 0 || poll(&p, 1, 0) == 1)
+		;
+	ASSERT_EQ(XPORT_OK, xport_listen(x[0], "127.0.0.1:0", nullptr, &mine));
+	std::thread another([&] {
+		xport_ep *in = nullptr;
+		EXPECT_EQ(XPORT_ERR_TIMEOUT, xport_accept(mine, static_cast<int>(scaled(500)), &in));
+	});
+	nap(scaled(100));
+	ASSERT_EQ(XPORT_ERR_AGAIN, get());
+	poll_other();
+	nap(scaled(100)); /* this one is not quick to sleep */
+	EXPECT_EQ(1, poll(&p, 1, 0)) << "who sleeps now, sleeps for ever";
+	EXPECT_EQ(XPORT_OK, get());
+	another.join();
+}
+
+/* Who was refused, polled, and was accepted, waits for something else then. */
+TEST_F(Room, IsNotToldToWhoHasFoundIt)
+{
+	xport_completion c{};
+	xport_opt o{};
+	o.size = sizeof(o);
+	int r;
+	fill(attr());
+	poll_other();
+	while ((r = get()) == XPORT_ERR_AGAIN)
+		xport_poll(x[0], nullptr, 0);
+	ASSERT_EQ(XPORT_OK, r);
+	while ((r = xport_flush(ep[0], &o)) == XPORT_ERR_AGAIN)
+		xport_poll(x[0], nullptr, 0);
+	ASSERT_EQ(XPORT_OK, r);
+	EXPECT_EQ(1, xport_wait(x[0], &c, 1, static_cast<int>(scaled(10000))));
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_OP_FLUSH), c.type);
+}
+
+/* The same with receives. */
+TEST_F(Room, IsNotToldToWhoHasFoundItForAReceive)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	xport_opt o{};
+	uint64_t id = 0, last = 0, word = 0;
+	int r;
+	a.thread_mode = XPORT_THREAD_MULTIPLE; /* or reaping is no news */
+	a.queue_depth = 4;
+	connect(a);
+	o.size = sizeof(o);
+	o.id = &id;
+	while ((r = xport_recv(x[0], &word, sizeof(word), 5, UINT64_MAX, &o)) == XPORT_OK)
+		last = id;
+	ASSERT_EQ(XPORT_ERR_AGAIN, r);
+	ASSERT_EQ(XPORT_OK, xport_cancel(x[0], last));
+	while (xport_poll(x[0], &c, 1) == 0)
+		;
+	ASSERT_EQ(XPORT_OK, xport_recv(x[0], &word, sizeof(word), 5, UINT64_MAX, &o));
+	auto start = Clock::now();
+	EXPECT_EQ(0, xport_wait(x[0], &c, 1, 100));
+	EXPECT_GE(since(start), 90);
+}
+
 } // namespace

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "crowd_fixture.h"
+#include "unit/inside.h"
 
 namespace
 {
@@ -198,6 +199,49 @@ bool stand_back(int processor)
 	CPU_ZERO(&set);
 	CPU_SET(processor, &set);
 	return sched_setaffinity(0, sizeof(set), &set) == 0 && sched_setscheduler(0, SCHED_IDLE, &p) == 0;
+}
+
+/*
+ * An event loop is told that a connection has ended, and destroys its endpoint, while the thread that makes the connection has
+ * not had the lock yet since it was made: that one must not be given what is gone.
+ */
+TEST_F(Crowd, WhoConnectsBesideAnEventLoopThatDestroys)
+{
+	xport_attr a = attr();
+	std::atomic<bool> enough{false};
+	char name[64];
+
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	std::thread connects([&] {
+		xport_ep *out = nullptr;
+		int r = xport_connect(x[0], name, nullptr, static_cast<int>(scaled(30000)), &out);
+		EXPECT_EQ(XPORT_ERR_PEER_CLOSED, r);
+		EXPECT_EQ(nullptr, out);
+	});
+	nap(scaled(100)); /* nobody answers yet, and it sleeps */
+	inside_alone(x[0], true);
+	std::thread closes([&] {
+		xport_ep *in = nullptr;
+		EXPECT_EQ(XPORT_OK, xport_accept(listener, static_cast<int>(scaled(30000)), &in));
+		xport_ep_destroy(in);
+		while (!enough)
+			xport_poll(x[1], nullptr, 0);
+	});
+	xport_completion c{};
+	for (auto start = Clock::now(); c.type != XPORT_EVENT_CLOSED && since(start) < scaled(30000);)
+		xport_poll(x[0], &c, 1);
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_CLOSED), c.type);
+	xport_ep_destroy(c.ep);
+	for (int i = 0; i < 100; i++)
+		xport_poll(x[0], nullptr, 0);
+	inside_alone(x[0], false);
+	connects.join();
+	enough = true;
+	closes.join();
+	xport_poll(x[0], nullptr, 0);
+	EXPECT_EQ(1u, inside_endpoints(x[0])) << "nothing is left of it";
 }
 
 /*

@@ -68,6 +68,8 @@ bool inside_taken(xport *x);
 void inside_ep_failed(xport_ep *ep);
 /* It said so a second ago, and what has become of the peer is judged now, before anything else is looked at. */
 void inside_broken_long(xport_ep *ep);
+/* From here on the instance is this thread's alone, though others are within its calls: they wait; and to here. */
+void inside_alone(xport *x, bool yes);
 /* Endpoints that are not freed. */
 unsigned inside_endpoints(xport *x);
 

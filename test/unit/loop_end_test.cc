@@ -438,6 +438,49 @@ TEST_P(LoopEnd, ReapedAndThenDestroyed)
 	EXPECT_EQ(xport_poll(b.x, c, 16), 0);
 }
 
+/* Several completions of one poll name an endpoint, and at the first of them it is given back. */
+TEST_P(LoopEnd, CompletionsReapedAndThenDestroyed)
+{
+	xport_completion c[16];
+	xport_ep_info info{};
+	Remote r;
+	xport_opt opt{};
+	uint64_t word = 1;
+
+	info.size = sizeof(info);
+	opt.size = sizeof(opt);
+	opt.flags = XPORT_LOCAL;
+	share(r, 64);
+	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, &opt), XPORT_OK);
+	auto done = wait(a, XPORT_OP_PUT);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_OK);
+	xport_rkey_destroy(r.key);
+	xport_ep_destroy(a.ep);
+	a.ep = nullptr;
+	EXPECT_EQ(xport_ep_query(done.ep, &info), XPORT_OK);
+	EXPECT_EQ(info.state, XPORT_EP_CLOSED);
+	EXPECT_EQ(xport_poll(a.x, c, 16), 0);
+}
+
+/* The key outlives the endpoint. */
+TEST_P(LoopEnd, CompletionsReapedAndThenDestroyedBeforeTheKey)
+{
+	xport_ep_info info{};
+	Remote r;
+	uint64_t word = 1;
+
+	info.size = sizeof(info);
+	share(r, 64);
+	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
+	auto done = wait(a, XPORT_OP_PUT);
+	EXPECT_EQ(xport_ep_close(a.ep, 0), XPORT_OK);
+	xport_ep_destroy(a.ep);
+	a.ep = nullptr;
+	xport_rkey_destroy(r.key);
+	EXPECT_EQ(xport_ep_query(done.ep, &info), XPORT_OK);
+	EXPECT_EQ(info.state, XPORT_EP_CLOSED);
+}
+
 TEST_P(LoopEnd, PeerThatClosesIsSeenAfterItsMessages)
 {
 	for (int i = 0; i < 40; i++)
