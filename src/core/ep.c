@@ -17,10 +17,7 @@
 #include "core/serve.h"
 #include "core/tx.h"
 
-enum {
-	PACKED_MAX = 8192, /* packed frames: what fits the small buffers of every stack */
-	INDEX_BITS = 16
-};
+enum { INDEX_BITS = 16 };
 
 /* ---- making ---- */
 
@@ -132,7 +129,7 @@ bool xpi_ep_set_peer(struct xport_ep *ep, const struct xpi_hello *h)
 	ep->peer_pid = h->pid;
 	memcpy(ep->peer_host, h->host, sizeof(ep->peer_host));
 	ep->frame_max = clamp(h->frame_max, 1024, (uint32_t)max);
-	ep->pack_max = ep->frame_max < PACKED_MAX ? ep->frame_max : PACKED_MAX;
+	ep->pack_max = ep->frame_max < XPI_PACKED_MAX ? ep->frame_max : XPI_PACKED_MAX;
 	ep->credits = clamp(h->credits, 2, 1u << 16);
 	ep->window = clamp(h->window, 1u << 16, XPI_WINDOW);
 	ep->requests_max = clamp(h->requests, 1, XPI_REQUESTS);

@@ -30,6 +30,9 @@ enum xpi_ep_state {
 	XPI_EP_DEAD     /* quiesced; every operation is complete */
 };
 
+/* Packed frames: what fits the small buffers of every stack. */
+enum { XPI_PACKED_MAX = 8192 };
+
 /* How long the control channel has to explain what the network reported. */
 enum { XPI_BROKEN_MS = 50 };
 
@@ -88,6 +91,7 @@ struct xport_ep {
 	uint64_t native_handed, native_drained, drain_to;
 	uint64_t fence_rma;     /* what a send must follow */
 	uint32_t quiet_pending; /* quiet operations whose buffer is in use */
+	uint32_t nflushes;      /* in flight */
 	bool flush_waits;       /* a flush waits only for such */
 	uint32_t ntold;       /* notifications that wait behind their data */
 	bool nak_hold;        /* acknowledgements stay at nak_seq until q_nak is empty */

@@ -310,15 +310,13 @@ static bool lendable(const struct xport *x, const struct xpi_op *op)
 	       xpi_choice_lend(&x->settings, &x->caps);
 }
 
-/* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too.  False: out of memory. */
-static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
+/* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too. */
+static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
+                        uint32_t rts)
 {
 	struct xport *x = ep->x;
-	struct xpi_op *cts = xpi_op_get(x, ep, XPI_OP_CTS);
 	uint64_t accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < op->len ? length : op->len;
 
-	if (cts == NULL)
-		return false;
 	bind(x, op, ep);
 	if (x->want_space)
 		xpi_signal(x); /* the place of a posted receive, long before the body is here */
@@ -348,7 +346,6 @@ static bool accept_body(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, ui
 	} else {
 		xpi_op_complete(op, op->status);
 	}
-	return true;
 }
 
 static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
@@ -374,20 +371,19 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 {
 	struct xport_ep *source = opt != NULL ? opt->source : NULL;
 	struct xpi_unexpected *u;
-	struct xpi_op *op;
+	struct xpi_op *op, *cts;
 	int r = receive_valid(x, buf, len, opt);
 
 	if (r != XPORT_OK)
 		return r;
+	op = xpi_op_get(x, source, XPORT_OP_RECV);
+	if (op == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recv", "no memory for another operation");
 	/* What had arrived before the end may still be received; nothing else will come. */
 	u = xpi_match_message(x->match, source, tag, mask);
-	if (u == NULL && source != NULL && source->state != XPI_EP_OPEN)
+	if (u == NULL && source != NULL && source->state != XPI_EP_OPEN) {
+		xpi_op_put(x, op);
 		return xpi_ep_refuse(source, "xport_recv");
-	op = xpi_op_get(x, source, XPORT_OP_RECV);
-	if (op == NULL) {
-		if (u != NULL)
-			xpi_match_add(x->match, u); /* at the end: the order is lost only with the memory */
-		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recv", "no memory for another operation");
 	}
 	op->buf = buf;
 	op->len = len;
@@ -411,7 +407,9 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	if (u->rts == 0) {
 		consumed(u->ep, u->charge);
 		deliver(op, u->ep, u->tag, u->data, u->length);
-	} else if (!accept_body(op, u->ep, u->tag, u->length, u->rts)) {
+	} else if ((cts = xpi_op_get(x, u->ep, XPI_OP_CTS)) != NULL) {
+		accept_body(op, cts, u->ep, u->tag, u->length, u->rts);
+	} else {
 		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
 		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
 	}
@@ -507,21 +505,21 @@ bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uin
 
 bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
 {
-	struct xpi_op *op;
-	bool stored;
+	struct xport *x = ep->x;
+	struct xpi_op *op, *cts;
 
 	if (rts == 0 || !charge_in(ep, xpi_charge(0)))
 		return false;
-	op = xpi_match_receive(ep->x->match, ep, tag);
+	cts = xpi_op_get(x, ep, XPI_OP_CTS); /* before: a receive that is matched cannot go back to its place */
+	op = cts != NULL ? xpi_match_receive(x->match, ep, tag) : NULL;
 	if (op != NULL) {
-		stored = accept_body(op, ep, tag, length, rts);
-		if (!stored)
-			xpi_match_post(ep->x->match, op);
-	} else {
-		stored = store(ep, tag, NULL, length, rts);
+		accept_body(op, cts, ep, tag, length, rts);
+		return true;
 	}
-	if (!stored)
+	if (cts == NULL || !store(ep, tag, NULL, length, rts))
 		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	if (cts != NULL)
+		xpi_op_put(x, cts);
 	return true;
 }
 

@@ -18,6 +18,9 @@ int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size
 
 bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight)
 {
+	/* That counts the completions of all endpoints that need no operation. */
+	if (in_flight >= ep->x->settings.queue_depth)
+		in_flight = (uint32_t)xpi_stats_in_flight(ep);
 	if (in_flight >= ep->x->settings.queue_depth)
 		return true;
 	xpi_stats_high(ep, in_flight + 1);
@@ -34,7 +37,7 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation)
 	xpi_want_space(x, ep);
 	xpi_work(ep);
 	return xpi_ep_refused(ep, xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u operations are in flight or not reaped",
-	                                     ep->refs + xpi_cq_now(&x->cq)));
+	                                     (unsigned)xpi_stats_in_flight(ep)));
 }
 
 struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
@@ -47,11 +50,41 @@ struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
 	return op != NULL && op->alive && op->ep == ep ? op : NULL;
 }
 
+/* Flushes that tell of it, since they may be behind what failed; whether one is behind all that was posted. */
+static bool told_among(const struct xpi_list *list, uint64_t touched, int status)
+{
+	bool told = false;
+
+	xpi_list_for(l, list) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind != XPORT_OP_FLUSH)
+			continue;
+		if (op->status == XPORT_OK)
+			op->status = status;
+		told = told || op->done >= touched;
+	}
+	return told;
+}
+
+static bool told_by_flushes(struct xport_ep *ep, int status)
+{
+	const struct xpi_list *const all[] = {&ep->q_rma, &ep->unacked, &ep->proving, &ep->native};
+	bool told = false;
+
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]) && ep->nflushes > 0; i++)
+		told = told_among(all[i], ep->touched, status) || told;
+	return told;
+}
+
+/* Each flush in flight tells of it, and if none of them was posted later than that, the next one. */
 void xpi_quiet_failed(struct xport_ep *ep, int status)
 {
 	if (ep->quiet_error == XPORT_OK)
 		ep->quiet_error = status;
 	ep->quiet_error_at = ep->touched;
+	if (told_by_flushes(ep, ep->quiet_error))
+		ep->quiet_error = XPORT_OK;
 }
 
 static bool quiet_among(const struct xpi_list *list, uint64_t before)
@@ -104,11 +137,12 @@ static void quiet_end(struct xpi_op *op, int status)
 		xpi_signal(ep->x);
 }
 
-/* A failure is told by each flush that may be behind what failed: to be rid of it takes one posted later than that. */
+/* To be rid of a failure takes a flush that was posted later. */
 static void flush_end(struct xpi_op *op)
 {
 	struct xport_ep *ep = op->ep;
 
+	ep->nflushes--;
 	if (op->status == XPORT_OK && ep->quiet_error != XPORT_OK) {
 		op->status = ep->quiet_error;
 		if (op->done >= ep->quiet_error_at)

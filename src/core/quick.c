@@ -22,8 +22,11 @@ bool xpi_quick_renew(struct xport_ep *ep)
 	uint32_t credits = ep->credits - (ep->tx_seq - ep->tx_acked);
 	uint32_t window = (ep->window - (ep->win_used - ep->win_freed)) / XPI_CHARGE_SMALL;
 	uint32_t used = ep->refs + xpi_cq_now(&x->cq);
-	uint32_t depth = x->settings.queue_depth > used ? x->settings.queue_depth - used : 0;
+	uint32_t depth;
 
+	if (used >= x->settings.queue_depth)
+		used = (uint32_t)xpi_stats_in_flight(ep);
+	depth = x->settings.queue_depth > used ? x->settings.queue_depth - used : 0;
 	xpi_stats_high(ep, used);
 	if (x->slow == 0)
 		xpi_cq_open(&x->cq);

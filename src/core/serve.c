@@ -16,10 +16,12 @@ enum { REPLY_BURST = 8 };
 
 /* ---- requests ---- */
 
-/* What a peer that takes its answers, and keeps to its credits, can be owed several times over. */
+/* What a peer that takes its answers, packs its frames as we do, and keeps to its credits, can be owed several times over. */
 static uint32_t owed_max(const struct xport_ep *ep)
 {
-	return 4 * ep->rx_credits * (uint32_t)(ep->x->caps.am_max / sizeof(struct xpi_rec_key));
+	size_t packed = ep->x->caps.am_max < XPI_PACKED_MAX ? ep->x->caps.am_max : XPI_PACKED_MAX;
+
+	return 4 * ep->rx_credits * (uint32_t)(packed / sizeof(struct xpi_rec_key));
 }
 
 /* An answer to be sent.  Out of memory, or more owed than a peer may ask for, ends the endpoint: NULL. */
@@ -79,8 +81,11 @@ void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const 
 {
 	uint8_t *at = put_place(ep, region, offset, len, name);
 
-	if (at != NULL)
-		memcpy(at, data, len);
+	if (at == NULL)
+		return;
+	atomic_thread_fence(
+		memory_order_release); /* what was put before is seen before it, by whichever thread looks */
+	memcpy(at, data, len);
 }
 
 bool xpi_serve_put_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)

@@ -133,6 +133,46 @@ static void told_by_flush_of_get(struct h *h)
 	told_by_flush_of(h, true);
 }
 
+/* Two flushes are under way behind it: neither says that all is well. */
+static void told_by_flushes_of(struct h *h, bool get)
+{
+	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
+	struct h_rkey good, r;
+	struct h_mem l;
+	struct h_op *op[2];
+	int s;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, 64, 0);
+	r = h_import(h, 0);
+	h->idle = h->config->emulate; /* the news does not come here before the post */
+	h_hear_u64(h, 0);
+	good = h_import(h, 0);
+	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
+	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet)
+	        : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
+	H_TRUE(s == XPORT_OK || !h->idle);
+	h->idle = false;
+	h_record(h, "told_by_the_flushes", s == XPORT_OK);
+	for (int i = 0; i < 2; i++)
+		op[i] = h_flush(h, h->ep[0]);
+	for (int i = 0; i < 2; i++)
+		H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, op[i]);
+	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
+	H_DONE(h_flush(h, h->ep[0]));
+	h_sync(h);
+}
+
+static void told_by_flushes(struct h *h)
+{
+	told_by_flushes_of(h, false);
+}
+
+static void told_by_flushes_of_get(struct h *h)
+{
+	told_by_flushes_of(h, true);
+}
+
 static void told_target(struct h *h)
 {
 	struct h_mem m;
@@ -522,6 +562,8 @@ static void crossed(struct h *h)
 const struct h_scenario cases_p16[] = {
 	{.name = "P16_stale_after_dereg", .role = {deregister, deregistered}, .flags = H_TARGET},
 	{.name = "P16_told_by_the_flush", .role = {told_target, told_by_flush}, .flags = H_TARGET},
+	{.name = "P16_told_by_both_flushes", .role = {told_target, told_by_flushes}, .flags = H_TARGET},
+	{.name = "P16_told_by_both_flushes_of_a_get", .role = {told_target, told_by_flushes_of_get}, .flags = H_TARGET},
 	{.name = "P16_told_by_the_flush_of_a_get", .role = {told_target, told_by_flush_of_get}, .flags = H_TARGET},
 	{.name = "P16_stale_though_never_used", .role = {dereg_early, never_unpacked}, .flags = H_TARGET},
 	{.name = "P16_dereg_under_fire", .role = {under_fire, fire}},

@@ -102,17 +102,29 @@ size_t inside_unexpected_bytes(const xport *x)
 	return n;
 }
 
+static void no_more(struct xpi_pool *pool, struct xpi_pool *kept, bool none)
+{
+	if (!none) {
+		*pool = *kept;
+		return;
+	}
+	*kept = *pool;
+	pool->free = NULL;
+	pool->nslabs = UINT32_MAX; /* more are not allowed */
+}
+
 void inside_no_frames(xport *x, bool none)
 {
 	static struct xpi_pool kept;
 
-	if (!none) {
-		x->frame_pool = kept;
-		return;
-	}
-	kept = x->frame_pool;
-	x->frame_pool.free = NULL;
-	x->frame_pool.nslabs = UINT32_MAX; /* more are not allowed */
+	no_more(&x->frame_pool, &kept, none);
+}
+
+void inside_no_operations(xport *x, bool none)
+{
+	static struct xpi_pool kept;
+
+	no_more(&x->op_pool, &kept, none);
 }
 
 xport_ep *inside_connecting(xport *x)

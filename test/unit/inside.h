@@ -33,6 +33,8 @@ void inside_outbox(xport_ep *ep, void *key, bool other);
 size_t inside_unexpected_bytes(const xport *x);
 /* Memory for packed frames, as for acknowledgements, is out; or there is some again. */
 void inside_no_frames(xport *x, bool none);
+/* The same for operations. */
+void inside_no_operations(xport *x, bool none);
 /* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */
 xport_ep *inside_connecting(xport *x);
 /* The endpoint's peer asks for the native key of the region. */

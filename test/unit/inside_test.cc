@@ -180,6 +180,63 @@ TEST_F(Inside, AMessageForWhichThereIsNoMemory)
 	EXPECT_EQ(XPORT_OK, c.status);
 }
 
+/* A receive for which there is no memory leaves the messages in their order. */
+TEST_F(Inside, AReceiveForWhichThereIsNoMemory)
+{
+	uint8_t in = 0;
+
+	connect();
+	for (uint8_t i = 1; i <= 2; i++)
+		ASSERT_EQ(XPORT_OK, xport_send(peer, &i, 1, 5, nullptr));
+	poll(10);
+	inside_no_operations(a, true);
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, xport_recv(a, &in, 1, 5, UINT64_MAX, nullptr));
+	inside_no_operations(a, false);
+	for (uint8_t i = 1; i <= 2; i++) {
+		ASSERT_EQ(XPORT_OK, xport_recv(a, &in, 1, 5, UINT64_MAX, nullptr));
+		EXPECT_EQ(i, in);
+	}
+}
+
+/* One for whose answer there is no memory takes no receive out of its place. */
+TEST_F(Inside, ALongMessageForWhoseAnswerThereIsNoMemory)
+{
+	struct xpi_rec_rts rts {
+	};
+	uint8_t in[2] = {};
+
+	connect();
+	ASSERT_EQ(XPORT_OK, xport_recv(a, &in[0], 1, 5, UINT64_MAX, nullptr));
+	ASSERT_EQ(XPORT_OK, xport_recv(a, &in[1], 1, 5, UINT64_MAX, nullptr));
+	rts.r.type = XPI_REC_RTS;
+	rts.tag = htole64(5);
+	rts.length = htole64(1);
+	rts.op = htole32(1);
+	inside_no_operations(a, true);
+	inside_frame(ep, &rts, sizeof(rts), 0);
+	inside_no_operations(a, false);
+	poll();
+	EXPECT_EQ(XPORT_EP_LOST, state());
+	xport_ep *self = nullptr, *taken = nullptr;
+	xport_listener *listener = nullptr;
+	char name[64];
+	ASSERT_EQ(XPORT_OK, xport_listen(a, "127.0.0.1:0", nullptr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	ASSERT_EQ(XPORT_OK, xport_connect(b, name, nullptr, 0, &self));
+	for (int i = 0; i < 60000 && taken == nullptr; i++) {
+		poll();
+		(void)!xport_accept(listener, 1, &taken);
+	}
+	ASSERT_NE(nullptr, taken);
+	for (int r = XPORT_ERR_INVALID; r != XPORT_OK;) {
+		r = xport_send(self, "!", 1, 5, nullptr);
+		poll();
+	}
+	poll(10);
+	EXPECT_EQ('!', in[0]) << "the receive that was posted first";
+	EXPECT_EQ(0, in[1]);
+}
+
 /* Each operation that waits for an answer gets that of another. */
 TEST_F(Inside, AnAnswerThatDoesNotFit)
 {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "inside.h"
@@ -70,6 +71,56 @@ TEST_P(LoopRoom, ForWhatNobodyReceivesIsBounded)
 		a.done.clear();
 		b.done.clear();
 	}
+}
+
+/* The options of a flush are its context, whatever else they hold: a region that is ending is not held by it. */
+TEST_P(LoopRoom, AFlushHoldsNoRegion)
+{
+	xport_mr *mr = nullptr;
+	xport_opt o{};
+	Remote r;
+	share(r, 64);
+	o.size = sizeof(o);
+	ASSERT_EQ(xport_mr_reg(a.x, out.data(), out.size(), 0, &mr), XPORT_OK);
+	ASSERT_EQ(xport_put(a.ep, out.data(), 8, r.key, 0, nullptr), XPORT_OK);
+	o.mr = mr;
+	o.context = &word;
+	ASSERT_EQ(xport_flush(a.ep, &o), XPORT_OK);
+	auto start = std::chrono::steady_clock::now();
+	std::thread polls([this] {
+		std::this_thread::sleep_for(std::chrono::seconds(2));
+		for (int i = 0; i < 1000; i++)
+			b.poll();
+	});
+	EXPECT_EQ(xport_mr_dereg(mr), XPORT_OK);
+	EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+	polls.join();
+	EXPECT_EQ(wait(a, XPORT_OP_FLUSH).context, &word);
+}
+
+/* Completions of one endpoint that nobody has reaped take no room of another's. */
+TEST_P(LoopRoom, OfOneEndpointIsItsOwn)
+{
+	char name[64];
+	xport_ep *second = nullptr, *taken = nullptr;
+	xport_completion c[16];
+	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
+	ASSERT_EQ(xport_connect(a.x, name, nullptr, 0, &second), XPORT_OK);
+	wait(a, XPORT_EVENT_CONNECTED);
+	while (taken == nullptr) {
+		both();
+		(void)!xport_accept(listener, 1, &taken);
+	}
+	/* The first after a poll is complete at once. */
+	for (int i = 0; i < DEPTH; i++) {
+		ASSERT_EQ(xport_send(a.ep, &word, 8, 5, nullptr), XPORT_OK) << i;
+		ASSERT_EQ(xport_poll(a.x, nullptr, 0), 0);
+		ASSERT_GE(xport_poll(b.x, c, 16), 0);
+	}
+	EXPECT_EQ(xport_send(a.ep, &word, 8, 5, nullptr), XPORT_ERR_AGAIN);
+	EXPECT_EQ(xport_send(second, &word, 8, 5, nullptr), XPORT_OK);
+	while (xport_poll(a.x, c, 16) > 0)
+		;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LoopRoom, testing::Values("native_none", "message_none"),
