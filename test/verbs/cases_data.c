@@ -372,6 +372,24 @@ void t_doorbell_fails(void)
 	}
 }
 
+/* So does that of one alone, by what else says that there is no room now: the device has it, and it must not leave again. */
+void t_doorbell_fails_for_memory(void)
+{
+	uint8_t frame[8] = {0};
+	unsigned n;
+
+	be_up();
+	share();
+	IS(send_frame(frame, 8) == XPORT_OK);
+	n = fake.nsent;
+	fake.doorbell_fails = ENOMEM;
+	IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST && fake.nsent == n + 1);
+	fake.doorbell_fails = 0;
+	IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST && fake.nsent == n + 1);
+	ops->mr_dereg(be, &mr);
+	end();
+}
+
 /* One in the middle is refused for good, with a frame behind it. */
 void t_chain_breaks(void)
 {

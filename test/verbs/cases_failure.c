@@ -5,6 +5,7 @@
 #endif
 #include "case.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <time.h>
@@ -97,6 +98,19 @@ void t_completion_queue_overrun(void)
 	prepare(); /* nothing would ever come of the broken one */
 	make_call(ep.cookie);
 	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && ep.state == VRB_ACCEPTING && fake.cqs == 2);
+	end();
+}
+
+/* It cannot be read any more: who shares it ends, and the instance goes on. */
+void t_completion_queue_unreadable(void)
+{
+	be_up();
+	share();
+	fake.poll_cq_fails = -EINVAL;
+	is_broken("CQ error");
+	IS(ops->poll(be) == 0 && core.failed == 1);
+	fake.poll_cq_fails = 0;
+	ops->mr_dereg(be, &mr);
 	end();
 }
 

@@ -29,6 +29,7 @@ struct fake {
 	int post_send_after; /* ... but it takes so many before */
 	bool post_send_zero; /* ... and answers 0 */
 	int doorbell_fails;  /* all are taken, and none is named */
+	int poll_cq_fails;   /* what polling the completion queue answers */
 	int post_recv_after; /* as post_send_after */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
 	int ports_taken; /* to listen at, and to connect from: so many times that is refused */

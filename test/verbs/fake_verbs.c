@@ -14,6 +14,8 @@ static int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int i = 0;
 
 	(void)cq;
+	if (fake.poll_cq_fails != 0)
+		return fake.poll_cq_fails;
 	for (; i < n && fake.wc_head != fake.wc_tail; i++)
 		wc[i] = fake.wc[fake.wc_head++ % FAKE_QUEUE];
 	return i;

@@ -10,6 +10,7 @@
 #ifndef VERBS_H
 #define VERBS_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -296,6 +297,15 @@ static inline __attribute__((always_inline)) void vrb_note(struct vrb_ep *ep, co
 	ep->sq_tail++;
 	ep->room--;
 }
+/* ibv_post_send.  Where the doorbell failed behind requests that were taken none is named: they must not be posted again. */
+static inline int vrb_hand_over(struct vrb_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int rc;
+
+	*bad = NULL;
+	rc = ibv_post_send(ep->qp, wr, bad);
+	return vrb_unlikely(rc != 0) && *bad == NULL ? EIO : rc;
+}
 /* Hands a work request over, behind those that wait, and remembers it.  XPORT_OK, AGAIN or PEER_LOST. */
 static inline __attribute__((always_inline)) int vrb_post(struct vrb_ep *ep, struct ibv_send_wr *wr,
                                                           struct xpi_req *req)
@@ -305,7 +315,7 @@ static inline __attribute__((always_inline)) int vrb_post(struct vrb_ep *ep, str
 
 	wr->wr_id = ep->key | (ep->sq_tail & 0xffff);
 	if (vrb_likely(ep->waiting == 0))
-		rc = ibv_post_send(ep->qp, wr, &bad);
+		rc = vrb_hand_over(ep, wr, &bad);
 	else
 		rc = vrb_chain_leave(ep, wr);
 	if (vrb_unlikely(rc != 0))

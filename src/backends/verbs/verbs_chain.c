@@ -30,12 +30,12 @@ bool vrb_post_again(const struct vrb_ep *ep, int error)
 int vrb_chain_leave(struct vrb_ep *ep, struct ibv_send_wr *last)
 {
 	struct vrb_chain *c = &ep->q->chain;
-	struct ibv_send_wr *bad = NULL;
+	struct ibv_send_wr *bad;
 	int rc;
 
 	c->wr[c->end - 1].next = last;
-	rc = ibv_post_send(ep->qp, &c->wr[c->end - ep->waiting], &bad);
-	/* siw may answer 0 and name one; a doorbell that failed behind requests that were taken names none. */
+	rc = vrb_hand_over(ep, &c->wr[c->end - ep->waiting], &bad);
+	/* siw may answer 0 and name one. */
 	if (rc == 0 && bad != NULL)
 		rc = ENOMEM;
 	if (rc == 0 || bad == NULL || bad == last) {

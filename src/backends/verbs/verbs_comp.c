@@ -125,21 +125,37 @@ static void completed(struct xpi_be *be, const struct ibv_wc *wc)
 		ep->drained = true;
 }
 
-/* Takes what a completion queue has, of which be->wc has the first n, up to a limit; a status if it cannot be read. */
+static void cq_broke(struct xpi_be *be, const struct ibv_cq *cq)
+{
+	xpi_list_for(l, &be->cqs) {
+		struct vrb_cq *c = xpi_container(l, struct vrb_cq, link);
+
+		c->broken = c->broken || c->cq == cq;
+	}
+	xpi_list_for(l, &be->eps) {
+		struct vrb_ep *ep = xpi_container(l, struct vrb_ep, link);
+
+		if (ep->cq != NULL && ep->cq->cq == cq)
+			vrb_broke(ep, IBV_EVENT_CQ_ERR, ibv_event_type_str(IBV_EVENT_CQ_ERR));
+	}
+}
+
+/* Takes what a completion queue has, of which be->wc has the first n, up to a limit.  One that cannot be read any more ends
+ * those who share it, and nobody else: what else it had is lost. */
 static int reap(struct xpi_be *be, struct ibv_cq *cq, int n)
 {
-	int total = n;
+	int total = 0;
 
-	for (;;) {
-		if (vrb_unlikely(n < 0))
-			return be->gone ? 0 : vrb_fail(be, XPORT_ERR_SYSTEM, EIO, NULL, "reading a completion queue");
+	for (; n > 0; n = ibv_poll_cq(cq, VRB_WC, be->wc)) {
 		for (int i = 0; i < n; i++)
 			completed(be, &be->wc[i]);
+		total += n;
 		if (n < VRB_WC || total >= VRB_EVENTS)
 			return total;
-		n = ibv_poll_cq(cq, VRB_WC, be->wc);
-		total += n;
 	}
+	if (vrb_unlikely(n < 0) && !be->gone)
+		cq_broke(be, cq);
+	return total;
 }
 
 /* ---- the device's own events ---- */
@@ -167,21 +183,6 @@ static bool port_stays_down(struct xpi_be *be)
 		return false;
 	vrb_all_broke(be, IBV_EVENT_PORT_ERR, "the port went down");
 	return true;
-}
-
-static void cq_broke(struct xpi_be *be, const struct ibv_cq *cq)
-{
-	xpi_list_for(l, &be->cqs) {
-		struct vrb_cq *c = xpi_container(l, struct vrb_cq, link);
-
-		c->broken = c->broken || c->cq == cq;
-	}
-	xpi_list_for(l, &be->eps) {
-		struct vrb_ep *ep = xpi_container(l, struct vrb_ep, link);
-
-		if (ep->cq != NULL && ep->cq->cq == cq)
-			vrb_broke(ep, IBV_EVENT_CQ_ERR, ibv_event_type_str(IBV_EVENT_CQ_ERR));
-	}
 }
 
 /*
@@ -311,8 +312,6 @@ static __attribute__((noinline)) int poll_all(struct xpi_be *be)
 		struct ibv_cq *cq = xpi_container(l, struct vrb_cq, link)->cq;
 		int more = reap(be, cq, ibv_poll_cq(cq, VRB_WC, be->wc));
 
-		if (vrb_unlikely(more < 0))
-			return more;
 		emptied = emptied && more < VRB_EVENTS;
 		n += more;
 	}
@@ -340,11 +339,8 @@ int vrb_poll(struct xpi_be *be)
 		return poll_all(be);
 	cq = xpi_container(be->cqs.next, struct vrb_cq, link)->cq;
 	n = ibv_poll_cq(cq, VRB_WC, be->wc);
-	if (n != 0) {
+	if (n != 0)
 		n = reap(be, cq, n);
-		if (vrb_unlikely(n < 0))
-			return n;
-	}
 	if (vrb_likely(++be->unlooked < LOOK_EVERY) || !look_due(be))
 		return n;
 	return n + events(be);
