@@ -514,8 +514,9 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 
 /*
  * Sends a message.  Completes when `buf` is the caller's again: for a long one not before it is matched.  Messages
- * and notifications of one endpoint arrive in the order posted.  The peer's memory for messages that nobody receives
- * is bounded (xport_info.window): beyond it they wait here, and beyond the queue depth the call is AGAIN.
+ * and notifications of one endpoint arrive in the order posted; a long one does so when it is matched, and its receive
+ * completes once its bytes are there, which may be after what was posted later.  The peer's memory for messages that nobody
+ * receives is bounded (xport_info.window): beyond it they wait here, and beyond the queue depth the call is AGAIN.
  */
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt) XPORT_CHECK;
 
