@@ -285,12 +285,13 @@ TEST_F(Room, IsToldByTheDescriptorThoughAnotherSleeps)
 	ASSERT_EQ(XPORT_OK, xport_listen(x[0], "127.0.0.1:0", nullptr, &mine));
 	std::thread another([&] {
 		xport_ep *in = nullptr;
-		EXPECT_EQ(XPORT_ERR_TIMEOUT, xport_accept(mine, static_cast<int>(scaled(500)), &in));
+		EXPECT_EQ(XPORT_ERR_TIMEOUT, xport_accept(mine, static_cast<int>(scaled(1000)), &in));
 	});
 	nap(scaled(100));
 	ASSERT_EQ(XPORT_ERR_AGAIN, get());
 	poll_other();
-	nap(scaled(100)); /* this one is not quick to sleep */
+	EXPECT_EQ(1, poll(&p, 1, static_cast<int>(scaled(5000))));
+	nap(200); /* this one looks and does not come, the other sleeps again; not for a second: so long it is waited for */
 	EXPECT_EQ(1, poll(&p, 1, 0)) << "who sleeps now, sleeps for ever";
 	EXPECT_EQ(XPORT_OK, get());
 	another.join();
