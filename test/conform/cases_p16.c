@@ -90,15 +90,15 @@ static void deregistered(struct h *h)
 	h_sync(h);
 }
 
-/* A quiet put or get that fails is told by the flush behind it, though an earlier flush is told as well; then it is
- * forgotten. */
-static void told_by_flush_of(struct h *h, bool get)
+/* A quiet put or get that fails is told by the flush behind it, though an earlier flush, or with `both` another one behind it, is
+ * told as well; then it is forgotten. */
+static void told_by_flush_of(struct h *h, bool get, bool both)
 {
 	struct h_rkey good, r;
 	struct h_mem l;
 	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
-	struct h_op *first, *second;
-	int s;
+	struct h_op *first = NULL, *second;
+	int s, told;
 
 	h_mesh(h, NULL);
 	l = h_mem_local(h, 64, 0);
@@ -107,15 +107,22 @@ static void told_by_flush_of(struct h *h, bool get)
 	h_hear_u64(h, 0);
 	good = h_import(h, 0);
 	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
-	first = h_flush(h, h->ep[0]);
+	if (!both)
+		first = h_flush(h, h->ep[0]);
 	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet)
 	        : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
 	H_TRUE(s == XPORT_OK || !h->idle);
 	h->idle = false;
 	h_record(h, "told_by_the_flush", s == XPORT_OK);
+	told = s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK;
+	if (both)
+		first = h_flush(h, h->ep[0]);
 	second = h_flush(h, h->ep[0]);
-	H_ENDED(first);
-	H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, second);
+	if (both)
+		H_DONE_AS(told, first);
+	else
+		H_ENDED(first);
+	H_DONE_AS(told, second);
 	if (s != XPORT_OK)
 		H_STATUS(XPORT_ERR_STALE_KEY, s);
 	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
@@ -125,52 +132,22 @@ static void told_by_flush_of(struct h *h, bool get)
 
 static void told_by_flush(struct h *h)
 {
-	told_by_flush_of(h, false);
+	told_by_flush_of(h, false, false);
 }
 
 static void told_by_flush_of_get(struct h *h)
 {
-	told_by_flush_of(h, true);
-}
-
-/* Two flushes are under way behind it: neither says that all is well. */
-static void told_by_flushes_of(struct h *h, bool get)
-{
-	struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
-	struct h_rkey good, r;
-	struct h_mem l;
-	struct h_op *op[2];
-	int s;
-
-	h_mesh(h, NULL);
-	l = h_mem_local(h, 64, 0);
-	r = h_import(h, 0);
-	h->idle = h->config->emulate; /* the news does not come here before the post */
-	h_hear_u64(h, 0);
-	good = h_import(h, 0);
-	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
-	s = get ? xport_get(h->ep[0], l.p, 8, r.k, r.offset, &quiet)
-	        : xport_put(h->ep[0], l.p, 8, r.k, r.offset, &quiet);
-	H_TRUE(s == XPORT_OK || !h->idle);
-	h->idle = false;
-	h_record(h, "told_by_the_flushes", s == XPORT_OK);
-	for (int i = 0; i < 2; i++)
-		op[i] = h_flush(h, h->ep[0]);
-	for (int i = 0; i < 2; i++)
-		H_DONE_AS(s == XPORT_OK ? XPORT_ERR_STALE_KEY : XPORT_OK, op[i]);
-	h_put(h, h->ep[0], H_AT(l, 0, 8), &good, 0, XPORT_QUIET);
-	H_DONE(h_flush(h, h->ep[0]));
-	h_sync(h);
+	told_by_flush_of(h, true, false);
 }
 
 static void told_by_flushes(struct h *h)
 {
-	told_by_flushes_of(h, false);
+	told_by_flush_of(h, false, true);
 }
 
 static void told_by_flushes_of_get(struct h *h)
 {
-	told_by_flushes_of(h, true);
+	told_by_flush_of(h, true, true);
 }
 
 static void told_target(struct h *h)
