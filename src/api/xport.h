@@ -298,13 +298,15 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 
 /*
  * Closes: refuses new operations, lets those already posted finish for up to `timeout_ms`, tells the peer (which sees
- * XPORT_EVENT_CLOSED after everything that was sent, if the time sufficed), then completes what is left, receives from this peer included,
- * with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT: the completions tell what was cut off, but a send that had completed may be, too, since that
- * it completed says no more than that the buffer is free.  The handle stays valid until
- * xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a receive still takes what had arrived.
- * Returns XPORT_OK; TIMEOUT if not everything ended in time (the endpoint is closed all the same);
- * PEER_LOST or PEER_CLOSED if the peer was gone before all had ended; what ended it, if something else did (an error of xport_connect's,
- * NO_MEMORY); CLOSED if it was closed already.
+ * XPORT_EVENT_CLOSED after everything that was sent, if the time sufficed), then completes what is left, receives from this
+ * peer included, with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT:
+ * the completions tell what was cut off, but a send that had completed may be, too, since that it completed says no more
+ * than that the buffer is free.  The handle stays valid until xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a
+ * receive still takes what had arrived.
+ * Returns XPORT_OK, which says, but for 0, that the peer's library has taken all that was posted, also messages that had
+ * completed (not, that its application has received them); TIMEOUT if not everything ended in time (the endpoint is closed
+ * all the same); PEER_LOST or PEER_CLOSED if the peer was gone before all had ended or been taken; what ended it, if
+ * something else did (an error of xport_connect's, NO_MEMORY); CLOSED if it was closed already.
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 

@@ -83,6 +83,8 @@ static void finished(struct xpi_live *live, struct xpi_chan *c, int error)
 
 static void frame(struct xpi_live *live, struct xpi_chan *c, const uint8_t *f, int64_t now)
 {
+	uint32_t with = f[1] | (uint32_t)f[2] << 8 | (uint32_t)f[3] << 16;
+
 	if (f[0] == XPI_HANDSHAKE_FAILED) { /* sealed or not, it says that no more is to come */
 		lost(live, c, "the peer gave up before the connection was ready");
 		return;
@@ -92,17 +94,19 @@ static void frame(struct xpi_live *live, struct xpi_chan *c, const uint8_t *f, i
 		     "damaged: a message on the control channel is not sealed with the key of this connection");
 		return;
 	}
-	if ((f[1] | f[2] | f[3]) != 0 || f[0] < BEAT || f[0] > GONE) {
+	if (f[0] < BEAT || f[0] > GONE || (f[0] != BYE && with != 0)) {
 		lost(live, c, "damaged: the peer sent %02x %02x %02x %02x on the control channel", f[0], f[1], f[2],
 		     f[3]);
 		return;
 	}
 	c->last_heard_ms = now;
 	c->grace = 0;
-	if (f[0] == GONE)
+	if (f[0] == GONE) {
 		lost(live, c, "the peer aborted the connection");
-	else if (f[0] == BYE && !has(c, XPI_CHAN_BYE))
+	} else if (f[0] == BYE && !has(c, XPI_CHAN_BYE)) {
+		c->bye_ack = with;
 		found(c, XPI_CHAN_BYE);
+	}
 }
 
 /* Reads what is there; not without end, because a peer may write faster than this reads.  True: drained, or ended. */
@@ -165,7 +169,7 @@ static void flush_out(struct xpi_chan *c)
 	memmove(c->out, c->out + n, c->out_len);
 }
 
-static void send_frame(struct xpi_chan *c, uint8_t type)
+static void send_frame(struct xpi_chan *c, uint8_t type, uint32_t with)
 {
 	unsigned len = frame_len(c);
 	uint8_t *f;
@@ -175,8 +179,10 @@ static void send_frame(struct xpi_chan *c, uint8_t type)
 	if (c->out_len + len > sizeof(c->out) || (type == BEAT && c->out_len > 0))
 		return;
 	f = c->out + c->out_len;
-	memset(f, 0, FRAME);
 	f[0] = type;
+	f[1] = (uint8_t)with;
+	f[2] = (uint8_t)(with >> 8);
+	f[3] = (uint8_t)(with >> 16);
 	if (c->session != NULL)
 		xpi_session_seal(c->session, XPI_SEAL_LATER, f, FRAME, f + FRAME);
 	c->out_len += len;
@@ -211,7 +217,7 @@ int64_t xpi_chan_due(struct xpi_live *live, struct xpi_chan *c, int64_t now, int
 	}
 	/* A little early is as good: so the beats of many channels come to go out together. */
 	if (now >= c->next_beat_ms - c->beat_ms / 4) {
-		send_frame(c, BEAT);
+		send_frame(c, BEAT, 0);
 		c->next_beat_ms = now + c->beat_ms;
 	}
 	return deadline < c->next_beat_ms ? deadline : c->next_beat_ms;
@@ -266,7 +272,7 @@ int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint6
 		xpi_list_push(&live->chans, &c->link);
 		live->nchans++;
 		c->started = true;
-		send_frame(c, BEAT);
+		send_frame(c, BEAT, 0);
 		xpi_live_due(live, c->next_beat_ms);
 		/* It died while the connection was made; a child of it may hold the other end open. */
 		if (gone)
@@ -280,13 +286,28 @@ int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint6
 	return rc;
 }
 
-void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, bool proper)
+static void say(struct xpi_live *live, struct xpi_chan *c, uint8_t type, uint32_t with)
 {
 	if (!c->started || live->pid != getpid())
 		return;
 	pthread_mutex_lock(&live->lock);
-	send_frame(c, proper ? BYE : GONE);
+	send_frame(c, type, with);
 	pthread_mutex_unlock(&live->lock);
+}
+
+void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, uint32_t ack)
+{
+	say(live, c, BYE, ack);
+}
+
+void xpi_chan_gone(struct xpi_live *live, struct xpi_chan *c)
+{
+	say(live, c, GONE, 0);
+}
+
+uint32_t xpi_chan_bye_ack(const struct xpi_chan *c, uint32_t before)
+{
+	return before + ((c->bye_ack - before) & 0xffffff);
 }
 
 void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c)

@@ -228,7 +228,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 		XPI_PROBE_LOST(ep, ep->peer, reason, ep->why);
 	/* Now, since the peer may notice the quiescing, and would take it for a failure if it knew nothing else. */
 	if (is_proper(ep) && ep->chan.fd >= 0)
-		xpi_chan_bye(x->live, &ep->chan, true);
+		xpi_chan_bye(x->live, &ep->chan, xpi_tx_ack(ep));
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
 	xpi_list_push(&x->failing, &ep->work);
@@ -291,7 +291,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	complete_operations(ep);
 	if (ep->chan.fd >= 0) {
 		if (!is_proper(ep))
-			xpi_chan_bye(x->live, &ep->chan, false);
+			xpi_chan_gone(x->live, &ep->chan);
 		xpi_chan_stop(x->live, &ep->chan);
 	}
 	xpi_stats_log(ep, XPORT_LOG_INFO, "0007");
@@ -321,8 +321,6 @@ static void lost(struct xport_ep *ep, const char *why)
 	xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 }
 
-static const char peer_closed[] = "the peer closed the endpoint";
-
 /* The peer closed: once its bye came by the data path, everything before it has; else what is under way gets a few
  * polls more. */
 static void peer_closes(struct xport_ep *ep)
@@ -334,7 +332,7 @@ static void peer_closes(struct xport_ep *ep)
 		return;
 	}
 	xpi_ep_pump(ep); /* the acknowledgement of its bye */
-	snprintf(ep->why, sizeof(ep->why), "%s", peer_closed);
+	snprintf(ep->why, sizeof(ep->why), "the peer closed the endpoint");
 	xpi_ep_fail(ep, XPORT_ERR_PEER_CLOSED, XPORT_EVENT_CLOSED);
 }
 
@@ -405,10 +403,21 @@ static bool may_say_bye(const struct xport_ep *ep)
 	return ep->state >= XPI_EP_FAILING || ep->bye_received || settled(ep);
 }
 
+/* Whether the peer has taken all that was posted; `left`: it closed, and told what it had taken. */
+static bool has_all(const struct xport_ep *ep, bool left)
+{
+	uint32_t ack = ep->tx_acked;
+
+	if (left)
+		ack = xpi_chan_bye_ack(&ep->chan, ack);
+	return ended(ep) && xpi_seq_reached(ack, ep->last_seq) && xpi_seq_reached(ep->tx_seq, ack);
+}
+
 /* A peer that is lost has heard nothing: the next poll ends the endpoint by that. */
 static bool bye_arrived(const struct xport_ep *ep)
 {
-	return ep->state >= XPI_EP_FAILING || ep->bye_received || (found_by_channel(ep) & XPI_CHAN_BYE) ||
+	return ep->state >= XPI_EP_FAILING || (found_by_channel(ep) & XPI_CHAN_BYE) ||
+	       (ep->bye_received && has_all(ep, false)) ||
 	       (ep->bye_sent && xpi_seq_reached(ep->tx_acked, ep->bye_seq) && ep->open == NULL);
 }
 
@@ -431,6 +440,7 @@ static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
 	bye = xpi_op_get(ep->x, ep, XPI_OP_BYE);
 	if (bye == NULL)
 		return false;
+	ep->last_seq = xpi_tx_seq(ep);
 	bye->after_native = UINT64_MAX;
 	xpi_list_push(&ep->q_reply, &bye->link);
 	xpi_work(ep);
@@ -440,7 +450,7 @@ static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
 int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 {
 	int64_t deadline = timeout_ms < 0 ? -1 : xpi_now_ms() + timeout_ms;
-	bool in_time = true;
+	bool in_time = true, left;
 	int r;
 
 	if (ep->closed)
@@ -450,10 +460,14 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
 		in_time = say_goodbye(ep, deadline);
 	r = ep->state >= XPI_EP_FAILING ? ep->reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
-	if (ep->state == XPI_EP_CLOSING && ep->bye_received && !ended(ep))
-		r = XPORT_ERR_PEER_CLOSED; /* and what is left will not be answered */
+	left = (found_by_channel(ep) & XPI_CHAN_BYE) != 0;
+	if (ep->state == XPI_EP_CLOSING && (left || ep->bye_received) && !has_all(ep, left))
+		r = XPORT_ERR_PEER_CLOSED;
 	if (ep->state < XPI_EP_FAILING)
-		snprintf(ep->why, sizeof(ep->why), "%s", r == XPORT_ERR_PEER_CLOSED ? peer_closed : "closed here");
+		snprintf(ep->why, sizeof(ep->why), "%s",
+		         r == XPORT_ERR_PEER_CLOSED
+		                 ? "the peer closed the endpoint before it had taken all that was posted"
+		                 : "closed here");
 	xpi_ep_fail(ep, r == XPORT_ERR_PEER_CLOSED ? r : XPORT_ERR_CLOSED, 0);
 	wait_for(ep, is_dead, -1);
 	if (r != XPORT_OK)

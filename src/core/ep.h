@@ -121,6 +121,7 @@ struct xport_ep {
 	struct xpi_op *up_room, *end_room; /* for XPORT_EVENT_CONNECTED, and for that one */
 	bool bye_sent, bye_received;
 	uint32_t bye_seq;
+	uint32_t last_seq;    /* while closing: the last frame before our bye */
 	uint8_t bye_patience; /* polls left for what may still be under way */
 	bool closed;          /* by xport_ep_close or _destroy */
 	bool destroyed;       /* the application gave it back */

@@ -64,7 +64,8 @@ enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
  * The control channel of a connected endpoint.  Frames on it are 4 bytes, type, three zero bytes, and a seal behind them
  * if the peers have a key (auth.h).
  *   BEAT  each min(own, peer's timeout) / 4
- *   BYE   the peer closes properly (everything it sends by the data path it has sent)
+ *   BYE   the peer closes properly (everything it sends by the data path it has sent).  Instead of the zeros: the low 24
+ *         bits, little-endian, of its last acknowledgement, since one that it sends by the data path may not get through
  *   GONE  the peer aborts: lost at once
  */
 enum { XPI_HANDSHAKE_FAILED = 'F' }; /* what may come instead of the first, of a peer that gave up (conn.c) */
@@ -77,6 +78,7 @@ struct xpi_chan {
 	int timeout_ms, beat_ms;
 	int64_t last_heard_ms, next_beat_ms;
 	atomic_uint found; /* XPI_CHAN_* */
+	uint32_t bye_ack;  /* what came with the BYE; valid once that is set */
 	char why[128];     /* valid once LOST is set */
 	struct xpi_session *session; /* owned; freed by xpi_chan_stop; NULL: frames are not sealed */
 	uint8_t in[4 + XPI_SEAL_LEN];
@@ -91,8 +93,11 @@ struct xpi_chan {
 /* Starts watching an established, non-blocking, close-on-exec socket.  `pid`, `start_time`: the peer's, if it runs on this
  * host (the caller compared boot id and pid namespace), else pid 0. */
 int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint64_t start_time);
-/* Tells the peer, without blocking: `proper` BYE, else GONE. */
-void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, bool proper);
+/* Tells the peer, without blocking: BYE, `ack` being the last frame of the peer's that has been taken; or GONE. */
+void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, uint32_t ack);
+void xpi_chan_gone(struct xpi_live *live, struct xpi_chan *c);
+/* After BYE: that acknowledgement in full, of a peer that has acknowledged `before`. */
+uint32_t xpi_chan_bye_ack(const struct xpi_chan *c, uint32_t before);
 /* Stops watching and closes.  Afterwards the helper does not touch *c any more.  Harmless if not started. */
 void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c);
 

@@ -17,12 +17,6 @@ static __attribute__((cold)) int no_room(struct xport_ep *ep)
 	return XPORT_ERR_AGAIN;
 }
 
-/* An acknowledgement must not run ahead of the failures that belong to its frames. */
-static uint32_t ack_value(const struct xport_ep *ep)
-{
-	return ep->nak_hold ? ep->nak_seq : ep->seen.ack;
-}
-
 /* What is the same in every frame of the endpoint; the flags are for emit(). */
 static void put_head(struct xport_ep *ep, struct xpi_tx *tx)
 {
@@ -74,7 +68,7 @@ static inline __attribute__((always_inline)) int emit(struct xport_ep *ep, struc
                                                       const void *data, size_t dlen, unsigned flags)
 {
 	struct xport *x = ep->x;
-	struct xpi_seen told, seen = {ack_value(ep), ep->seen.freed};
+	struct xpi_seen told, seen = {xpi_tx_ack(ep), ep->seen.freed};
 	uint32_t seq = (flags & XPI_FRAME_CTRL) ? ep->tx_seq : ep->tx_seq + 1;
 	int r;
 

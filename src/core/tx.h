@@ -63,6 +63,12 @@ static inline uint32_t xpi_tx_seq(const struct xport_ep *ep)
 	return ep->open != NULL ? ep->tx_seq + 1 : ep->tx_seq;
 }
 
+/* What to acknowledge to the peer; that must not run ahead of the failures that belong to its frames. */
+static inline uint32_t xpi_tx_ack(const struct xport_ep *ep)
+{
+	return ep->nak_hold ? ep->nak_seq : ep->seen.ack;
+}
+
 /* Whether the peer has processed, and said so, what was handed over and changes its memory, or asks for some. */
 static inline bool xpi_tx_changed(const struct xport_ep *ep)
 {

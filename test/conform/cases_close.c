@@ -93,24 +93,65 @@ static void calls_after_close(struct h *h)
 	h_sync(h);
 }
 
-/* Both close at once. */
+/* Both close at once, with something on its way to the other. */
 static void both_close(struct h *h)
 {
-	int s;
+	uint64_t word = 1;
 
 	for (int i = 0; i < 10; i++) {
 		if (!h->x)
 			h_open(h, NULL);
 		h_pair(h, !h->role);
 		h_sync(h);
-		s = xport_ep_close(h->ep[!h->role], h_ms(h->limit_ms));
-		H_CHECK(s == XPORT_OK || s == XPORT_ERR_PEER_CLOSED, "%s", xport_status_name(s));
+		for (int k = 0; k < i; k++)
+			h_send(h, h->ep[!h->role], &word, sizeof(word), 1);
+		h->idle = true; /* else it may end by what the other, closing already, says */
+		h_sync(h);
+		H_OK(xport_ep_close(h->ep[!h->role], h_ms(h->limit_ms)));
 		xport_ep_destroy(h->ep[!h->role]);
 		xport_ep_destroy(NULL);
+		h->idle = false;
 		h_sync(h);
 		h->nqueue = 0;
 	}
 }
+
+/* The peer closes at once: whether it had taken what was sent, and had completed, is what closing returns. */
+static void close_at_once(struct h *h)
+{
+	uint64_t word[10];
+
+	h_mesh(h, NULL);
+	h->idle = true;
+	h_sync(h);
+	if (h->param)
+		for (int i = 0; i < 10; i++)
+			H_DONE(h_recv(h, h->ep[1], word + i, sizeof(*word), 1, UINT64_MAX));
+	h_sync(h);
+	h_sync(h);
+	H_OK(xport_ep_close(h->ep[1], 0));
+	h_sync(h);
+	h_sync(h);
+}
+
+static void close_behind(struct h *h)
+{
+	uint64_t word = 1;
+
+	h_mesh(h, NULL);
+	h_sync(h);
+	for (int i = 0; i < 10; i++)
+		h_send(h, h->ep[0], &word, sizeof(word), 1);
+	h_settle(h);
+	h_sync(h);
+	h->idle = true; /* closing is to find it out by itself */
+	h_sync(h);
+	h_sync(h);
+	H_STATUS(h->param ? XPORT_OK : XPORT_ERR_PEER_CLOSED, xport_ep_close(h->ep[0], h_ms(h->limit_ms)));
+	h_sync(h);
+}
+
+static const struct h_param taken_or_not[] = {{"taken", 1}, {"unread", 0}, {NULL, 0}};
 
 /* A close whose work cannot end gives up in time: TIMEOUT, the operations CLOSED, the endpoint closed all the same. */
 static void close_in_vain(struct h *h)
@@ -165,6 +206,7 @@ const struct h_scenario cases_close[] = {
 	{.name = "P1_graceful_close_delivers_all", .role = {work_then_closed, close_after_work}, .flags = H_TARGET},
 	{.name = "P1_calls_after_close", .role = {calls_after_close, calls_after_close}, .flags = H_TARGET},
 	{.name = "P1_both_close", .role = {both_close, both_close}},
+	{.name = "P1_close_behind_the_peer", .role = {close_at_once, close_behind}, .params = taken_or_not},
 	{.name = "P1_close_unreaped", .role = {sees_it_close, close_unreaped}},
 	{.name = "P1_close_in_vain", .role = {never_receives, close_in_vain}},
 	{.name = NULL},

@@ -361,10 +361,10 @@ static void model_takes(struct model *m, const uint8_t *b, size_t len)
 		if (m->len < 4)
 			continue;
 		m->len = 0;
-		if ((m->in[1] | m->in[2] | m->in[3]) != 0 || m->in[0] < BEAT || m->in[0] > GONE)
+		if (m->in[0] == BYE)
+			m->found |= XPI_CHAN_BYE;
+		else if (m->in[0] != BEAT || (m->in[1] | m->in[2] | m->in[3]) != 0)
 			m->found |= XPI_CHAN_LOST;
-		else if (m->in[0] != BEAT)
-			m->found |= m->in[0] == BYE ? XPI_CHAN_BYE : XPI_CHAN_LOST;
 	}
 }
 
@@ -396,7 +396,7 @@ static void channel(struct fuzz_in *in)
 	close(fds[1]);
 	xpi_live_step(live);
 	FUZZ_CHECK(atomic_load(&c.found) == (m.found != 0 ? m.found : XPI_CHAN_LOST));
-	xpi_chan_bye(live, &c, true);
+	xpi_chan_bye(live, &c, 0);
 	xpi_chan_stop(live, &c);
 	xpi_live_put(live);
 	close(wake);

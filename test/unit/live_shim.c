@@ -106,6 +106,11 @@ unsigned shim_chan_found(struct shim_chan *c)
 	return atomic_load_explicit(&c->c.found, memory_order_acquire);
 }
 
+uint32_t shim_chan_bye_ack(struct shim_chan *c, uint32_t before)
+{
+	return xpi_chan_bye_ack(&c->c, before);
+}
+
 const char *shim_chan_why(struct shim_chan *c)
 {
 	return c->c.why;
@@ -118,7 +123,10 @@ bool shim_chan_has_pidfd(struct shim_chan *c)
 
 void shim_chan_bye(struct shim_chan *c, bool proper)
 {
-	xpi_chan_bye(c->s->live, &c->c, proper);
+	if (proper)
+		xpi_chan_bye(c->s->live, &c->c, 0xfedcba98);
+	else
+		xpi_chan_gone(c->s->live, &c->c);
 }
 
 void shim_chan_stop(struct shim_chan *c)

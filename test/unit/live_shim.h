@@ -29,6 +29,7 @@ enum { SHIM_BYE = 1, SHIM_LOST = 2 };
 /* Takes the socket over.  NULL: could not be started. */
 struct shim_chan *shim_chan_start(struct shim *s, int fd, int timeout_ms, int64_t pid, uint64_t start_time);
 unsigned shim_chan_found(struct shim_chan *c);
+uint32_t shim_chan_bye_ack(struct shim_chan *c, uint32_t before);
 const char *shim_chan_why(struct shim_chan *c);
 bool shim_chan_has_pidfd(struct shim_chan *c);
 void shim_chan_bye(struct shim_chan *c, bool proper);

@@ -137,6 +137,21 @@ TEST_P(Live, ByeThenEndIsOnlyBye)
 	shim_chan_stop(c);
 }
 
+TEST_P(Live, ByeTellsWhatThePeerHadTaken)
+{
+	Pair p;
+	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
+
+	p.put({2, 5, 0, 0x80, 2, 9, 9, 9}); /* the first counts */
+	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
+	EXPECT_EQ(0x800005u, shim_chan_bye_ack(c, 0));
+	EXPECT_EQ(0x800005u, shim_chan_bye_ack(c, 0x800005));
+	EXPECT_EQ(0x1800005u, shim_chan_bye_ack(c, 0x800006)) << "more than was ever sent: nothing is known";
+	EXPECT_EQ(0x77800005u, shim_chan_bye_ack(c, 0x77800000));
+	EXPECT_EQ(0x00800005u, shim_chan_bye_ack(c, 0xfffffff0));
+	shim_chan_stop(c);
+}
+
 TEST_P(Live, ByeThenSilenceIsLoss)
 {
 	Pair p;
@@ -177,7 +192,7 @@ TEST_P(Live, DamageIsLoss)
 	                                                                    {4, 0, 0, 0},
 	                                                                    {1, 1, 0, 0},
 	                                                                    {1, 0, 1, 0},
-	                                                                    {2, 0, 0, 128},
+	                                                                    {3, 0, 0, 128},
 	                                                                    {1, 0, 0, 0, 'G', 'E', 'T', ' '}}) {
 		Pair p;
 		shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
@@ -223,7 +238,7 @@ TEST_P(Live, TellsThePeer)
 		shim_chan_bye(c, proper);
 		shim_chan_stop(c);
 		ASSERT_EQ(4, recv(p.b, f, 4, MSG_WAITALL));
-		EXPECT_EQ(proper ? 2 : 3, f[0]);
+		EXPECT_EQ(0, memcmp(f, proper ? "\x02\x98\xba\xdc" : "\x03\0\0", 4));
 		EXPECT_EQ(0, recv(p.b, f, 4, 0));
 	}
 }

@@ -97,6 +97,24 @@ TEST_P(LoopEnd, ClosingAsThePeerDoesAfterAllWasAnswered)
 	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
 }
 
+/* The peer closed at once: whether it had taken a message, which was complete long ago, is what closing says. */
+TEST_P(LoopEnd, ClosingAfterThePeerClosedAtOnce)
+{
+	for (bool taken : {false, true}) {
+		int word = 1;
+		for (int i = 0; i < 3; i++)
+			ASSERT_EQ(xport_send(a.ep, &word, sizeof(word), 5, nullptr), XPORT_OK);
+		a.poll();
+		ASSERT_EQ(a.done.size(), 3u);
+		if (taken)
+			b.poll();
+		EXPECT_EQ(xport_ep_close(b.ep, 0), XPORT_OK);
+		std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* its goodbye is here */
+		EXPECT_EQ(xport_ep_close(a.ep, 10000), taken ? XPORT_OK : XPORT_ERR_PEER_CLOSED);
+		begin_again();
+	}
+}
+
 /* The peer has said goodbye when something is posted that only the peer could answer. */
 TEST_P(LoopEnd, ClosingAfterThePeerDidTellsOfWhatItCutOff)
 {
