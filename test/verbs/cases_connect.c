@@ -83,6 +83,48 @@ void t_other_transport(void)
 	end();
 }
 
+/* One of the devices has no RDMA READ: its address is without the page that proves puts. */
+void t_reads_at_one_end(void)
+{
+	struct ibv_mr *page;
+
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	memset(address + address_len - 12, 0, 12);
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_INCOMPATIBLE && strstr(err.text, "fake0 does not") != NULL);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_INCOMPATIBLE);
+	page = be->proof_mr;
+	be->proof_mr = NULL; /* now both */
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	address[address_len - 1] = 1;
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_INCOMPATIBLE && strstr(err.text, "fake0 has it") != NULL);
+	be->proof_mr = page;
+	end();
+}
+
+/* InfiniBand's subnet manager is asked again; and not for ever. */
+void t_route_late(void)
+{
+	int n = 0;
+
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.routes_late = VRB_ROUTES - 1;
+	while (connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 20)
+		n++;
+	IS(fake.nsent == 1 && fake.routes_late == 0);
+	end();
+
+	fake_reset();
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	fake.routes_late = 100;
+	for (n = 0; n < 20 && connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN; n++)
+		;
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && fake.routes_late == 100 - VRB_ROUTES);
+	end();
+}
+
 void t_malformed_address(void)
 {
 	static const uint8_t bad[] = {0x1b, '\n', 0x7f};

@@ -32,6 +32,7 @@ struct fake {
 	int poll_cq_fails;   /* what polling the completion queue answers */
 	int post_recv_after; /* as post_send_after */
 	int reg_fails, post_send_fails, post_recv_fails, qp_fails, cq_fails, listen_fails, connect_fails, accept_fails;
+	int routes_late; /* so many times the subnet manager does not answer */
 	int ports_taken; /* to listen at, and to connect from: so many times that is refused */
 	uint32_t vendor;
 	bool stop_fails; /* a stopped queue pair takes nothing more and gives nothing back */

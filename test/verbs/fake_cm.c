@@ -103,7 +103,11 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	(void)timeout_ms;
-	fake_event(RDMA_CM_EVENT_ROUTE_RESOLVED, id, 0, NULL, 0);
+	if (fake.routes_late > 0)
+		fake_event(RDMA_CM_EVENT_ROUTE_ERROR, id, -ETIMEDOUT, NULL, 0);
+	else
+		fake_event(RDMA_CM_EVENT_ROUTE_RESOLVED, id, 0, NULL, 0);
+	fake.routes_late -= fake.routes_late > 0;
 	return 0;
 }
 

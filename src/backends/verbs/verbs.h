@@ -43,6 +43,7 @@ enum {
 	VRB_CHAIN_SHORT = 64, /* longer ones are copied to the ring if they wait for it */
 	VRB_DEAF = 16,        /* listeners that may be lost */
 	VRB_PORTS = 16,       /* that rdma_cm may choose, should TCP have given them away */
+	VRB_ROUTES = 4,       /* times that a route is asked for, each for RESOLVE_MS */
 	VRB_COOKIE = 16,
 	VRB_PROOF = 8, /* bytes that are read to prove puts */
 	VRB_KEY = 16   /* packed native key */
@@ -190,6 +191,7 @@ struct vrb_ep {
 	bool listed;       /* in be->eps and be->table */
 	bool greeted;      /* by the peer */
 	uint8_t greetings; /* sent */
+	uint8_t routes;    /* times that the route was asked for */
 	uint8_t ports;     /* that rdma_cm chose, and TCP had given away */
 	bool connected;    /* rdma_cm says so, or is about to */
 	bool awaited;      /* on iWARP: rdma_cm has to say how connecting ended */

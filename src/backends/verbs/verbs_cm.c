@@ -213,8 +213,14 @@ static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_even
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		device_gone(be);
 		break;
-	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
+		/* The subnet manager of InfiniBand has much to answer where all connect at once. */
+		if (e->status == -ETIMEDOUT && ep->state == VRB_ROUTE && ep->routes < VRB_ROUTES) {
+			ep->event = e->event;
+			ep->event_new = true;
+			break;
+		} /* fall through */
+	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:

@@ -251,6 +251,15 @@ static int call_begin(struct vrb_ep *ep, const struct address *a)
 	return XPORT_ERR_AGAIN;
 }
 
+static int resolve_route(struct vrb_ep *ep, const struct address *a)
+{
+	ep->routes++;
+	ep->state = VRB_ROUTE;
+	if (rdma_resolve_route(ep->id, RESOLVE_MS) != 0)
+		return cm_fail(ep, a, "resolving the route");
+	return XPORT_ERR_AGAIN;
+}
+
 static int call_route(struct vrb_ep *ep, const struct address *a)
 {
 	const char *name = ep->id->verbs != NULL ? ibv_get_device_name(ep->id->verbs->device) : "no device";
@@ -259,10 +268,7 @@ static int call_route(struct vrb_ep *ep, const struct address *a)
 		snprintf(ep->failure, sizeof(ep->failure), "that address is reached by %s", name);
 		return connect_fail(ep, a);
 	}
-	ep->state = VRB_ROUTE;
-	if (rdma_resolve_route(ep->id, RESOLVE_MS) != 0)
-		return cm_fail(ep, a, "resolving the route");
-	return XPORT_ERR_AGAIN;
+	return resolve_route(ep, a);
 }
 
 static void begun(struct vrb_ep *ep)
@@ -428,6 +434,8 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 		return call_route(ep, a);
 	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_RESOLVED)
 		return call_resolved(ep, a);
+	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_ERROR)
+		return resolve_route(ep, a);
 	if (ep->state == VRB_CALLING &&
 	    (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE || ep->event == RDMA_CM_EVENT_ESTABLISHED))
 		return call_answered(ep, a);
@@ -485,6 +493,11 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
 		                "%s is %s, the peer's %s is %s: they cannot talk", be->name, vrb_kind_name(be->kind),
 		                a.device, vrb_kind_name(a.kind));
+	if ((a.proof.rkey == 0) != (be->proof_mr == NULL))
+		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
+		                "%s %s RDMA READ, and the peer's %s %s: they cannot talk", be->name,
+		                be->proof_mr != NULL ? "has" : "does without", a.device,
+		                be->proof_mr != NULL ? "does not" : "has it");
 	ep->proof = a.proof;
 	if (ep->broken)
 		return connect_fail(ep, &a);
