@@ -174,9 +174,10 @@ int ucx_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struc
 	struct ucx_ep *ep = ep_;
 	ucs_status_ptr_t result;
 
-	(void)be;
 	if (ucx_unlikely(ep->room == 0))
 		return am_send_not(ep);
+	if (ucx_unlikely(len > UCX_UNREGISTERED_MAX) && be->packed != 0)
+		return am_send_packed(be, ep, NULL, 0, buf, len, req);
 	ep->sending = req; /* there rather than in a register that would have to be saved */
 	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, buf, len, &am_param);
 	if (ucx_likely(result == NULL))
