@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -114,7 +116,10 @@ static bool is_named(int fd, const uint64_t bits[2])
 	return false;
 }
 
-/* Opens the file of that name; nothing else is opened on the way, which might never come back.  -1: errno tells why not. */
+/*
+ * Opens the file of that name; nothing else is opened on the way, which might never come back.  Nor is a lease on it waited for,
+ * which its maker may have, and which the kernel ends only after 45 s.  -1: errno tells why not.
+ */
 static int open_named(uint32_t maker, uint32_t theirs, const uint64_t bits[2], int flags)
 {
 	char path[NAME_MAX_LEN];
@@ -126,19 +131,21 @@ static int open_named(uint32_t maker, uint32_t theirs, const uint64_t bits[2], i
 		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
 	if (is_named(at, bits))
-		fd = open(path, flags | O_CLOEXEC);
+		fd = open(path, flags | O_NONBLOCK | O_CLOEXEC);
 	e = errno;
 	close(at);
 	errno = e;
 	return fd;
 }
 
-/* Whether it is as long as was said, and stays so. */
+/* Whether it is as long as was said, and stays so.  Of huge pages a hole may be made without one left to fill it. */
 static bool is_whole(int fd, const struct stat *st, uint64_t length)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
 
-	if ((uint64_t)st->st_size == length && seals >= 0 && (seals & F_SEAL_SHRINK) != 0)
+	if ((uint64_t)st->st_size == length && seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(fd, &fs) == 0 &&
+	    fs.f_type != HUGETLBFS_MAGIC)
 		return true;
 	errno = ENOENT;
 	return false;

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shm_maker.h"
@@ -26,6 +29,15 @@ protected:
 
 		xpi_shm_pack(&shm, writable, key);
 		return xpi_shm_map(key, length, writing);
+	}
+
+	std::string path() const { return "/proc/self/fd/" + std::to_string(shm.fd); }
+	std::string name() const
+	{
+		std::string s(64, '\0');
+
+		EXPECT_GT(readlink(path().c_str(), &s[0], s.size()), 0);
+		return s.substr(0, s.find(' ')).substr(strlen("/memfd:"));
 	}
 
 	struct xpi_shm shm = {};
@@ -64,13 +76,9 @@ TEST_F(Shm, StaysAsLongAsItIs)
 /* The same memory, but that its owner can take it away. */
 TEST_F(Shm, IsNotMappedIfItCanBecomeShorter)
 {
-	std::string name(64, '\0');
 	struct xpi_shm other = shm;
 
-	ssize_t n = readlink(("/proc/self/fd/" + std::to_string(shm.fd)).c_str(), &name[0], name.size());
-	ASSERT_GT(n, 0);
-	name = name.substr(0, name.find(' ')).substr(strlen("/memfd:"));
-	other.fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	other.fd = memfd_create(name().c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	ASSERT_EQ(0, ftruncate(other.fd, LENGTH));
 	std::swap(shm.fd, other.fd);
 	EXPECT_EQ(nullptr, map(LENGTH, true));
@@ -80,6 +88,50 @@ TEST_F(Shm, IsNotMappedIfItCanBecomeShorter)
 	xpi_shm_unmap(p, LENGTH);
 	std::swap(shm.fd, other.fd);
 	close(other.fd);
+}
+
+/* Its owner makes a hole, and takes the last huge pages: that would end whoever looks there. */
+TEST_F(Shm, IsNotMappedOfHugePages)
+{
+	struct xpi_shm other = shm;
+
+	struct stat st {
+	};
+
+	other.fd = memfd_create(name().c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (other.fd < 0)
+		GTEST_SKIP() << "this kernel has no huge pages";
+	ASSERT_EQ(0, fstat(other.fd, &st));
+	other.length = static_cast<size_t>(st.st_blksize);
+	ASSERT_EQ(0, ftruncate(other.fd, st.st_blksize));
+	ASSERT_EQ(0, fcntl(other.fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	std::swap(shm, other);
+	EXPECT_EQ(nullptr, map(4096, false));
+	EXPECT_EQ(ENOENT, errno) << "it was tried, and may have failed for want of such pages alone";
+	std::swap(shm, other);
+	close(other.fd);
+}
+
+/* The kernel asks who has a lease to give it up, and has whoever opens the file wait for that. */
+TEST_F(Shm, IsNotWaitedFor)
+{
+	int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
+	auto before = signal(SIGIO, SIG_IGN);
+	timespec from{}, to{};
+
+	ASSERT_GE(fd, 0);
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0)
+		GTEST_SKIP() << "this kernel gives no lease on it";
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	EXPECT_EQ(nullptr, map(LENGTH, false));
+	EXPECT_EQ(EAGAIN, errno);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	EXPECT_LT(to.tv_sec - from.tv_sec, 5);
+	close(fd);
+	signal(SIGIO, before);
+	void *p = map(LENGTH, false);
+	EXPECT_NE(nullptr, p);
+	xpi_shm_unmap(p, LENGTH);
 }
 
 TEST_F(Shm, TellsWhoMadeIt)
