@@ -325,12 +325,14 @@ static void lost(struct xport_ep *ep, const char *why)
  * polls more. */
 static void peer_closes(struct xport_ep *ep)
 {
-	if (ep->state == XPI_EP_CLOSING && (ep->bye_received || ep->bye_sent))
-		return; /* xpi_ep_close sees to it */
-	if (!ep->bye_received && !ep->broken && ep->bye_patience-- > 0) {
+	if (!ep->bye_received && !ep->broken && ep->bye_patience > 0) {
+		ep->bye_patience--;
 		xpi_bell_ring(ep->x);
 		return;
 	}
+	ep->bye_patience = 0;
+	if (ep->state == XPI_EP_CLOSING)
+		return; /* xpi_ep_close sees to it */
 	xpi_ep_pump(ep); /* the acknowledgement of its bye */
 	snprintf(ep->why, sizeof(ep->why), "the peer closed the endpoint");
 	xpi_ep_fail(ep, XPORT_ERR_PEER_CLOSED, XPORT_EVENT_CLOSED);
@@ -354,7 +356,8 @@ void xpi_ep_attend(struct xport_ep *ep)
 		(void)xpi_live_step(ep->x->live);
 		found = found_by_channel(ep);
 	}
-	if (ep->bye_received || (found & XPI_CHAN_BYE))
+	/* Who closes as well needs to know what the peer has taken: that it is gone is said by the channel alone. */
+	if ((found & XPI_CHAN_BYE) || (ep->bye_received && ep->state != XPI_EP_CLOSING))
 		peer_closes(ep);
 	else if (found & XPI_CHAN_LOST)
 		lost(ep, ep->chan.why);
@@ -400,7 +403,7 @@ static bool wait_for(struct xport_ep *ep, bool (*done)(const struct xport_ep *),
 
 static bool may_say_bye(const struct xport_ep *ep)
 {
-	return ep->state >= XPI_EP_FAILING || ep->bye_received || settled(ep);
+	return ep->state >= XPI_EP_FAILING || ep->bye_patience == 0 || settled(ep);
 }
 
 /* Whether the peer has taken all that was posted; `left`: it closed, and told what it had taken. */
@@ -430,31 +433,29 @@ static bool is_dead(const struct xport_ep *ep)
 static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
 {
 	struct xpi_op *bye;
+	bool in_time;
 
 	ep->state = XPI_EP_CLOSING;
 	ep->quick = 0;
-	if (!wait_for(ep, may_say_bye, deadline))
-		return false;
-	if (ep->state >= XPI_EP_FAILING)
-		return true;
+	in_time = wait_for(ep, may_say_bye, deadline);
+	ep->last_seq = xpi_tx_seq(ep);
+	if (!settled(ep) || ep->state >= XPI_EP_FAILING)
+		return in_time;
 	bye = xpi_op_get(ep->x, ep, XPI_OP_BYE);
 	if (bye == NULL)
 		return false;
-	ep->last_seq = xpi_tx_seq(ep);
 	bye->after_native = UINT64_MAX;
 	xpi_list_push(&ep->q_reply, &bye->link);
 	xpi_work(ep);
 	return wait_for(ep, bye_arrived, deadline);
 }
 
-int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
+static int ep_close(struct xport_ep *ep, int timeout_ms)
 {
 	int64_t deadline = timeout_ms < 0 ? -1 : xpi_now_ms() + timeout_ms;
 	bool in_time = true, left;
 	int r;
 
-	if (ep->closed)
-		return xpi_ep_refuse(ep, "xport_ep_close");
 	ep->closed = true;
 	ep->quick = 0;
 	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
@@ -476,6 +477,20 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 		                                             ? "not everything posted ended within the time limit"
 		                                             : ep->why));
 	return XPORT_OK;
+}
+
+int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
+{
+	int r;
+
+	if (ep->closed)
+		return xpi_ep_refuse(ep, "xport_ep_close");
+	ep->held = true;
+	r = ep_close(ep, timeout_ms);
+	ep->held = false;
+	if (ep->destroyed) /* by a thread that has reaped its end meanwhile */
+		ep->x->todo |= XPI_TODO_RELEASE;
+	return r;
 }
 
 void xpi_ep_destroy(struct xport_ep *ep)

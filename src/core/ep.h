@@ -125,7 +125,7 @@ struct xport_ep {
 	uint8_t bye_patience; /* polls left for what may still be under way */
 	bool closed;          /* by xport_ep_close or _destroy */
 	bool destroyed;       /* the application gave it back */
-	bool held;            /* xport_connect looks at it still, whatever other threads do */
+	bool held;            /* xport_connect or _close looks at it still, whatever other threads do */
 	bool accepted;        /* a listener made it */
 	bool announce;        /* XPORT_EVENT_CONNECTED is wanted */
 	bool prepared;        /* ops->address was called: there is something to quiesce */

@@ -328,6 +328,32 @@ static void kill_forker(struct h *h)
 	aftermath(h, &l, &r);
 }
 
+/* The peer says goodbye, is not heard, and dies, before it has taken the last that is sent to it. */
+static void dies_closing(struct h *h)
+{
+	h_mesh(h, NULL);
+	h_sync(h);
+	xport_ep_close(h->ep[1], -1);
+	h_fail(h, __FILE__, __LINE__, "closing ended", "the peer took no part");
+}
+
+static void lost_behind_goodbye(struct h *h)
+{
+	uint64_t word = 1;
+	int64_t t;
+
+	h_mesh(h, NULL);
+	h->idle = true;
+	h_sync(h);
+	usleep(100000); /* its goodbye is here */
+	h_kill(h, 0, SIGKILL);
+	H_OK(xport_send(h->ep[0], &word, sizeof(word), 1, NULL));
+	t = h_now_us();
+	H_STATUS(XPORT_ERR_PEER_LOST, xport_ep_close(h->ep[0], -1));
+	t = h_now_us() - t;
+	H_CHECK(t < (int64_t)h_ms(DEATH_MS) * 1000, "after %" PRId64 " us", t);
+}
+
 const struct h_scenario cases_p05[] = {
 	{.name = "P5_killed_while_asleep",
          .role = {sleeper, kill_sleeper},
@@ -338,6 +364,7 @@ const struct h_scenario cases_p05[] = {
          .params = doings,
          .flags = H_TARGET | H_KILLS},
 	{.name = "P5_everything_is_peer_lost", .role = {sleeper, statuses}, .flags = H_TARGET | H_KILLS},
+	{.name = "P5_lost_behind_its_goodbye", .role = {dies_closing, lost_behind_goodbye}, .flags = H_KILLS},
 	{.name = "P5_receive_from_any_stays", .role = {sleeper, any_source_stays}, .flags = H_KILLS},
 	{.name = "P5_half_a_message", .role = {half_sender, half_message}, .params = any_or_one, .flags = H_KILLS},
 	{.name = "P5_peer_ends_without_closing", .role = {exiting, see_exit}, .params = exits, .flags = H_KILLS},

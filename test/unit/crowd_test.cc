@@ -16,6 +16,7 @@
 
 #include "crowd_fixture.h"
 #include "unit/inside.h"
+#include "unit/sever.h"
 
 namespace
 {
@@ -242,6 +243,36 @@ TEST_F(Crowd, WhoConnectsBesideAnEventLoopThatDestroys)
 	closes.join();
 	xport_poll(x[0], nullptr, 0);
 	EXPECT_EQ(1u, inside_endpoints(x[0])) << "nothing is left of it";
+}
+
+/* An event loop reaps the loss of a peer, and destroys the endpoint, while another thread closes it, and has not had the lock since. */
+TEST_F(Crowd, WhoClosesBesideAnEventLoopThatDestroys)
+{
+	xport_attr a = attr();
+
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	xport_rkey_destroy(key);
+	key = nullptr;
+	std::thread closes(
+		[&] { EXPECT_EQ(XPORT_ERR_PEER_LOST, xport_ep_close(ep[0], static_cast<int>(scaled(30000)))); });
+	nap(scaled(100)); /* nobody answers, and it sleeps */
+	inside_alone(x[0], true);
+	EXPECT_EQ(1, sever(listener));
+	xport_completion c{};
+	for (auto start = Clock::now(); c.type != XPORT_EVENT_LOST && since(start) < scaled(30000);)
+		xport_poll(x[0], &c, 1);
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), c.type);
+	xport_ep_destroy(ep[0]);
+	for (int i = 0; i < 100; i++)
+		xport_poll(x[0], nullptr, 0);
+	EXPECT_EQ(1u, inside_endpoints(x[0])) << "who closes looks at it still";
+	inside_alone(x[0], false);
+	closes.join();
+	for (int i = 0; i < 3; i++)
+		xport_poll(x[0], nullptr, 0);
+	EXPECT_EQ(0u, inside_endpoints(x[0])) << "nothing is left of it";
+	ep[0] = nullptr;
 }
 
 /*

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "loop_fixture.h"
+#include "unit/sever.h"
 
 namespace
 {
@@ -517,24 +518,11 @@ TEST_P(LoopEnd, PeerThatClosesIsSeenAfterItsMessages)
 /* That messages came is known by closing well alone: not if the peer was lost, though nobody has polled since. */
 TEST_P(LoopEnd, ClosingAfterTheLossOfThePeer)
 {
-	char name[64];
-	int severed = 0, word = 1;
+	int word = 1;
 
-	ASSERT_EQ(xport_listener_name(listener, name, sizeof(name)), XPORT_OK);
-	int port = atoi(strrchr(name, ':') + 1);
 	ASSERT_EQ(xport_send(a.ep, &word, sizeof(word), 5, nullptr), XPORT_OK);
 	both();
-	for (int fd = 0; fd < 1024; fd++) {
-		sockaddr_in own{}, other{};
-		socklen_t len = sizeof(own), other_len = sizeof(other);
-		if (getsockname(fd, reinterpret_cast<sockaddr *>(&own), &len) != 0 || own.sin_family != AF_INET ||
-		    ntohs(own.sin_port) != port)
-			continue;
-		if (getpeername(fd, reinterpret_cast<sockaddr *>(&other), &other_len) != 0)
-			continue;
-		severed += shutdown(fd, SHUT_RDWR) == 0;
-	}
-	ASSERT_EQ(severed, 1);
+	ASSERT_EQ(sever(listener), 1);
 	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* the thread that reads it sees that */
 	EXPECT_EQ(xport_ep_close(a.ep, 10000), XPORT_ERR_PEER_LOST);
 	begin_again();
