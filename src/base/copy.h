@@ -3,6 +3,7 @@
 #ifndef XPI_BASE_COPY_H
 #define XPI_BASE_COPY_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,6 +46,20 @@ static inline void xpi_copy(void *to, const void *from, size_t len)
 		xpi_copy_few(to, from, len);
 	else
 		memcpy(to, from, len);
+}
+
+/* To where others look: what was put there before is seen before it, by whichever thread or process looks. */
+static inline void xpi_copy_out(void *to, const void *from, size_t len)
+{
+	atomic_thread_fence(memory_order_release);
+	xpi_copy(to, from, len);
+}
+
+/* From where others write: what is read there later was there later. */
+static inline void xpi_copy_in(void *to, const void *from, size_t len)
+{
+	xpi_copy(to, from, len);
+	atomic_thread_fence(memory_order_acquire);
 }
 
 #endif

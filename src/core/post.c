@@ -2,6 +2,7 @@
 /* post.c - the beginning of puts, gets and atomics: checked, accepted, and, if nothing is before them, under way. */
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/word.h"
 #include "core/msg.h"
 #include "core/quick.h"
@@ -149,6 +150,14 @@ static int behind(struct xport_ep *ep, const char *operation, unsigned kind, uin
 	return XPORT_OK;
 }
 
+static inline void copy(unsigned kind, void *to, const void *from, uint64_t len)
+{
+	if (kind == XPORT_OP_PUT)
+		xpi_copy_out(to, from, len);
+	else
+		xpi_copy_in(to, from, len);
+}
+
 static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned kind, void *to, const void *from,
                                                  uint64_t len, void *context)
 {
@@ -156,7 +165,7 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 
 	if (r != XPORT_OK)
 		return r;
-	xpi_copy(to, from, len);
+	copy(kind, to, from, len);
 	copied(ep, kind, len, context);
 	return XPORT_OK;
 }
@@ -170,7 +179,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 
 	if (opt != NULL) {
 		if (opt->flags & XPORT_QUIET) {
-			xpi_copy(to, from, len);
+			copy(kind, to, from, len);
 			copied(ep, kind, len, opt->context);
 			return XPORT_OK;
 		}
@@ -182,7 +191,7 @@ static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const vo
 		if (q->next == q->end)
 			return copy_behind(ep, kind, to, from, len, context);
 	}
-	xpi_copy(to, from, len);
+	copy(kind, to, from, len);
 	copied(ep, kind, len, context);
 	xpi_quick_completion(ep, kind, context, 0, len);
 	q->next++;
@@ -316,7 +325,7 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 		xpi_op_complete(op, XPORT_OK);
 	} else if (k->put == XPI_BY_COPY && !ep->q_busy) {
 		touch(ep);
-		memcpy(k->direct + op->offset, op->buf, op->len);
+		xpi_copy_out(k->direct + op->offset, op->buf, op->len);
 		xpi_op_complete(op, XPORT_OK);
 	} else {
 		launch(ep, op, k, k->put);

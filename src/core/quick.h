@@ -155,6 +155,7 @@ static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len
 
 	if (k->put == XPI_BY_COPY) {
 		XPI_PROBE_OP_POSTED(ep, XPORT_OP_PUT, len, opt->context);
+		atomic_thread_fence(memory_order_release); /* as xpi_copy_out */
 		xpi_copy_few(k->direct + offset, buf, len);
 		ep->touched++;
 		ep->n.bytes_out += len;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/word.h"
 #include "core/cma.h"
 #include "core/tx.h"
@@ -247,9 +248,9 @@ static int copy_step(struct xpi_op *op)
 	else if (op->kind == XPORT_OP_ATOMIC)
 		change_word(op, k->direct + op->offset);
 	else if (op->kind == XPORT_OP_GET)
-		memcpy(op->buf, k->direct + op->offset, op->len);
+		xpi_copy_in(op->buf, k->direct + op->offset, op->len);
 	else
-		memcpy(k->direct + op->offset, op->buf, op->len);
+		xpi_copy_out(k->direct + op->offset, op->buf, op->len);
 	xpi_op_settle(op);
 	return XPORT_OK;
 }

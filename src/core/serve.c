@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/word.h"
 #include "core/cma.h"
 #include "core/conn.h"
@@ -83,15 +84,14 @@ void xpi_serve_put(struct xport_ep *ep, uint64_t region, uint64_t offset, const 
 
 	if (at == NULL)
 		return;
-	atomic_thread_fence(
-		memory_order_release); /* what was put before is seen before it, by whichever thread looks */
-	memcpy(at, data, len);
+	xpi_copy_out(at, data, len);
 }
 
 bool xpi_serve_put_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 {
 	uint8_t *at = put_place(ep, le64toh(rec->region), le64toh(rec->offset), le64toh(rec->length), le32toh(rec->op));
 
+	atomic_thread_fence(memory_order_release); /* as xpi_copy_out */
 	return at == NULL || xpi_cma_read(ep, rec, at);
 }
 
@@ -175,7 +175,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 		return true;
 	}
 	if (n->data_len > 0)
-		memcpy(at, n->data, n->data_len);
+		xpi_copy_out(at, n->data, n->data_len);
 	op->context = ep->context;
 	op->tag = n->value;
 	op->len = n->length;
