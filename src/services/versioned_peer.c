@@ -5,7 +5,11 @@
  *
  * Where memory of the peer is mapped here, a get or put is a copy by this processor.  A fence after each completion keeps
  * such a copy before the next one: acquire for a get, release for a put.
+ *
+ * Locks: `lock` guards what changes, and the local memory while nothing is under way there.  It is held while an operation
+ * is posted, since another thread may reap that before the post has returned.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -35,10 +39,12 @@ struct xport_versioned_peer {
 	struct xport_versioned_attr a;
 	xport_mr *mr;   /* local */
 	uint8_t *local; /* a mark, and the bytes */
+	pthread_mutex_t lock;
 	enum step step;
 	bool posted; /* an operation is under way; else it has to be posted yet */
 	int tries;
-	uint64_t version, seen, retries, old_lock;
+	_Atomic uint64_t version, retries; /* read without the lock */
+	uint64_t seen, old_lock;
 	uint64_t next; /* what a write makes of it; nobody's version before the lock was given back */
 	uint64_t mine; /* what the lock is while it is held here; nobody else's */
 	void *to;
@@ -235,13 +241,10 @@ static int write_on(struct xport_versioned_peer *p)
 	}
 }
 
-int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_completion *c)
+static int step(struct xport_versioned_peer *p, const struct xport_completion *c)
 {
-	if (p == NULL || p->step == IDLE || (c != NULL && c->context != p))
-		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "%s",
-		                p == NULL         ? "peer is NULL"
-		                : p->step == IDLE ? "nothing is under way"
-		                                  : "the completion is not one of its own");
+	if (p->step == IDLE)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "nothing is under way");
 	if (!p->posted)
 		return go(p, p->step);
 	if (c == NULL)
@@ -258,14 +261,35 @@ int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_comple
 
 /* ---- public ---- */
 
-static int begin(struct xport_versioned_peer *p, enum step step, const char *operation)
+int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_completion *c)
 {
 	int r;
 
-	if (p->step != IDLE)
-		return svc_fail(XPORT_ERR_BUSY, operation, "wait for its end", "something is under way");
-	p->tries = 0;
-	r = go(p, step);
+	if (p == NULL || (c != NULL && c->context != p))
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "%s",
+		                p == NULL ? "peer is NULL" : "the completion is not one of its own");
+	pthread_mutex_lock(&p->lock);
+	r = step(p, c);
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+/* To read into `to`, or to write what is `from`. */
+static int begin(struct xport_versioned_peer *p, void *to, const void *from, const char *operation)
+{
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->step != IDLE) {
+		r = svc_fail(XPORT_ERR_BUSY, operation, "wait for its end", "something is under way");
+	} else {
+		p->tries = 0;
+		p->to = to;
+		if (from != NULL)
+			memcpy(body(p), from, p->a.length);
+		r = go(p, from != NULL ? LOCK : first_read(p));
+	}
+	pthread_mutex_unlock(&p->lock);
 	return r < 0 ? r : XPORT_OK;
 }
 
@@ -273,9 +297,7 @@ int xport_versioned_peer_read(xport_versioned_peer *p, void *data)
 {
 	if (p == NULL || data == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_read", NULL, "an argument is NULL");
-	if (p->step == IDLE)
-		p->to = data;
-	return begin(p, first_read(p), "xport_versioned_peer_read");
+	return begin(p, data, NULL, "xport_versioned_peer_read");
 }
 
 int xport_versioned_peer_write(xport_versioned_peer *p, const void *data)
@@ -285,9 +307,7 @@ int xport_versioned_peer_write(xport_versioned_peer *p, const void *data)
 	if (p->a.form == XPORT_VERSIONED_COPIES)
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, "xport_versioned_peer_write", "use CHECKED or SUMMED",
 		                "an object with copies is written by its owner alone");
-	if (p->step == IDLE)
-		memcpy(body(p), data, p->a.length);
-	return begin(p, LOCK, "xport_versioned_peer_write");
+	return begin(p, NULL, data, "xport_versioned_peer_write");
 }
 
 static int64_t now_ms(void)
@@ -298,12 +318,23 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* 1: an operation is posted; 0: it waits for room in the queue; -1: nothing is under way. */
+static int under_way(struct xport_versioned_peer *p)
+{
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = p->step == IDLE ? -1 : p->posted;
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
 /* How long the next sleep may be; a step that waits for room in the queue is not told of by a completion. */
-static int left_ms(const struct xport_versioned_peer *p, int64_t until)
+static int left_ms(struct xport_versioned_peer *p, int64_t until)
 {
 	int64_t left = until < 0 ? INT32_MAX : until - now_ms();
 
-	if (!p->posted && left > 1)
+	if (under_way(p) < 1 && left > 1)
 		left = 1;
 	return left < 0 ? 0 : (int)left;
 }
@@ -314,7 +345,7 @@ int xport_versioned_peer_wait(xport_versioned_peer *p, xport_completion_fn other
 	struct xport_completion c;
 	int n, r = 1;
 
-	if (p == NULL || p->step == IDLE)
+	if (p == NULL || under_way(p) < 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_wait", NULL, "nothing is under way");
 	/* It goes on before it looks at the clock, also if it may not wait; and whatever others do the limit holds. */
 	for (bool late = false; r == 1; late = until >= 0 && now_ms() >= until) {
@@ -374,6 +405,7 @@ int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64
 	if (getrandom(&p->mine, sizeof(p->mine), 0) != sizeof(p->mine))
 		p->mine = (uintptr_t)p;
 	p->mine = p->mine >> 1 | 1;
+	pthread_mutex_init(&p->lock, NULL);
 	*peer = p;
 	return XPORT_OK;
 }
@@ -383,5 +415,6 @@ void xport_versioned_peer_destroy(xport_versioned_peer *p)
 	if (p == NULL)
 		return;
 	(void)xport_mr_dereg(p->mr);
+	pthread_mutex_destroy(&p->lock);
 	free(p);
 }

@@ -327,7 +327,7 @@ int xport_versioned_recover(xport_versioned *object);
 
 /*
  * Reaches an object of the peer's, `offset` bytes into the region of the key.  Endpoint and key must stay until
- * xport_versioned_peer_destroy.  Thread rule: that of the instance.
+ * xport_versioned_peer_destroy.  Thread rule: that of the instance; on one that locks, any thread reaps and steps.
  * Errors: INVALID, and those of xport_mr_alloc.
  */
 int xport_versioned_peer_create(xport *x, xport_ep *ep, xport_rkey *rkey, uint64_t offset,
@@ -362,7 +362,8 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 
 /*
  * Reaps until what is under way has ended, up to `timeout_ms` (-1: for ever), and gives other completions to `other`.
- * Returns as xport_versioned_peer_step does; TIMEOUT: it is under way still.
+ * Returns as xport_versioned_peer_step does; TIMEOUT: it is under way still.  For who reaps alone: where another thread reaps
+ * beside it, that one's xport_versioned_peer_step may be told of the end, while this sleeps on and then is INVALID.
  */
 int xport_versioned_peer_wait(xport_versioned_peer *peer, xport_completion_fn other, void *arg,
                               int timeout_ms) XPORT_CHECK;

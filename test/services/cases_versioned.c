@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_versioned.c - versioned objects with several writers, of which some die, lose their lock or find no room. */
+#include <sched.h>
 #include <string.h>
 
 #include "conform/harness.h"
@@ -379,6 +380,77 @@ static void full_peer(struct h *h)
 	h_mem_free(h, &m);
 }
 
+/* ---- another thread reaps ---- */
+
+enum { BESIDE = 2000 };
+
+struct beside {
+	xport *x;
+	xport_versioned_peer *p;
+	_Atomic int stop, ended; /* ended: 1, or how */
+};
+
+static void *reaper(void *arg)
+{
+	struct beside *b = arg;
+	struct xport_completion c[8];
+	int n, r;
+
+	while (!atomic_load(&b->stop)) {
+		n = xport_wait(b->x, c, 8, 1);
+		for (int i = 0; i < n; i++) {
+			if (c[i].context == b->p && (r = xport_versioned_peer_step(b->p, &c[i])) != 1)
+				atomic_store(&b->ended, r);
+		}
+		r = xport_versioned_peer_step(b->p, NULL);
+		if (r != 1 && r != XPORT_ERR_INVALID) /* which it is between one and the next */
+			atomic_store(&b->ended, r);
+	}
+	return NULL;
+}
+
+static void beside_owner(struct h *h)
+{
+	v_serve(h, h->param);
+}
+
+static void beside_peer(struct h *h)
+{
+	struct xport_attr a = h_attr(h);
+	uint64_t data[V_WORDS], back[V_WORDS];
+	struct beside b = {.ended = 1};
+	struct h_rkey k;
+	pthread_t t;
+	int r;
+
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	h_mesh(h, &a);
+	b.x = h->x;
+	b.p = reach(h, &k);
+	h->idle = true; /* it alone reaps */
+	H_EQ(0, pthread_create(&t, NULL, reaper, &b));
+	for (uint64_t i = 0; i < 2 * BESIDE; i++) {
+		int64_t until = h_now_us() + (int64_t)h_ms(10000) * 1000;
+
+		v_fill(data, i / 2);
+		atomic_store(&b.ended, 1);
+		H_OK(i % 2 ? xport_versioned_peer_read(b.p, back) : xport_versioned_peer_write(b.p, data));
+		while ((r = atomic_load(&b.ended)) == 1) {
+			H_CHECK(h_now_us() < until, "%s %" PRIu64 " did not end", i % 2 ? "read" : "write", i / 2);
+			sched_yield();
+		}
+		H_OK(r);
+		H_EQ(2 * (i / 2 + 1), xport_versioned_peer_version(b.p));
+		H_TRUE(i % 2 == 0 || memcmp(data, back, V_LEN) == 0);
+	}
+	atomic_store(&b.stop, 1);
+	pthread_join(t, NULL);
+	h->idle = false;
+	h_sync(h);
+	xport_versioned_peer_destroy(b.p);
+	xport_rkey_destroy(k.k);
+}
+
 /* ---- alone ---- */
 
 static void wrong(struct h *h)
@@ -481,6 +553,7 @@ const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_robbed", {robbed_owner, robbed_writer}, written, 0, 60},
 	{"versioned_remade", {remade_owner, remade_reader}, checked, 0, 60},
 	{"versioned_full", {full_owner, full_peer}, written, 0, 60},
+	{"versioned_beside", {beside_owner, beside_peer}, written, 0, 60},
 	{"versioned_death", {death_owner, death_writer, death_reader}, written, H_KILLS, 60},
 	{0},
 };
