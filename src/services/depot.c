@@ -9,6 +9,17 @@
 const uint32_t svc_class_size[SVC_CLASSES] = {64,   128,  192,  256,  384,   512,   768,   1024,  1536, 2048,
                                               3072, 4096, 6144, 8192, 10880, 16384, 21824, 32768, 65536};
 
+/* Of the calling thread.  A pthread_t may come again when its thread has ended; this is no other one's, ever. */
+static uint64_t thread_id(void)
+{
+	static _Atomic uint64_t last;
+	static _Thread_local uint64_t id;
+
+	if (id == 0)
+		id = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+	return id;
+}
+
 int svc_depot_init(struct svc_depot *d, const char *operation)
 {
 	struct svc_table *table = svc_table_new();
@@ -18,7 +29,7 @@ int svc_depot_init(struct svc_depot *d, const char *operation)
 	atomic_store_explicit(&d->table, table, memory_order_relaxed);
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->grow, NULL);
-	d->owner = pthread_self();
+	d->owner = thread_id();
 	return XPORT_OK;
 }
 
@@ -204,7 +215,7 @@ static int grow(struct svc_depot *d, size_t need, const char *operation)
 /* For a block, which threads take that the instance does not know of. */
 static int grow_here(struct svc_depot *d, size_t need, const char *operation)
 {
-	if (!d->any_grows && !pthread_equal(pthread_self(), d->owner))
+	if (!d->any_grows && thread_id() != d->owner)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation,
 		                "open the instance with XPORT_THREAD_MULTIPLE, or call xport_pool_reserve ahead",
 		                "the pool has no memory left, and only the thread that created it may register more, "

@@ -26,7 +26,7 @@ struct svc_depot {
 	struct svc_slab *slabs;
 	struct svc_span *partial[SVC_CLASSES]; /* spans of this class that have free blocks */
 	size_t slab_bytes, max_bytes;
-	pthread_t owner;   /* whoever made the pool */
+	uint64_t owner;    /* the thread that made the pool */
 	bool any_grows;    /* the instance locks: any thread may register */
 	bool debug;
 	uint64_t nslabs, registered, registrations, huge_bytes;

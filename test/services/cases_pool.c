@@ -419,12 +419,12 @@ static void *reserve_one(void *arg)
 	return (void *)(intptr_t)xport_pool_reserve(arg, 1);
 }
 
-static int in_a_thread(struct h *h, xport_pool *p, void *(*what)(void *))
+static int in_a_thread(struct h *h, void *arg, void *(*what)(void *))
 {
 	pthread_t t;
 	void *r;
 
-	H_EQ(0, pthread_create(&t, NULL, what, p));
+	H_EQ(0, pthread_create(&t, NULL, what, arg));
 	pthread_join(t, &r);
 	return (int)(intptr_t)r;
 }
@@ -446,6 +446,32 @@ static void growth(struct h *h)
 	H_EQ(XPORT_OK, in_a_thread(h, p, take_one));
 	H_EQ(1, ask(h, p).slabs);
 	H_OK(xport_pool_destroy(p));
+}
+
+struct maker {
+	xport *x;
+	xport_pool *pool;
+};
+
+static void *make_one(void *arg)
+{
+	struct maker *m = arg;
+
+	return (void *)(intptr_t)xport_pool_create(m->x, NULL, &m->pool);
+}
+
+/* A thread that gets the pthread_t of the one that made the pool, and has ended, is another one. */
+static void maker_gone(struct h *h)
+{
+	struct maker m = {0};
+
+	h_open(h, NULL);
+	m.x = h->x;
+	H_EQ(XPORT_OK, in_a_thread(h, &m, make_one));
+	for (int i = 0; i < 8; i++)
+		H_EQ(XPORT_ERR_NO_MEMORY, in_a_thread(h, m.pool, take_one));
+	H_EQ(0, ask(h, m.pool).registrations);
+	H_OK(xport_pool_destroy(m.pool));
 }
 
 /* ---- where the memory is ---- */
@@ -555,6 +581,7 @@ const struct h_scenario svc_cases_pool[] = {
 	{"pool_foreign", {foreign}, NULL, 0, 0},
 	{"pool_threads", {threads}, modes, 0, 0},
 	{"pool_growth", {growth}, NULL, 0, 0},
+	{"pool_maker_gone", {maker_gone}, NULL, 0, 0},
 	{"pool_huge", {huge}, NULL, 0, 0},
 	{"pool_node", {node}, NULL, 0, 0},
 	{"pool_memlock", {memlock}, NULL, 0, 0},
