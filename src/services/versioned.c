@@ -64,9 +64,8 @@ static void write_summed(struct xport_versioned *v, const void *data, uint64_t n
 static int write_copy(struct xport_versioned *v, const void *data, uint64_t next)
 {
 	uint64_t copy = svc_snapshot_copy(&v->a, next);
-	int64_t now = now_ms();
 
-	if (v->a.grace_ms > 0 && now < v->replaced[next / 2 % v->a.copies])
+	if (v->a.grace_ms > 0 && now_ms() < v->replaced[next / 2 % v->a.copies])
 		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_write", "write less often, or with more copies",
 		                "the oldest of %u copies was replaced less than %d ms ago", (unsigned)v->a.copies,
 		                v->a.grace_ms);
@@ -74,7 +73,7 @@ static int write_copy(struct xport_versioned *v, const void *data, uint64_t next
 	memcpy(v->at + copy + sizeof(struct svc_mark), data, v->a.length);
 	atomic_thread_fence(memory_order_release);
 	store_mark(v, SVC_MARK, svc_mark_alone(next));
-	v->replaced[v->version / 2 % v->a.copies] = now + v->a.grace_ms;
+	v->replaced[v->version / 2 % v->a.copies] = now_ms() + v->a.grace_ms;
 	return XPORT_OK;
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_versioned.c - versioned objects with several writers, of which some die, lose their lock or find no room. */
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "conform/harness.h"
 #include "services/versioned.h"
@@ -539,6 +542,45 @@ static void grace(struct h *h)
 	H_OK(xport_mr_dereg(m.mr));
 }
 
+/* Bytes that are slow to read. */
+static void *late;
+
+static void after_a_while(int sig)
+{
+	(void)sig;
+	nanosleep(&(struct timespec){0, 400000000}, NULL);
+	mprotect(late, V_LEN, PROT_READ);
+}
+
+/* It begins when a copy is replaced, not when the next one is begun. */
+static void grace_slow(struct h *h)
+{
+	struct sigaction slow = {.sa_handler = after_a_while, .sa_flags = (int)SA_RESETHAND}, before;
+	struct xport_versioned_attr a = v_attr(XPORT_VERSIONED_COPIES);
+	xport_versioned *object;
+	struct h_mem m;
+	int64_t t;
+	int r;
+
+	h_open(h, NULL);
+	a.copies = 2;
+	a.grace_ms = 300;
+	m = svc_object_memory(h, &a);
+	H_OK(xport_versioned_create(m.mr, 0, &a, &object));
+	late = mmap(NULL, V_LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	H_TRUE(late != MAP_FAILED);
+	H_EQ(0, sigaction(SIGSEGV, &slow, &before));
+	H_OK(xport_versioned_write(object, late));
+	t = h_now_us();
+	H_EQ(0, sigaction(SIGSEGV, &before, NULL));
+	r = xport_versioned_write(object, late);
+	/* Unless the machine let it pass in between. */
+	H_TRUE(r == XPORT_ERR_AGAIN || h_now_us() - t > 200000);
+	munmap(late, V_LEN);
+	xport_versioned_destroy(object);
+	H_OK(xport_mr_dereg(m.mr));
+}
+
 static const struct h_param written[] = {
 	{"checked", XPORT_VERSIONED_CHECKED}, {"summed", XPORT_VERSIONED_SUMMED}, {NULL, 0}};
 
@@ -549,6 +591,7 @@ static const struct h_param grace_parts[] = {{"holds", 0}, {"ends", 1}, {NULL, 0
 const struct h_scenario svc_cases_versioned[] = {
 	{"versioned_wrong", {wrong}, NULL, 0, 0},
 	{"versioned_grace", {grace}, grace_parts, 0, 0},
+	{"versioned_grace_slow", {grace_slow}, NULL, 0, 0},
 	{"versioned_writers", {writers_owner, writers_peer, writers_peer, writers_reader}, written, 0, 60},
 	{"versioned_robbed", {robbed_owner, robbed_writer}, written, 0, 60},
 	{"versioned_remade", {remade_owner, remade_reader}, checked, 0, 60},
