@@ -266,7 +266,6 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	if (c->max_bytes != 0 && end - base > c->max_bytes)
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", "raise xport_cache_attr.max_bytes",
 		                "%zu bytes never fit: the bound is %zu", (size_t)(end - base), c->max_bytes);
-	forget_inside(c, base, end);
 	(void)sweep(c);
 	r = make_room(c, end - base);
 	if (r != XPORT_OK)
@@ -281,6 +280,7 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	}
 	e->base = base;
 	e->end = end;
+	forget_inside(c, base, end);
 	array_in(c, e);
 	idle_in(c, e);
 	c->info.entries++;

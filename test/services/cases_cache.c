@@ -149,6 +149,26 @@ static void bounds(struct h *h)
 	H_OK(xport_cache_destroy(c));
 }
 
+/* One that does not come about takes nothing away. */
+static void refused(struct h *h)
+{
+	struct xport_cached a, b;
+	uint8_t *m = h_buf(h, 64 * PAGE);
+	xport_cache *c;
+
+	h_open(h, NULL);
+	c = make(h, 0, 1, 0);
+	a = get(h, c, m + PAGE, 10);
+	H_STATUS(XPORT_ERR_AGAIN, xport_cache_get(c, m, 3 * PAGE, &b));
+	b = get(h, c, m + PAGE, 10);
+	H_EQ(1, ask(h, c).hits);
+	H_OK(xport_cache_put(c, &a));
+	H_OK(xport_cache_put(c, &b));
+	touch(h, c, m, 3 * PAGE);
+	H_EQ(1, ask(h, c).entries);
+	H_OK(xport_cache_destroy(c));
+}
+
 static void invalidate(struct h *h)
 {
 	struct xport_cached a, b;
@@ -362,6 +382,7 @@ const struct h_scenario svc_cases_cache[] = {
 	{"cache_hits", {hits}, NULL, 0, 0},
 	{"cache_exact", {exact}, NULL, 0, 0},
 	{"cache_bounds", {bounds}, NULL, 0, 0},
+	{"cache_refused", {refused}, NULL, 0, 0},
 	{"cache_invalidate", {invalidate}, NULL, 0, 0},
 	{"cache_busy", {busy}, NULL, 0, 0},
 	{"cache_put_twice", {put_twice}, NULL, 0, 0},
