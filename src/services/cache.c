@@ -235,13 +235,20 @@ static bool fits(const struct xport_cache *c, size_t length)
 	       (c->max_bytes == 0 || (c->info.bytes <= c->max_bytes && length <= c->max_bytes - c->info.bytes));
 }
 
+/* The one used longest ago of those without users makes room; false: there is none. */
+static bool evict(struct xport_cache *c)
+{
+	if (c->idle.prev == &c->idle)
+		return false;
+	(void)forget(c, c->idle.prev);
+	c->info.evictions++;
+	return true;
+}
+
 static int make_room(struct xport_cache *c, size_t length)
 {
-	struct entry *e;
-
 	while (!fits(c, length)) {
-		e = c->idle.prev;
-		if (e == &c->idle)
+		if (!evict(c))
 			return svc_fail(XPORT_ERR_AGAIN, "xport_cache_get",
 			                "put registrations that are not needed any more, or raise "
 			                "xport_cache_attr.max_entries and max_bytes",
@@ -249,8 +256,6 @@ static int make_room(struct xport_cache *c, size_t length)
 			                " bytes are there, %" PRIu64 " in use; the bounds are %u and %zu bytes",
 			                length, c->info.entries, c->info.bytes, c->info.in_use,
 			                (unsigned)c->max_entries, c->max_bytes);
-		(void)forget(c, e);
-		c->info.evictions++;
 	}
 	return XPORT_OK;
 }
@@ -273,7 +278,9 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	e = take_entry(c);
 	if (e == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_get", NULL, "out of memory");
-	r = xport_mr_reg(c->x, (void *)base, end - base, c->rights, &e->mr);
+	do
+		r = xport_mr_reg(c->x, (void *)base, end - base, c->rights, &e->mr);
+	while (r == XPORT_ERR_NO_MEMORY && evict(c));
 	if (r != XPORT_OK) {
 		spare_entry(c, e);
 		return svc_pass(c->x, r, "xport_cache_get");

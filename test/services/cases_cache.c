@@ -4,6 +4,7 @@
 
 #include "conform/harness.h"
 #include "services/services.h"
+#include "services/wrap.h"
 #include "services/xport_services.h"
 
 enum { PAGE = 4096 };
@@ -166,6 +167,31 @@ static void refused(struct h *h)
 	H_OK(xport_cache_put(c, &b));
 	touch(h, c, m, 3 * PAGE);
 	H_EQ(1, ask(h, c).entries);
+	H_OK(xport_cache_destroy(c));
+}
+
+/* What the system has no more of is made room for, too. */
+static void short_of_memory(struct h *h)
+{
+	struct xport_cached a, b;
+	uint8_t *m = h_buf(h, 64 * PAGE);
+	xport_cache *c;
+
+	h_open(h, NULL);
+	c = make(h, 0, 0, 0);
+	a = get(h, c, m, 1);
+	for (int i = 1; i <= 3; i++)
+		touch(h, c, m + (size_t)(10 * i) * PAGE, 1);
+	svc_wrap_reg(2);
+	touch(h, c, m + 50 * PAGE, 1);
+	H_EQ(2, ask(h, c).evictions);
+	touch(h, c, m + 30 * PAGE, 1); /* the one used last */
+	H_EQ(1, ask(h, c).hits);
+	svc_wrap_reg(3);
+	H_STATUS(XPORT_ERR_NO_MEMORY, xport_cache_get(c, m + 60 * PAGE, 1, &b));
+	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_cache_get", "");
+	H_EQ(1, ask(h, c).entries);
+	H_OK(xport_cache_put(c, &a));
 	H_OK(xport_cache_destroy(c));
 }
 
@@ -383,6 +409,7 @@ const struct h_scenario svc_cases_cache[] = {
 	{"cache_exact", {exact}, NULL, 0, 0},
 	{"cache_bounds", {bounds}, NULL, 0, 0},
 	{"cache_refused", {refused}, NULL, 0, 0},
+	{"cache_short_of_memory", {short_of_memory}, NULL, 0, 0},
 	{"cache_invalidate", {invalidate}, NULL, 0, 0},
 	{"cache_busy", {busy}, NULL, 0, 0},
 	{"cache_put_twice", {put_twice}, NULL, 0, 0},
