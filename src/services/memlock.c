@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "services/memlock.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,10 @@ bool svc_memlock_network(const struct xport_info *info)
 	if (strcmp(info->backend, "verbs") == 0)
 		return true;
 	for (size_t i = 0; i < sizeof(rdma) / sizeof(rdma[0]); i++) {
-		if (strncmp(info->provider, rdma[i], strlen(rdma[i])) == 0)
+		size_t n = strlen(rdma[i]);
+
+		/* "ud", "ud_x", "psm2", but not "udp;ofi_rxd". */
+		if (strncmp(info->provider, rdma[i], n) == 0 && !isalpha((unsigned char)info->provider[n]))
 			return true;
 	}
 	return false;

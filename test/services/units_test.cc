@@ -42,10 +42,20 @@ TEST(Memlock, NetworksThatLock)
 	EXPECT_TRUE(locks("verbs", "rxe0"));
 	EXPECT_TRUE(locks("ofi", "verbs"));
 	EXPECT_TRUE(locks("ofi", "verbs;ofi_rxm"));
+	EXPECT_TRUE(locks("ofi", "psm2"));
+	EXPECT_TRUE(locks("ofi", "psm3;ofi_rxd"));
+	EXPECT_TRUE(locks("ofi", "efa"));
 	EXPECT_TRUE(locks("ucx", "rc"));
+	EXPECT_TRUE(locks("ucx", "rc_mlx5"));
+	EXPECT_TRUE(locks("ucx", "dc_x"));
+	EXPECT_TRUE(locks("ucx", "ib"));
+	EXPECT_TRUE(locks("ucx", "ud"));
+	EXPECT_TRUE(locks("ucx", "ud_x"));
 	EXPECT_FALSE(locks("ucx", "tcp"));
 	EXPECT_FALSE(locks("ucx", "shm"));
 	EXPECT_FALSE(locks("ofi", "tcp"));
+	EXPECT_FALSE(locks("ofi", "udp"));
+	EXPECT_FALSE(locks("ofi", "udp;ofi_rxd"));
 }
 
 TEST(Memlock, TheLimitIsCheckedAhead)
