@@ -12,7 +12,13 @@
 #include "services/memlock.h"
 #include "services/node.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static const size_t HUGE = (size_t)SVC_HUGE_SPANS * SVC_SPAN;
+/* That of the machine's own choice may be 1 GiB. */
+enum { MAP_HUGE_OURS = MAP_HUGETLB | 21 << MAP_HUGE_SHIFT };
 
 /* ---- spans ---- */
 
@@ -120,22 +126,41 @@ static struct svc_slab *around(xport_mr *mr, void *base, size_t length)
 	return slab;
 }
 
+/* NULL, and why there are none. */
+static void *map_reserved(size_t length, const char **reason)
+{
+	void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGE_OURS, -1, 0);
+
+	if (base == MAP_FAILED) {
+		*reason = strerror(errno);
+		return NULL;
+	}
+	/*
+	 * Where a control group may have fewer than are free they can be mapped, and to touch them is the end.  A kernel
+	 * before 5.14 cannot say so: EINVAL.
+	 */
+	if (madvise(base, length, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
+		return base;
+	*reason = errno == EFAULT ? "the control group's limit" : strerror(errno);
+	munmap(base, length);
+	return NULL;
+}
+
 /* Huge pages, or ordinary ones, and says which. */
 static void *map_huge(size_t *length, char *text, size_t room)
 {
-	int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS, reason;
+	const char *reason = "";
 	uintptr_t at;
 	char *base;
 
 	*length = (*length + HUGE - 1) & ~(HUGE - 1);
-	base = mmap(NULL, *length, prot, flags | MAP_HUGETLB, -1, 0);
-	if (base != MAP_FAILED) {
+	base = map_reserved(*length, &reason);
+	if (base != NULL) {
 		snprintf(text, room, "reserved huge pages");
 		return base;
 	}
-	reason = errno;
 	/* More than is wanted, for what is aligned in it. */
-	base = mmap(NULL, *length + HUGE, prot, flags, -1, 0);
+	base = mmap(NULL, *length + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;
 	at = ((uintptr_t)base + HUGE - 1) & ~(uintptr_t)(HUGE - 1);
@@ -145,11 +170,11 @@ static void *map_huge(size_t *length, char *text, size_t room)
 	if (madvise((void *)at, *length, MADV_HUGEPAGE) == 0)
 		snprintf(text, room,
 		         "no reserved huge pages (%s; see vm.nr_hugepages): transparent ones, as the kernel has them",
-		         strerror(reason));
+		         reason);
 	else
 		snprintf(text, room,
 		         "ordinary pages: no reserved huge pages (%s; see vm.nr_hugepages), no transparent ones (%s)",
-		         strerror(reason), strerror(errno));
+		         reason, strerror(errno));
 	return (void *)at;
 }
 

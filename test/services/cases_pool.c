@@ -5,6 +5,7 @@
 
 #include "conform/harness.h"
 #include "services/services.h"
+#include "services/wrap.h"
 #include "services/xport_services.h"
 
 enum { KIB = 1024, MIB = 1024 * KIB };
@@ -513,6 +514,35 @@ static void huge(struct h *h)
 	H_OK(xport_pool_destroy(p));
 }
 
+/* Huge pages that are there, but not to be had: mapped, and refused when they are touched. */
+static void huge_refused(struct h *h)
+{
+	static const int errors[] = {0, EINVAL, EFAULT, ENOMEM};
+
+	h_open(h, NULL);
+	if (h->info.put > h->info.put_reg || h->info.get > h->info.get_reg)
+		h_skip(h, "the pool maps no memory of its own here");
+	for (size_t n = 0; n < sizeof(errors) / sizeof(errors[0]); n++) {
+		bool had = errors[n] == 0 || errors[n] == EINVAL;
+		struct xport_pool_info i;
+		struct xport_block b;
+		xport_pool *p;
+
+		svc_wrap_huge(errors[n]);
+		p = make(h, XPORT_POOL_HUGE, 0);
+		b = take(h, p, 300 * KIB, 0);
+		h_fill(b.address, 300 * KIB, 1);
+		i = ask(h, p);
+		H_CHECK(strncmp(i.huge, had ? "reserved" : "no reserved", 8) == 0, "says \"%s\"", i.huge);
+		H_CHECK(errors[n] != EFAULT || strstr(i.huge, "control group") != NULL, "says \"%s\"", i.huge);
+		H_EQ(had ? i.registered : 0, i.huge_bytes);
+		H_EQ(i.huge_bytes, svc_wrap_huge_mapped());
+		H_OK(xport_pool_destroy(p));
+		H_EQ(0, svc_wrap_huge_mapped());
+	}
+	svc_wrap_huge(-1);
+}
+
 static void node(struct h *h)
 {
 	struct xport_pool_attr a = {.size = sizeof(a), .rights = XPORT_REMOTE_READ, .node = 1};
@@ -583,6 +613,7 @@ const struct h_scenario svc_cases_pool[] = {
 	{"pool_growth", {growth}, NULL, 0, 0},
 	{"pool_maker_gone", {maker_gone}, NULL, 0, 0},
 	{"pool_huge", {huge}, NULL, 0, 0},
+	{"pool_huge_refused", {huge_refused}, NULL, 0, 0},
 	{"pool_node", {node}, NULL, 0, 0},
 	{"pool_memlock", {memlock}, NULL, 0, 0},
 	{0},

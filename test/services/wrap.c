@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "services/wrap.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+
 #include "xport.h"
 
-static _Thread_local int regs;
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { HUGE_OF_2M = 21 << MAP_HUGE_SHIFT, HUGE_SIZES = 63 << MAP_HUGE_SHIFT };
+
+static _Thread_local int regs, populate = -1;
+static _Thread_local void *huge;
+static _Thread_local size_t huge_mapped;
 
 int __real_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr);
 int __wrap_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr);
+void *__real_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
+int __real_munmap(void *addr, size_t length);
+int __wrap_munmap(void *addr, size_t length);
+int __real_madvise(void *addr, size_t length, int advice);
+int __wrap_madvise(void *addr, size_t length, int advice);
 
 int __wrap_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr)
 {
@@ -16,7 +33,45 @@ int __wrap_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xpo
 	return XPORT_ERR_NO_MEMORY;
 }
 
+void *__wrap_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	if (populate < 0 || (flags & MAP_HUGETLB) == 0)
+		return __real_mmap(addr, length, prot, flags, fd, offset);
+	if ((flags & HUGE_SIZES) != HUGE_OF_2M) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	huge = __real_mmap(addr, length, prot, flags & ~(MAP_HUGETLB | HUGE_SIZES), fd, offset);
+	huge_mapped = huge == MAP_FAILED ? 0 : length;
+	return huge;
+}
+
+int __wrap_munmap(void *addr, size_t length)
+{
+	if (huge_mapped != 0 && addr == huge && length == huge_mapped)
+		huge_mapped = 0;
+	return __real_munmap(addr, length);
+}
+
+int __wrap_madvise(void *addr, size_t length, int advice)
+{
+	if (huge_mapped == 0 || addr != huge || advice != MADV_POPULATE_WRITE)
+		return __real_madvise(addr, length, advice);
+	errno = populate;
+	return populate == 0 ? 0 : -1;
+}
+
 void svc_wrap_reg(int refused)
 {
 	regs = refused;
+}
+
+void svc_wrap_huge(int error)
+{
+	populate = error;
+}
+
+size_t svc_wrap_huge_mapped(void)
+{
+	return huge_mapped;
 }

@@ -3,7 +3,13 @@
 #ifndef SVC_TEST_WRAP_H
 #define SVC_TEST_WRAP_H
 
+#include <stddef.h>
+
 /* As many registrations say NO_MEMORY. */
 void svc_wrap_reg(int refused);
+/* Huge pages of 2 MiB are there to be mapped, and to populate them ends with this errno; -1: as the system has it. */
+void svc_wrap_huge(int error);
+/* Bytes of them that are mapped. */
+size_t svc_wrap_huge_mapped(void);
 
 #endif
