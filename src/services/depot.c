@@ -305,6 +305,16 @@ int svc_depot_reserve(struct svc_depot *d, size_t bytes, const char *operation)
 	return r;
 }
 
+/* Whether some of its memory is in the pool already; `grow` is held. */
+static bool is_here(struct svc_depot *d, const struct svc_slab *slab)
+{
+	for (size_t i = 0; i < slab->nspans; i++) {
+		if (svc_depot_span(d, (void *)slab->span[i].base) != NULL)
+			return true;
+	}
+	return false;
+}
+
 int svc_depot_add(struct svc_depot *d, xport_mr *mr, const char *operation)
 {
 	struct svc_slab *slab;
@@ -313,7 +323,12 @@ int svc_depot_add(struct svc_depot *d, xport_mr *mr, const char *operation)
 	if (r != XPORT_OK)
 		return r;
 	pthread_mutex_lock(&d->grow);
-	r = insert_or_end(d, slab, operation);
+	if (is_here(d, slab)) {
+		(void)svc_slab_end(slab);
+		r = svc_fail(XPORT_ERR_INVALID, operation, "add a region once", "its memory is in the pool already");
+	} else {
+		r = insert_or_end(d, slab, operation);
+	}
 	pthread_mutex_unlock(&d->grow);
 	return r;
 }

@@ -109,8 +109,8 @@ int xport_pool_trim(xport_pool *pool);
 
 /*
  * Hands a region of the caller's to the pool as a slab, whole.  The pool hands it out in pieces, and never deregisters
- * it; it must stay registered until xport_pool_destroy.  Errors: INVALID (less than 128 KiB, or rights that are not the
- * pool's), NO_MEMORY.
+ * it; it must stay registered until xport_pool_destroy.  Errors: INVALID (less than 128 KiB, rights that are not the
+ * pool's, or memory that is in it already), NO_MEMORY.
  */
 int xport_pool_add(xport_pool *pool, xport_mr *mr) XPORT_CHECK;
 

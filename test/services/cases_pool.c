@@ -327,6 +327,9 @@ static void foreign(struct h *h)
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_add", "rights");
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_add(p, NULL));
 	H_OK(xport_pool_add(p, mr));
+	H_STATUS(XPORT_ERR_INVALID, xport_pool_add(p, mr));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_add", "in the pool already");
+	H_EQ(1, ask(h, p).slabs);
 	H_EQ(0, ask(h, p).registrations);
 	for (; xport_pool_alloc(p, 32 * KIB, 0, &b) == XPORT_OK; n++)
 		H_TRUE(b.mr == mr && (char *)b.address >= (char *)m.base &&
