@@ -82,13 +82,14 @@ int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t entry_siz
 	struct xport_opt flush = {.size = sizeof(flush), .context = context};
 	int r;
 
+	if (posted != NULL)
+		*posted = 0;
 	if (ep == NULL || posted == NULL || (ops == NULL && count > 0) || entry_size < sizeof(*ops))
 		return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "%s",
 		                ep == NULL                  ? "ep is NULL"
 		                : posted == NULL            ? "posted is NULL"
 		                : entry_size < sizeof(*ops) ? "entry_size is not that of the struct"
 		                                            : "ops is NULL");
-	*posted = 0;
 	r = check(ops, entry_size, count);
 	if (r != XPORT_OK)
 		return r;

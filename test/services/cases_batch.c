@@ -182,8 +182,12 @@ static void refused(struct h *h)
 		more(u, XPORT_OP_PUT, i * PIECE, PIECE);
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(NULL, u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "ep is NULL");
+	H_EQ(0, posted);
+	posted = 99;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], NULL, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "ops is NULL");
+	H_EQ(0, posted);
+	posted = 99;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, NULL));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "posted is NULL");
 
@@ -215,8 +219,10 @@ static void refused(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "but is none");
 	H_EQ(0, posted);
+	posted = 99;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY - 1, 8, u, &posted));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "entry_size");
+	H_EQ(0, posted);
 
 	/* What is refused when it comes to it: what was before it is quiet. */
 	u->n = 7;
