@@ -575,6 +575,12 @@ static void node(struct h *h)
 	a.node = 901;
 	H_STATUS(XPORT_ERR_NOT_SUPPORTED, xport_pool_create(h->x, &a, &p));
 	SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, "xport_pool_create", "no NUMA node 900");
+	a.node = 1;
+	svc_wrap_nodes_empty(true);
+	r = xport_pool_create(h->x, &a, &p);
+	svc_wrap_nodes_empty(false);
+	H_STATUS(XPORT_ERR_NOT_SUPPORTED, r);
+	SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, "xport_pool_create", "no NUMA node 0 with memory");
 }
 
 /* Who may not lock is told so before it is tried. */

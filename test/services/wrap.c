@@ -15,6 +15,7 @@ enum { HUGE_OF_2M = 21 << MAP_HUGE_SHIFT, HUGE_SIZES = 63 << MAP_HUGE_SHIFT };
 static _Thread_local int regs, populate = -1;
 static _Thread_local void *huge;
 static _Thread_local size_t huge_mapped;
+static _Thread_local bool nodes_empty;
 
 int __real_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr);
 int __wrap_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr);
@@ -24,6 +25,9 @@ int __real_munmap(void *addr, size_t length);
 int __wrap_munmap(void *addr, size_t length);
 int __real_madvise(void *addr, size_t length, int advice);
 int __wrap_madvise(void *addr, size_t length, int advice);
+/* Weak: there may be no libnuma. */
+long long __real_numa_node_size64(int node, long long *room) __attribute__((weak));
+long long __wrap_numa_node_size64(int node, long long *room);
 
 int __wrap_xport_mr_reg(xport *x, void *buf, size_t length, uint32_t rights, xport_mr **mr)
 {
@@ -61,6 +65,11 @@ int __wrap_madvise(void *addr, size_t length, int advice)
 	return populate == 0 ? 0 : -1;
 }
 
+long long __wrap_numa_node_size64(int node, long long *room)
+{
+	return nodes_empty ? 0 : __real_numa_node_size64(node, room);
+}
+
 void svc_wrap_reg(int refused)
 {
 	regs = refused;
@@ -74,4 +83,9 @@ void svc_wrap_huge(int error)
 size_t svc_wrap_huge_mapped(void)
 {
 	return huge_mapped;
+}
+
+void svc_wrap_nodes_empty(bool empty)
+{
+	nodes_empty = empty;
 }

@@ -3,6 +3,7 @@
 #ifndef SVC_TEST_WRAP_H
 #define SVC_TEST_WRAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* As many registrations say NO_MEMORY. */
@@ -11,5 +12,7 @@ void svc_wrap_reg(int refused);
 void svc_wrap_huge(int error);
 /* Bytes of them that are mapped. */
 size_t svc_wrap_huge_mapped(void);
+/* No NUMA node has memory. */
+void svc_wrap_nodes_empty(bool empty);
 
 #endif
