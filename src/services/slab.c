@@ -228,10 +228,8 @@ static int register_theirs(struct svc_source *source, size_t length, const char 
 
 static int lock_slab(struct svc_slab *slab, const char *operation)
 {
-	if (mlock((void *)slab->region, slab->length) == 0) {
-		slab->locked = true;
+	if (mlock((void *)slab->region, slab->length) == 0)
 		return XPORT_OK;
-	}
 	return svc_fail(XPORT_ERR_NO_MEMORY, operation, "leave out XPORT_POOL_LOCK, or raise the limit: ulimit -l",
 	                "locking %zu bytes: %s", slab->length, strerror(errno));
 }

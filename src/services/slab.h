@@ -52,7 +52,6 @@ struct svc_slab {
 	bool foreign;      /* the user's region */
 	void *map;         /* what we mapped, if we did */
 	size_t map_length;
-	bool locked;       /* by mlock */
 	bool huge;
 	size_t nspans, nfree;
 	struct svc_span span[];
