@@ -79,21 +79,31 @@ static bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *l
 	return sa->ss_family == AF_INET || sa->ss_family == AF_INET6;
 }
 
-/* A connection, or a datagram, that does not speak libfabric: so many bytes of rubbish, and then silence. */
-static int rubbish(const struct end *to, size_t n, uint8_t first)
+/* A socket that is connected to there, or -1. */
+static int socket_to(const struct end *to)
 {
 	struct sockaddr_storage sa;
-	uint8_t bytes[512];
 	socklen_t len;
 	int fd;
 
 	if (!where(to, &sa, &len))
 		return -1;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = i == 0 ? first : byte_of(first, i);
 	fd = socket(sa.ss_family,
 	            (strstr(to->side->caps.provider, "udp") != NULL ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
 	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&sa, len) == 0, "%s", strerror(errno));
+	return fd;
+}
+
+/* A connection, or a datagram, that does not speak libfabric: so many bytes of rubbish, and then silence. */
+static int rubbish(const struct end *to, size_t n, uint8_t first)
+{
+	int fd = socket_to(to);
+	uint8_t bytes[512];
+
+	if (fd < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i == 0 ? first : byte_of(first, i);
 	CHECK(n == 0 || send(fd, bytes, n, MSG_NOSIGNAL) >= 0, "%s", strerror(errno));
 	return fd;
 }
@@ -144,6 +154,33 @@ void test_rubbish(const char *provider)
 	leave(&b);
 	ops->close(A.be);
 	ops->close(B.be);
+}
+
+/* The head of a request to tcp or net (1.17), and nothing of what it announces: no call waits for the rest. */
+void test_half_request(const char *provider)
+{
+	static const uint8_t head[32] = {3 /* the version */, 0 /* a request */, 0, 200 /* bytes follow */};
+	int64_t longest = 0;
+	int fd;
+
+	if (strcmp(provider, "tcp") != 0 && strcmp(provider, "net") != 0)
+		return;
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	fd = socket_to(&b);
+	CHECK(send(fd, head, sizeof(head), MSG_NOSIGNAL) == sizeof(head), "%s", strerror(errno));
+	for (int64_t t, end = now_ms() + 200; now_ms() < end; longest = t > longest ? t : longest) {
+		t = now_ms();
+		CHECK(ops->poll(B.be) >= 0 && ops->arm(B.be) >= XPORT_ERR_AGAIN, "%s", err.text);
+		t = now_ms() - t;
+	}
+	CHECK(longest < 500, "a call took %d ms", (int)longest);
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	close(fd);
 }
 
 /* Damaged addresses: refused or unreachable, never taken, never a crash. */

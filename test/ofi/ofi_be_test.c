@@ -458,6 +458,7 @@ static const struct {
 	{"dead_inside", test_dead_inside},
 	{"choice", test_choice},
 	{"rubbish", test_rubbish},
+	{"half_request", test_half_request},
 	{"deaf", test_deaf},
 	{"late", test_late},
 	{"late_no_more", test_late_no_more},

@@ -68,6 +68,7 @@ struct ofi_quirk {
 	bool tells;          /* failures of its own, by an event queue of each endpoint: else it ends the process */
 	bool remote_only;    /* it is not to do otherwise between processes of this host */
 	bool walled;         /* what a stranger sends it must not see, see ofi_wall.c */
+	bool waits;          /* for all of a request, when a part of it came: see ofi_wall.c */
 	const char *caution; /* what its users have to know, because nothing can be done about it */
 	const char *refused; /* why it cannot be used */
 };
@@ -271,6 +272,8 @@ void ofi_guard_close(struct ofi_ep *ep);
 /* ofi_wall.c */
 int ofi_wall_build(struct ofi_ep *ep);
 int ofi_wall_open(struct ofi_ep *ep);
+/* Once it listens. */
+void ofi_wall_listener(const struct xpi_be *be);
 
 /* ofi_ep.c */
 int ofi_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);

@@ -40,6 +40,8 @@ int ofi_cm_open(struct xpi_be *be)
 		rc = fi_listen(be->pep);
 	if (rc != 0)
 		return ofi_fail(be->err, rc, "raise `ulimit -n`?", "listening by libfabric");
+	if (be->quirk->waits)
+		ofi_wall_listener(be);
 	return ofi_addr_listening(be, &be->pep->fid);
 }
 

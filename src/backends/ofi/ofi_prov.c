@@ -29,9 +29,9 @@ static const char aborts[] = "it ends the process when a peer does not answer";
 
 static const struct ofi_quirk quirks[] = {
 	/* 1.17 (tcpx_report_success, tcpx_progress), and those before it; 1.18 is another program. */
-	{.name = "tcp", .wakes_itself = true},
+	{.name = "tcp", .wakes_itself = true, .waits = true},
 	/* 1.17: its descriptor stays readable for ever. */
-	{.name = "net", .no_fd = true},
+	{.name = "net", .no_fd = true, .waits = true},
 	/* Its thread beside a user that polls takes milliseconds for a message, and without it there is no descriptor.
 	 * It reads nothing before a header of its own, 24 bytes, is there as a whole.  TCP may cut there when its window is
 	 * full, and then opens none before something is read, since few unread bytes can hold much memory: both wait for

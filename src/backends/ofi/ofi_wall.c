@@ -6,6 +6,9 @@
  * libfabric does not give its socket away, but it is one of ours, known by the address that it is bound to.  A filter of
  * the kernel lets nothing in until the peer is known, and then only what has the peer's address for its source.
  *
+ * tcp and net (1.17) read what a peer says when it connects from a socket that blocks.  Theirs that listens is found in the
+ * same way, and does not let them wait.
+ *
  * ASSUMPTIONS  An endpoint talks to one peer only; nobody knows our address before `address` returned it.
  */
 #include <dirent.h>
@@ -14,21 +17,25 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "ofi.h"
 
 enum { V4_SOURCE = 12, V6_SOURCE = 8 }; /* in the header of IP */
 
-static bool bound_to(int fd, const struct ofi_addr *name)
+/* One of TCP has to listen: what it accepts may be bound to the same. */
+static bool bound_to(int fd, const struct ofi_addr *name, int of)
 {
 	struct ofi_addr at = {.len = sizeof(at.storage)};
 	socklen_t len = sizeof(at.storage);
-	int type = 0;
-	socklen_t type_len = sizeof(type);
+	int type = 0, listens = 0;
+	socklen_t type_len = sizeof(type), listens_len = sizeof(listens);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != SOCK_DGRAM ||
-	    getsockname(fd, &at.sa, &len) != 0 || at.sa.sa_family != name->sa.sa_family)
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != of ||
+	    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_len) != 0 ||
+	    (listens != 0) != (of == SOCK_STREAM) || getsockname(fd, &at.sa, &len) != 0 ||
+	    at.sa.sa_family != name->sa.sa_family)
 		return false;
 	if (at.sa.sa_family == AF_INET) {
 		const struct sockaddr_in *a = (const struct sockaddr_in *)&at.sa,
@@ -43,14 +50,14 @@ static bool bound_to(int fd, const struct ofi_addr *name)
 }
 
 /* The socket of this process that has this address, or -1. */
-static int find_socket(const struct ofi_addr *name)
+static int find_socket(const struct ofi_addr *name, int type)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *e;
 	int found = -1;
 
 	while (dir != NULL && found < 0 && (e = readdir(dir)) != NULL)
-		if (e->d_name[0] != '.' && bound_to(atoi(e->d_name), name))
+		if (e->d_name[0] != '.' && bound_to(atoi(e->d_name), name, type))
 			found = atoi(e->d_name);
 	if (dir != NULL)
 		closedir(dir);
@@ -71,7 +78,7 @@ int ofi_wall_build(struct ofi_ep *ep)
 	uint8_t byte;
 	int rc;
 
-	ep->socket = find_socket(&ep->name);
+	ep->socket = find_socket(&ep->name, SOCK_DGRAM);
 	if (ep->socket < 0)
 		return -FI_EOPNOTSUPP;
 	rc = attach(ep->socket, nobody, 1);
@@ -113,4 +120,20 @@ int ofi_wall_open(struct ofi_ep *ep)
 	}
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
 	return attach(ep->socket, code, n);
+}
+
+/*
+ * A peer says all of its request at once, by one send.  Who says the head of one, and not what that announces, would be
+ * waited for, and with it everybody.  What is accepted has this limit from the socket that listens.
+ */
+void ofi_wall_listener(const struct xpi_be *be)
+{
+	static const struct timeval limit = {.tv_usec = 1000};
+	struct ofi_addr at = {.len = sizeof(at.bytes)};
+	int fd = fi_getname(&be->pep->fid, at.bytes, &at.len) == 0 ? find_socket(&at, SOCK_STREAM) : -1;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
+		xpi_log(be->log, XPORT_LOG_DEBUG, "3018",
+		        "ofi: libfabric's socket is not found: a stranger who connects and says half of a request "
+		        "stops it");
 }
