@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c - the libfabric back end among strangers, with damaged addresses, dead peers and nothing left to open. */
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -181,6 +182,50 @@ void test_half_request(const char *provider)
 	must_send(&a, &b, 0, 100, 24);
 	await(&a, &b, 1);
 	close(fd);
+}
+
+static int descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	CHECK(dir != NULL, "%s", strerror(errno));
+	while (readdir(dir) != NULL)
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Who connects to tcp or net and says nothing takes no descriptor, and leaves none behind. */
+void test_silent(const char *provider)
+{
+	enum { MANY = 20 };
+	int fd[MANY], before, opened;
+
+	if (strcmp(provider, "tcp") != 0 && strcmp(provider, "net") != 0)
+		return;
+	open_side(&C, provider); /* what libfabric keeps from its first instance */
+	ops->close(C.be);
+	before = descriptors();
+	open_side(&A, provider);
+	open_side(&B, provider);
+	prepare(&a, &A);
+	prepare(&b, &B);
+	opened = descriptors();
+	for (int i = 0; i < MANY; i++)
+		fd[i] = socket_to(&b);
+	run_both(&A, &B, 100);
+	CHECK(descriptors() <= opened + MANY, "%d of %d", descriptors() - opened - MANY, MANY);
+	join(&a, &b);
+	must_send(&a, &b, 0, 100, 24);
+	await(&a, &b, 1);
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
+	for (int i = 0; i < MANY; i++)
+		close(fd[i]);
+	CHECK(descriptors() <= before, "%d are left", descriptors() - before);
 }
 
 /* Damaged addresses: refused or unreachable, never taken, never a crash. */

@@ -459,6 +459,7 @@ static const struct {
 	{"choice", test_choice},
 	{"rubbish", test_rubbish},
 	{"half_request", test_half_request},
+	{"silent", test_silent},
 	{"deaf", test_deaf},
 	{"late", test_late},
 	{"late_no_more", test_late_no_more},

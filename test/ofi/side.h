@@ -85,6 +85,7 @@ void test_too_long(const char *provider);
 void test_bad_address(const char *provider);
 void test_rubbish(const char *provider);
 void test_half_request(const char *provider);
+void test_silent(const char *provider);
 void test_deaf(const char *provider);
 void test_late(const char *provider);
 void test_late_no_more(const char *provider);

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -124,16 +125,18 @@ int ofi_wall_open(struct ofi_ep *ep)
 
 /*
  * A peer says all of its request at once, by one send.  Who says the head of one, and not what that announces, would be
- * waited for, and with it everybody.  What is accepted has this limit from the socket that listens.
+ * waited for, and with it everybody.  What is accepted has this limit from the socket that listens.  And it is accepted
+ * only once it says something: libfabric never closes what says nothing, and is woken for ever where it can accept no more.
  */
 void ofi_wall_listener(const struct xpi_be *be)
 {
 	static const struct timeval limit = {.tv_usec = 1000};
+	const int silence = 30; /* seconds */
 	struct ofi_addr at = {.len = sizeof(at.bytes)};
 	int fd = fi_getname(&be->pep->fid, at.bytes, &at.len) == 0 ? find_socket(&at, SOCK_STREAM) : -1;
 
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0 ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence, sizeof(silence)) != 0)
 		xpi_log(be->log, XPORT_LOG_DEBUG, "3018",
-		        "ofi: libfabric's socket is not found: a stranger who connects and says half of a request "
-		        "stops it");
+		        "ofi: libfabric's socket is not found, or not to be set: strangers who connect can hold it up");
 }
