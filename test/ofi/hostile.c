@@ -558,6 +558,30 @@ void test_no_descriptor(const char *provider)
 	end_with(pid);
 }
 
+/* Who connects with not one descriptor left is told that, and nothing of networks. */
+void test_full_table(const char *provider)
+{
+	struct rlimit limit, full;
+	int fd, rc = XPORT_ERR_AGAIN;
+
+	open_side(&A, provider);
+	open_side(&B, provider);
+	if (A.be->pep == NULL)
+		return; /* nothing is opened to connect */
+	prepare(&a, &A);
+	prepare(&b, &B);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	full = limit;
+	fd = dup(0);
+	full.rlim_cur = (rlim_t)fd;
+	close(fd);
+	CHECK(fd >= 0 && setrlimit(RLIMIT_NOFILE, &full) == 0, "%s", strerror(errno));
+	for (int64_t end = now_ms() + 5000; rc == XPORT_ERR_AGAIN && now_ms() < end;)
+		rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, b.addr, b.len);
+	CHECK(rc == XPORT_ERR_SYSTEM && strstr(err.hint, "ulimit -n") != NULL, "%d %s: %s", rc, err.text, err.hint);
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%s", strerror(errno));
+}
+
 /* The same from a peer whose file is not there any more. */
 void test_no_file(const char *provider)
 {

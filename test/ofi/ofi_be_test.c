@@ -467,6 +467,7 @@ static const struct {
 	{"window", test_window},
 	{"half_accepted", test_half_accepted},
 	{"no_descriptor", test_no_descriptor},
+	{"full_table", test_full_table},
 	{"no_file", test_no_file},
 	{"no_file_more", test_no_file_more},
 	{"no_room", test_no_room},

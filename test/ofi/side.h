@@ -92,6 +92,7 @@ void test_late_no_more(const char *provider);
 void test_dead_inside(const char *provider);
 void test_half_accepted(const char *provider);
 void test_no_descriptor(const char *provider);
+void test_full_table(const char *provider);
 void test_no_file(const char *provider);
 void test_no_file_more(const char *provider);
 void test_no_room(const char *provider);

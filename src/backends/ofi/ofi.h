@@ -229,8 +229,8 @@ int ofi_addr_listening(struct xpi_be *be, struct fid *fid);
 int ofi_addr_pack(const struct xpi_be *be, const struct ofi_ep *ep, void *buf, size_t *len);
 /* Fills ep->peer, the best first. */
 int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len);
-/* The source address of the route to there; false: there is no route. */
-bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from);
+/* The source address of the route to there: 0, or why there is none, as libfabric has its codes. */
+int ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from);
 bool ofi_addr_loopback(const struct ofi_addr *a);
 /* Whether nobody but this host reaches us. */
 bool ofi_addr_local(const struct xpi_be *be);

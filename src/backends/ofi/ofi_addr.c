@@ -12,6 +12,7 @@
  *            then the key of the page of ofi_guard.c
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -135,7 +136,7 @@ static bool ipv4_leads_out(void)
 	in->sin_family = AF_INET;
 	in->sin_addr = elsewhere;
 	in->sin_port = htons(9);
-	return ofi_addr_source(&to, &from);
+	return ofi_addr_source(&to, &from) == 0;
 }
 
 /* As containers and virtual machines have them, with an address that means another one on each host. */
@@ -358,19 +359,21 @@ int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len)
 	                "the peer, on another host, has nothing but a loopback address");
 }
 
-bool ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from)
+int ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from)
 {
 	socklen_t len = sizeof(from->storage);
-	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool ok;
+	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
 
 	if (fd < 0)
-		return false;
-	ok = connect(fd, &to->sa, (socklen_t)to->len) == 0 && getsockname(fd, &from->sa, &len) == 0;
+		return errno == EAFNOSUPPORT ? -FI_EHOSTUNREACH : -errno;
+	if (connect(fd, &to->sa, (socklen_t)to->len) != 0 || getsockname(fd, &from->sa, &len) != 0)
+		rc = -errno;
 	close(fd);
+	if (rc != 0) /* there was a descriptor: what is no code of a network's is no lack either */
+		return ofi_status(rc) == XPORT_ERR_SYSTEM ? -FI_EHOSTUNREACH : rc;
 	from->len = len;
 	set_port(&from->sa, 0);
-	return ok;
+	return 0;
 }
 
 bool ofi_addr_loopback(const struct ofi_addr *a)

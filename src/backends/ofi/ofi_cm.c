@@ -56,46 +56,54 @@ void ofi_cm_close(struct xpi_be *be)
 
 /* ---- active ---- */
 
+/* A copy of an address that *bytes is set to; as libfabric returns it. */
+static int replace(void **bytes, size_t *len, const struct ofi_addr *a)
+{
+	void *copy = malloc(a->len);
+
+	if (copy == NULL)
+		return -FI_ENOMEM;
+	memcpy(copy, a->bytes, a->len);
+	free(*bytes);
+	*bytes = copy;
+	*len = a->len;
+	return 0;
+}
+
 /* What fi_endpoint has to know of a connection to there. */
-static struct fi_info *info_to(const struct xpi_be *be, const struct ofi_addr *to)
+static int info_to(const struct xpi_be *be, const struct ofi_addr *to, struct fi_info **out)
 {
 	struct fi_info *info = fi_dupinfo(be->info);
 	struct ofi_addr from;
-	void *dest, *src;
+	int rc;
 
 	if (info == NULL)
-		return NULL;
-	dest = malloc(to->len);
-	src = be->info->nic == NULL && ofi_addr_source(to, &from) ? malloc(from.len) : NULL;
-	if (dest != NULL) {
-		memcpy(dest, to->bytes, to->len);
-		free(info->dest_addr);
-		info->dest_addr = dest;
-		info->dest_addrlen = to->len;
-	}
-	if (src != NULL) {
-		memcpy(src, from.bytes, from.len);
+		return -FI_ENOMEM;
+	rc = replace(&info->dest_addr, &info->dest_addrlen, to);
+	if (rc == 0 && be->info->nic == NULL) {
+		rc = ofi_addr_source(to, &from);
+		if (rc == 0)
+			rc = replace(&info->src_addr, &info->src_addrlen, &from);
 		/* What the socket is made of; our own addresses may be of the other family. */
 		info->addr_format = to->sa.sa_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
-		free(info->src_addr);
-		info->src_addr = src;
-		info->src_addrlen = from.len;
 	}
-	if (dest != NULL && (src != NULL || be->info->nic != NULL))
-		return info;
-	fi_freeinfo(info);
-	return NULL;
+	if (rc != 0) {
+		fi_freeinfo(info);
+		return rc;
+	}
+	*out = info;
+	return 0;
 }
 
 static int call(struct ofi_ep *ep)
 {
 	const struct ofi_addr *to = &ep->peer[ep->tried];
-	struct fi_info *info = info_to(ep->be, to);
 	uint8_t request[REQUEST];
-	int rc;
+	struct fi_info *info;
+	int rc = info_to(ep->be, to, &info);
 
-	if (info == NULL)
-		return -FI_EHOSTUNREACH;
+	if (rc != 0)
+		return rc;
 	memcpy(request, magic, sizeof(magic));
 	memcpy(request + sizeof(magic), ep->peer_cookie, OFI_COOKIE);
 	rc = ofi_ep_open(ep, info);
