@@ -192,6 +192,14 @@ static void *map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing, 
 	return base == MAP_FAILED ? NULL : base;
 }
 
+pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY])
+{
+	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
+
+	(void)xpi_rd_bytes(&r, 3 * sizeof(uint64_t));
+	return (pid_t)xpi_rd_u32(&r);
+}
+
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 {
 	return map(key, length, writing, NULL);

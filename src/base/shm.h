@@ -34,6 +34,9 @@ void xpi_shm_free(struct xpi_shm *s);
 /* Writes the key; `writable`: whether peers may map it for writing. */
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY]);
 
+/* The process that made it, as the key says. */
+pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
+
 /* Maps the first `length` bytes of a peer's memory, for writing as well if `writing`.  NULL: that much is not (or no longer)
  * there, or not to be written to, or it is of another host, or of a process that may not be looked into. */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);

@@ -267,7 +267,31 @@ void test_dead_inside(const char *provider)
 	CHECK(send_frame(&a, 0, 64, 24) == XPORT_ERR_AGAIN, "entered where another one is");
 	must_send(&c, &d, 0, 64, 24);
 	await(&c, &d, 1);
+	((struct ofi_ep *)b.ep)->beside = false; /* of a process that can be killed alone */
 	leave(&b);
+	leave(&a);
+}
+
+/*
+ * A thread of this process that is inside, and does not get a processor for a while: it writes where it was as soon as it
+ * gets one, so that stays until it is out.
+ */
+void test_slow_inside(const char *provider)
+{
+	volatile uint32_t *word;
+	int64_t start;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	open_pair(provider);
+	word = ((struct ofi_ep *)b.ep)->page.base;
+	CHECK((*word & 1) == 0);
+	*word |= 1;
+	for (start = now_ms(); now_ms() < start + 250; usleep(1000))
+		CHECK(ops->ep_quiesce(B.be, b.ep) == XPORT_ERR_AGAIN && ops->poll(B.be) >= 0, "after %d ms",
+		      (int)(now_ms() - start));
+	*word &= ~1u;
+	CHECK(ops->ep_quiesce(B.be, b.ep) == XPORT_OK);
 	leave(&a);
 }
 
@@ -580,6 +604,22 @@ void test_full_table(const char *provider)
 		rc = ops->ep_connect(A.be, a.ep, XPI_ACTIVE, b.addr, b.len);
 	CHECK(rc == XPORT_ERR_SYSTEM && strstr(err.hint, "ulimit -n") != NULL, "%d %s: %s", rc, err.text, err.hint);
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%s", strerror(errno));
+}
+
+/* A process that died inside is not waited for. */
+void test_dead_beside(const char *provider)
+{
+	uint8_t addr[2048];
+	size_t len;
+	pid_t pid;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	pid = greeted(provider, addr, &len);
+	(void)look_and_connect(addr, len);
+	CHECK(((struct ofi_ep *)a.ep)->theirs != NULL, "%s", err.text);
+	*(volatile uint32_t *)((struct ofi_ep *)a.ep)->page.base |= 1;
+	end_with(pid);
 }
 
 /* The same from a peer whose file is not there any more. */

@@ -456,6 +456,8 @@ static const struct {
 	{"filtered", test_filtered},
 	{"leftovers", test_leftovers},
 	{"dead_inside", test_dead_inside},
+	{"slow_inside", test_slow_inside},
+	{"dead_beside", test_dead_beside},
 	{"choice", test_choice},
 	{"rubbish", test_rubbish},
 	{"half_request", test_half_request},

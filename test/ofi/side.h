@@ -90,6 +90,8 @@ void test_deaf(const char *provider);
 void test_late(const char *provider);
 void test_late_no_more(const char *provider);
 void test_dead_inside(const char *provider);
+void test_slow_inside(const char *provider);
+void test_dead_beside(const char *provider);
 void test_half_accepted(const char *provider);
 void test_no_descriptor(const char *provider);
 void test_full_table(const char *provider);

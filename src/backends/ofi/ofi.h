@@ -158,6 +158,7 @@ struct ofi_ep {
 	bool told;               /* the core knows about it */
 	unsigned lingered;       /* polls since it was to be quiesced */
 	int64_t linger_until_ms;
+	bool beside;             /* the peer is in this process */
 	int64_t bar_until_ms;    /* since then a peer is waited for that is inside `ours` */
 	bool gone;               /* to be told when what came before is */
 	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */

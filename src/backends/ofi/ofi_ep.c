@@ -15,7 +15,7 @@
 enum {
 	DOUBT_MS = 300, /* for so long it is not asked whether the address answers at all, where there are others */
 	LINGER_MS = 900, /* of the second in which the core calls at every poll */
-	BAR_MS = 50     /* a peer that is inside the page; a living one takes microseconds */
+	BAR_MS = 50     /* another process that is inside the page; a living one takes microseconds */
 };
 
 static const char spent[] =
@@ -266,7 +266,8 @@ static bool lingers(struct ofi_ep *ep)
 
 /*
  * A peer in this process sends to the shm provider (1.17) by a pointer to our queue, also when that is gone: so it finds
- * the door shut from now on.  False: it is inside; not for long, unless it died there.
+ * the door shut from now on.  False: it is inside; not for long, unless it died there.  A thread of ours did not, however long
+ * it gets no processor: what it writes to must stay.
  */
 static bool bar(struct ofi_ep *ep)
 {
@@ -274,7 +275,7 @@ static bool bar(struct ofi_ep *ep)
 		return true;
 	if (ep->bar_until_ms == 0)
 		ep->bar_until_ms = ofi_now_ms() + BAR_MS;
-	return ofi_now_ms() >= ep->bar_until_ms;
+	return !ep->beside && ofi_now_ms() >= ep->bar_until_ms;
 }
 
 /* Of what it has for sends a quarter is left: from here on a few peers that do not read would hold up everybody, for ever. */

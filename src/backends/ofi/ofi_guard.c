@@ -53,6 +53,7 @@ int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key)
 {
 	errno = 0;
 	ep->theirs = xpi_shm_map(key, sizeof(*ep->theirs), true);
+	ep->beside = ep->theirs != NULL && xpi_shm_maker(key) == getpid();
 	if (ep->theirs != NULL)
 		return XPORT_OK;
 	if (errno == EMFILE || errno == ENFILE)
