@@ -27,7 +27,8 @@ int svc_node_resolve(int asked, int *node, const char *operation)
 	if (asked == XPORT_POOL_NODE_LOCAL)
 		n = getcpu(&cpu, &local) == 0 ? (int)local : 0;
 	room = n < 0 || n >= SVC_NODES ? -1 : numa_node_size64(n, NULL);
-	if (room <= 0)
+	/* Beside a node without memory the system takes the nearest that has some. */
+	if (room < 0 || (room == 0 && asked != XPORT_POOL_NODE_LOCAL))
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "numactl --hardware lists the nodes that are there",
 		                "there is no NUMA node %d with memory; the highest is %d", n, numa_max_node());
 	*node = n;
