@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct client {
 	struct cp_source source;
 	struct cp_worker worker;
 	struct cp_tally tally;
+	void *names;        /* that sources had so far, as tsearch has them */
 	char text[CP_PATH]; /* why READY refused, or "" */
 };
 
@@ -47,6 +49,27 @@ static void not_copied(struct client *c, const char *name, const char *text)
 {
 	c->tally.failed++;
 	say(c, name, text);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* Whether no source before had the name that this one is to get; "" is none.  False: that was said. */
+static bool is_new(struct client *c, const char *source, const char *as)
+{
+	char *name = *as != '\0' ? strdup(as) : NULL;
+	char **at = name != NULL ? tsearch(name, &c->names, by_name) : NULL;
+	bool is = *as == '\0' || (at != NULL && *at == name);
+
+	if (is)
+		return true;
+	not_copied(c, source,
+	           at != NULL ? "another source has the same name; copy it alone, to another directory"
+	                      : "out of memory");
+	free(name);
+	return false;
 }
 
 /* ---- the connection ---- */
@@ -233,7 +256,7 @@ static bool send_one(struct client *c, const char *name, const char *path)
 		return true;
 	if (!target_name(c, path, l.as, as)) {
 		not_copied(c, name, "its path at the target is longer than 4095 bytes");
-	} else if (cp_source_begin(&c->source, l.root, l.path, as)) {
+	} else if (is_new(c, name, l.as) && cp_source_begin(&c->source, l.root, l.path, as)) {
 		while (good && !cp_source_resting(&c->source))
 			good = turn(c, cp_source_step(&c->source)          ? 0
 			               : c->source.state == CP_SOURCE_BUSY ? 50
@@ -382,6 +405,8 @@ static bool fetch_one(struct client *c, const char *source, int root, const char
 	if ((size_t)snprintf(path, sizeof(path), "%s", given) >= sizeof(path))
 		return say(c, source, "the path is longer than 4095 bytes");
 	last = last_part(path);
+	if (!is_new(c, source, last))
+		return true;
 	m.path = (struct cp_bytes){path, strlen(path)};
 	m.text = *as != '\0' ? (struct cp_bytes){as, strlen(as)} : (struct cp_bytes){last, strlen(last)};
 	c->role = TAKING;
@@ -454,6 +479,7 @@ int cp_client(const struct cp_options *o)
 		return CP_EXIT_LOST;
 	good = o->fetch ? fetch_all(&c) : send_all(&c);
 	cp_hub_close(&c.hub);
+	tdestroy(c.names, free);
 	summary(&c);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		perror("xport_cp: standard output");
