@@ -2,8 +2,10 @@
 /*
  * hostile.c - a client that says to xport_cp --serve what no xport_cp says.  cp_hostile ADDRESS [silence | plant]: each case has a
  * connection of its own, and a line: what it tried, and whether the server answered as it must.  Exits with 1 if one did
- * not; with `lie` it is a server at ADDRESS instead, for one client that fetches data.txt; with `plant`, a case is expected to be answered wrongly, so that this is seen to fail.
+ * not; with `lie` it is a server at ADDRESS instead, for one client that fetches data.txt, with `early` for one that brings
+ * something; with `plant`, a case is expected to be answered wrongly, so that this is seen to fail.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,28 +383,37 @@ static void flood(void)
 
 /* ---- a server that sends what nobody asked for ---- */
 
-static void lie(void)
+/* Waits for a client, and for what it asks. */
+static xport_listener *host(void)
 {
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
-	struct cp_msg ready = {.kind = CP_READY}, link = about(CP_LINK, "data.txt"), dir = about(CP_DIR, "data.txt"),
-		      other = about(CP_FILE, ".bashrc"), below = about(CP_FILE, "data.txt/x"),
-		      file = about(CP_FILE, "data.txt"), bye = {.kind = CP_BYE};
 	xport_listener *listener;
 	char name[128];
 	xport_ep *ep;
 
-	link.text = (struct cp_bytes){"x", 1};
 	if (xport_listen(side.hub.x, side.address, &attr, &listener) != XPORT_OK ||
 	    xport_listener_name(listener, name, sizeof(name)) != XPORT_OK)
 		exit(1);
 	printf("listening on %s\n", name);
 	fflush(stdout);
 	if (xport_accept(listener, PATIENCE_MS, &ep) != XPORT_OK ||
-	    (side.link = cp_link_new(&side.hub, ep, &calls, NULL)) == NULL || answer() != 0 ||
-	    !cp_link_key(side.link, &side.last.key)) {
+	    (side.link = cp_link_new(&side.hub, ep, &calls, NULL)) == NULL || answer() != 0) {
 		puts("nobody came");
 		exit(1);
 	}
+	return listener;
+}
+
+static void lie(void)
+{
+	struct cp_msg ready = {.kind = CP_READY}, link = about(CP_LINK, "data.txt"), dir = about(CP_DIR, "data.txt"),
+		      other = about(CP_FILE, ".bashrc"), below = about(CP_FILE, "data.txt/x"),
+		      file = about(CP_FILE, "data.txt"), bye = {.kind = CP_BYE};
+	xport_listener *listener = host();
+
+	link.text = (struct cp_bytes){"x", 1};
+	if (!cp_link_key(side.link, &side.last.key))
+		exit(1);
 	cp_link_send(side.link, &ready);
 	expect("another file than was asked for", REFUSED, ask(&other));
 	expect("a directory", REFUSED, ask(&dir));
@@ -412,6 +423,29 @@ static void lie(void)
 	file.kind = CP_FINISH;
 	expect("its end", 0, ask(&file));
 	expect("the end", 0, ask(&bye));
+	part();
+	xport_listener_close(listener);
+}
+
+/* Stops itself until the client is stopped, too; then READY and what follows it come to that client at once. */
+static void early(void)
+{
+	struct cp_msg ready = {.kind = CP_READY, .mode = CP_IS_DIR}, ack = {.kind = CP_ACK};
+	uint8_t key[CP_KEY];
+	size_t len = sizeof(key);
+	xport_listener *listener = host();
+
+	if (!cp_link_slots(side.link, XPORT_REMOTE_WRITE, key, &len))
+		exit(1);
+	ready.key = (struct cp_bytes){key, len};
+	raise(SIGSTOP);
+	cp_link_send(side.link, &ready);
+	cp_link_send(side.link, &ack);
+	while (side.link->letters > 0 && !side.link->failed && cp_hub_poll(&side.hub, 100))
+		;
+	puts("sent");
+	fflush(stdout);
+	(void)answer();
 	part();
 	xport_listener_close(listener);
 }
@@ -439,6 +473,8 @@ int main(int argc, char **argv)
 	what = argc > 2 ? argv[2] : "";
 	if (strcmp(what, "lie") == 0)
 		lie();
+	else if (strcmp(what, "early") == 0)
+		early();
 	else
 		all();
 	if (strcmp(what, "silence") == 0)

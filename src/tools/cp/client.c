@@ -97,6 +97,8 @@ static void message(void *arg, const struct cp_msg *m)
 
 	if (!c->ready)
 		ready(c, m);
+	else if (c->role == SENDING && c->source.link == NULL) /* it came together with READY */
+		cp_link_fail(c->link, "the server speaks out of turn");
 	else if (c->role == SENDING)
 		cp_source_message(&c->source, m);
 	else
