@@ -171,9 +171,10 @@ static bool open_temp(struct cp_part *p)
 static bool allocate(struct cp_part *p, uint64_t size)
 {
 	int rc = fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
+	bool cannot = (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) || cp_plant == CP_PLANT_LATE;
 
-	p->unreserved = (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) || cp_plant == CP_PLANT_LATE;
-	return rc == 0 || p->unreserved;
+	p->unreserved = p->unreserved || cannot;
+	return rc == 0 || cannot;
 }
 
 /* Finds out now whether there is room.  What has holes takes less than its size, nobody knows how much. */
@@ -184,7 +185,7 @@ static bool reserve(struct cp_part *p, bool sparse)
 	if (p->have > p->size && ftruncate(p->fd, (off_t)p->size) != 0)
 		return fault(p, errno, "shortening what an earlier copy left");
 	p->have = p->have < p->size ? p->have : p->size;
-	p->unreserved = false;
+	p->unreserved = sparse;
 	if (p->size == 0 || allocate(p, sparse ? 1 : p->size))
 		return true;
 	(void)fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
@@ -349,6 +350,14 @@ static bool sync_file(struct cp_part *p)
 	return fsync(p->fd) == 0 || fault(p, errno, "syncing the file");
 }
 
+/* NFS, SMB and FUSE say when a descriptor is closed that what was written has no room.  The lock stays with the other. */
+static bool flush(struct cp_part *p)
+{
+	int copy = dup(p->fd);
+
+	return (copy >= 0 && close(copy) == 0) || fault(p, errno, "writing");
+}
+
 bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look)
 {
 	if (p->covered != p->size)
@@ -363,7 +372,7 @@ bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_lo
 		return fault(p, errno, "giving the file its permissions");
 	if (futimens(p->fd, look->times) != 0)
 		return fault(p, errno, "giving the file its times");
-	if ((p->sync || p->unreserved) && !sync_file(p))
+	if (((p->sync || p->unreserved) && !sync_file(p)) || !flush(p))
 		return false;
 	if (!is_named(p))
 		return fault(p, CP_BUSY, "somebody has taken its temporary name away");
