@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "tools/cp/beneath.h"
@@ -76,16 +77,28 @@ void cp_part_drop(struct cp_part *p, bool remove)
 /* ---- opening ---- */
 
 /* A long name has no room for more; then its checksum stands for it. */
-static void name_temp(struct cp_part *p)
+static void name_temp(char temp[CP_TEMP], const char *name, const char *more)
 {
 	uint64_t sum[2];
-	int n = snprintf(p->temp, sizeof(p->temp), ".%s.xport-part", p->name);
+	int n = snprintf(temp, CP_TEMP, ".%s%s.xport-part", name, more);
 
-	if (n > 0 && (size_t)n < sizeof(p->temp))
+	if (n > 0 && n < CP_TEMP)
 		return;
-	cp_sum_block(p->name, strlen(p->name), 0, sum);
-	snprintf(p->temp, sizeof(p->temp), ".%016llx%016llx.xport-part", (unsigned long long)sum[1],
-	         (unsigned long long)sum[0]);
+	cp_sum_block(name, strlen(name), 0, sum);
+	snprintf(temp, CP_TEMP, ".%016llx%016llx%s.xport-part", (unsigned long long)sum[1], (unsigned long long)sum[0],
+	         more);
+}
+
+bool cp_part_own_temp(char temp[CP_TEMP], const char *name)
+{
+	unsigned long long random;
+	char more[32];
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return false;
+	snprintf(more, sizeof(more), ".%016llx", random);
+	name_temp(temp, name, more);
+	return true;
 }
 
 /* Whether it is a file of ours and nobody else's: neither a pipe that waits there, nor a file with another name, too. */
@@ -206,7 +219,7 @@ bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, 
 	if (p->dir < 0)
 		return fault(p, errno, "opening the directory that it goes to");
 	snprintf(p->name, sizeof(p->name), "%s", base);
-	name_temp(p);
+	name_temp(p->temp, p->name, "");
 	if (fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
 		return fault(p, EISDIR, "a file would take the place of a directory");
 	if (!open_temp(p))

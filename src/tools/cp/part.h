@@ -17,6 +17,8 @@
 #include "tools/cp/sum.h"
 #include "tools/cp/wire.h"
 
+enum { CP_TEMP = 256 };
+
 struct cp_part {
 	int dir, fd;       /* -1: not open */
 	uint64_t size;     /* that the file will have */
@@ -26,7 +28,7 @@ struct cp_part {
 	bool sync;
 	bool unreserved;   /* whether there is room for it nobody knows before it is on its way to the disk */
 	int error;
-	char name[256], temp[256]; /* in dir */
+	char name[256], temp[CP_TEMP]; /* in dir */
 	char text[CP_TEXT];
 	uint8_t *buf;
 	struct cp_sum *summing;
@@ -51,6 +53,8 @@ bool cp_part_check(struct cp_part *p, const struct cp_head *h, bool *same);
 bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length);
 /* Compares with what the source has counted, and gives the file its name. */
 bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look);
+/* A temporary name that no other copy has; false: errno. */
+bool cp_part_own_temp(char temp[CP_TEMP], const char *name);
 /* Closes it; `remove`: nothing is left of it. */
 void cp_part_drop(struct cp_part *p, bool remove);
 

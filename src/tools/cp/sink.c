@@ -278,17 +278,13 @@ static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
 	return good;
 }
 
+/* Another copy may make the same link now: each has a name of its own until it is made. */
 static bool make_link(int parent, const char *base, const char *to, const struct cp_look *look)
 {
-	char temp[256];
-	uint64_t sum[2];
+	char temp[CP_TEMP];
 	bool good;
 
-	cp_sum_block(base, strlen(base), 1, sum);
-	snprintf(temp, sizeof(temp), ".%016llx.xport-part", (unsigned long long)sum[0]);
-	good = symlinkat(to, parent, temp) == 0 ||
-	       (errno == EEXIST && unlinkat(parent, temp, 0) == 0 && symlinkat(to, parent, temp) == 0);
-	if (!good)
+	if (!cp_part_own_temp(temp, base) || symlinkat(to, parent, temp) != 0)
 		return false;
 	(void)utimensat(parent, temp, look->times, AT_SYMLINK_NOFOLLOW); /* some file systems keep none of a link */
 	good = renameat(parent, temp, parent, base) == 0;
