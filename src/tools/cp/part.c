@@ -65,7 +65,7 @@ static bool is_named(const struct cp_part *p)
 
 void cp_part_drop(struct cp_part *p, bool remove)
 {
-	if (p->fd >= 0 && remove && is_named(p))
+	if (p->fd >= 0 && (remove || p->alone) && is_named(p))
 		unlinkat(p->dir, p->temp, 0);
 	if (p->fd >= 0)
 		close(p->fd);
@@ -108,15 +108,16 @@ static bool is_plain(const struct stat *st)
 }
 
 /*
- * Opens what has the temporary name; -1 and EEXIST: that was nothing to write into, and is gone.  *ready: it has its
- * permissions, and cannot be written to: its copy is about to give it its name, or was killed before.
+ * Opens what has the temporary name; -1 and EEXIST: that was nothing to write into, and is gone.  *made: nothing had it.
+ * *ready: it has its permissions, and cannot be written to: its copy is about to give it its name, or was killed before.
  */
-static int open_once(struct cp_part *p, bool *ready)
+static int open_once(struct cp_part *p, bool *made, bool *ready)
 {
 	int fd = openat(p->dir, p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	bool made = fd >= 0, denied = fd < 0 && errno == EACCES;
+	bool denied = fd < 0 && errno == EACCES;
 	struct stat st;
 
+	*made = fd >= 0;
 	if (fd < 0 && errno == EEXIST)
 		fd = openat(p->dir, p->temp, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	*ready = fd < 0 && errno == EACCES;
@@ -126,7 +127,7 @@ static int open_once(struct cp_part *p, bool *ready)
 		errno = EACCES;
 		return -1;
 	}
-	if (fd >= 0 && fstat(fd, &st) == 0 && (made || is_plain(&st)))
+	if (fd >= 0 && fstat(fd, &st) == 0 && (*made || is_plain(&st)))
 		return fd;
 	if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != ENOENT && errno != EACCES)
 		return -1;
@@ -137,8 +138,8 @@ static int open_once(struct cp_part *p, bool *ready)
 	return -1;
 }
 
-/* Where the file system has no locks two copies to one name spoil each other, and the checksum of the whole tells. */
-static bool lock(struct cp_part *p)
+/* *can: the file system has locks for it. */
+static bool lock(struct cp_part *p, bool *can)
 {
 	int r;
 
@@ -146,27 +147,44 @@ static bool lock(struct cp_part *p)
 		r = flock(p->fd, LOCK_EX | LOCK_NB);
 	while (r != 0 && errno == EINTR);
 	/* EBADF: NFS locks no file that is open for reading alone. */
-	if (r == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK || errno == EBADF)
+	*can = r == 0 || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK && errno != EBADF);
+	if (r == 0 || !*can)
 		return true;
 	if (errno == EWOULDBLOCK)
 		return fault(p, CP_BUSY, "another copy to this name is under way");
 	return fault(p, errno, "locking the file");
 }
 
+/* Without locks two copies to one name would spoil each other.  Each has a file of its own, which none continues. */
+static bool open_alone(struct cp_part *p)
+{
+	p->fd = -1;
+	if (cp_part_own_temp(p->temp, p->name))
+		p->fd = openat(p->dir, p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	p->alone = p->fd >= 0;
+	return p->alone || fault(p, errno, "creating the file");
+}
+
 /* Opens and locks it.  Until it is locked, another copy may finish it or take it away. */
 static bool open_temp(struct cp_part *p)
 {
 	enum { TRIES = 8 };
-	bool ready;
+	bool can, made, ready;
 
 	for (int i = 0; i < TRIES; i++) {
-		p->fd = open_once(p, &ready);
+		p->fd = open_once(p, &made, &ready);
 		if (p->fd < 0 && errno == EEXIST)
 			continue;
 		if (p->fd < 0)
 			return fault(p, errno, "creating the file");
-		if (!lock(p))
+		if (!lock(p, &can))
 			return false;
+		if (!can && made && is_named(p))
+			unlinkat(p->dir, p->temp, 0);
+		if (!can) {
+			close(p->fd);
+			return open_alone(p);
+		}
 		if (!ready && is_named(p)) {
 			/* Until it is finished nobody else reads it, whatever an earlier copy had allowed, if there are permissions. */
 			(void)fchmod(p->fd, 0600);
@@ -215,6 +233,7 @@ bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, 
 	p->covered = p->sum[0] = p->sum[1] = 0;
 	p->error = 0;
 	p->text[0] = '\0';
+	p->alone = false;
 	p->dir = cp_beneath_parent(root, path, &base);
 	if (p->dir < 0)
 		return fault(p, errno, "opening the directory that it goes to");

@@ -26,6 +26,7 @@ struct cp_part {
 	uint64_t covered;  /* bytes of blocks and holes so far */
 	uint64_t sum[2];   /* of them */
 	bool sync;
+	bool alone;        /* where nothing can be locked: its temporary name is no other copy's, and goes with it */
 	bool unreserved;   /* whether there is room for it nobody knows before it is on its way to the disk */
 	int error;
 	char name[256], temp[CP_TEMP]; /* in dir */
