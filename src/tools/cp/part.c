@@ -373,6 +373,18 @@ bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length)
 
 /* ---- the end ---- */
 
+bool cp_sync_dir(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* O_PATH cannot be synced */
+	bool synced = fd >= 0 && fsync(fd) == 0;
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return synced;
+}
+
 static bool sync_file(struct cp_part *p)
 {
 	if (cp_plant == CP_PLANT_SYNC)
@@ -414,15 +426,8 @@ bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_lo
 		(void)fchmod(p->fd, look->mode & 0777);
 	close(p->fd);
 	p->fd = -1;
-	if (p->sync) { /* O_PATH cannot be synced */
-		int dir = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		bool synced = dir >= 0 && fsync(dir) == 0;
-
-		if (dir >= 0)
-			close(dir);
-		if (!synced)
-			return fault(p, errno, "syncing the directory");
-	}
+	if (p->sync && !cp_sync_dir(p->dir))
+		return fault(p, errno, "syncing the directory");
 	cp_part_drop(p, false);
 	return true;
 }

@@ -56,6 +56,8 @@ bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length);
 bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look);
 /* A temporary name that no other copy has; false: errno. */
 bool cp_part_own_temp(char temp[CP_TEMP], const char *name);
+/* Has on the disk which names are in a directory; false: errno. */
+bool cp_sync_dir(int dir);
 /* Closes it; `remove`: nothing is left of it. */
 void cp_part_drop(struct cp_part *p, bool remove);
 

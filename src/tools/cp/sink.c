@@ -259,6 +259,20 @@ static bool make_dir(struct cp_sink *s, const char *path)
 	return made;
 }
 
+/* With --fsync a directory is on the disk with what is in it, and with its own name. */
+static bool sync_both(struct cp_sink *s, int fd, const char *path)
+{
+	const char *base;
+	int parent = cp_beneath_parent(s->root, path, &base);
+	bool good = parent >= 0 && fsync(fd) == 0 && cp_sync_dir(parent);
+	int error = errno;
+
+	if (parent >= 0)
+		close(parent);
+	errno = error;
+	return good;
+}
+
 static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
 {
 	struct cp_look look;
@@ -266,12 +280,13 @@ static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
 	int fd, error;
 
 	if (*path == '\0')
-		return true;
+		return !s->part.sync || cp_sync_dir(s->root);
 	fd = cp_beneath(s->root, path, O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return false;
 	look_of(m, &look);
-	good = fchmod(fd, look.mode & 0777) == 0 && futimens(fd, look.times) == 0 && (!s->part.sync || fsync(fd) == 0);
+	good = fchmod(fd, look.mode & 0777) == 0 && futimens(fd, look.times) == 0 &&
+	       (!s->part.sync || sync_both(s, fd, path));
 	error = errno;
 	close(fd);
 	errno = error;
@@ -279,7 +294,7 @@ static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
 }
 
 /* Another copy may make the same link now: each has a name of its own until it is made. */
-static bool make_link(int parent, const char *base, const char *to, const struct cp_look *look)
+static bool make_link(int parent, const char *base, const char *to, const struct cp_look *look, bool sync)
 {
 	char temp[CP_TEMP];
 	bool good;
@@ -294,7 +309,7 @@ static bool make_link(int parent, const char *base, const char *to, const struct
 		unlinkat(parent, temp, 0);
 		errno = error;
 	}
-	return good;
+	return good && (!sync || cp_sync_dir(parent));
 }
 
 static void take_link(struct cp_sink *s, const struct cp_msg *m)
@@ -312,7 +327,7 @@ static void take_link(struct cp_sink *s, const struct cp_msg *m)
 	}
 	look_of(m, &look);
 	parent = cp_beneath_parent(s->root, path, &base);
-	done(s, parent >= 0 && make_link(parent, base, to, &look), "making the symbolic link");
+	done(s, parent >= 0 && make_link(parent, base, to, &look, s->part.sync), "making the symbolic link");
 	if (parent >= 0)
 		close(parent);
 }
