@@ -291,7 +291,19 @@ static void add_tally(struct cp_tally *to, const struct cp_tally *t)
 	to->failed += t->failed;
 }
 
-/* A slash at the end says no more than that it is a directory. */
+/* A slash at the end says that it is a directory.  One that is not there can become one, if the source is. */
+static bool ends_in_slash(const char *path)
+{
+	return *path != '\0' && path[strlen(path) - 1] == '/';
+}
+
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 static void trim(char *path)
 {
 	for (size_t n = strlen(path); n > 0 && path[n - 1] == '/'; n--)
@@ -326,6 +338,10 @@ static bool send_all(struct client *c)
 		not_copied(c, o->target, "it is no directory there, and there are several to copy; make it first");
 		return leave(c, true);
 	}
+	if (good && c->there != CP_IS_DIR && ends_in_slash(given) && !is_dir(o->sources[0])) {
+		not_copied(c, o->target, "it is no directory there; make it first, or leave out the slash at the end");
+		return leave(c, true);
+	}
 	good = good && cp_source_init(&c->source, c->link, o->flags, &c->progress.see);
 	if (good) {
 		good = send_them(c, path);
@@ -349,6 +365,10 @@ static int target_here(struct client *c, char as[NAME_MAX + 1])
 		return fd;
 	if (c->options->nsources > 1) {
 		say(c, target, "it is no directory, and there are several to copy; make it first");
+		return -1;
+	}
+	if (ends_in_slash(target) && (c->options->flags & CP_RECURSIVE) == 0) {
+		say(c, target, "it is no directory; make it first, or leave out the slash at the end");
 		return -1;
 	}
 	snprintf(copy, sizeof(copy), "%s", target);

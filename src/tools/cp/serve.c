@@ -65,6 +65,29 @@ static uint32_t there(const char *path)
 	return kind;
 }
 
+static bool is_link(const char *path)
+{
+	int fd = cp_beneath(server.root, path, O_PATH);
+	struct stat st;
+	bool link = fd >= 0 && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
+
+	if (fd >= 0)
+		close(fd);
+	return link;
+}
+
+/* A link to a directory is meant as that directory, and nothing is to take its place.  Where one leads that leads out of
+ * what is served is nobody's business. */
+static bool may_be_directory(const char *path)
+{
+	char to[CP_PATH];
+
+	if (!is_link(path))
+		return false;
+	strcpy(to, path);
+	return cp_beneath_follow(server.root, to) ? there(to) == CP_IS_DIR : errno != ENOENT;
+}
+
 static void become_sink(struct session *s, const char *path, uint32_t flags)
 {
 	struct cp_msg m = {.kind = CP_READY, .mode = there(path)};
@@ -73,6 +96,12 @@ static void become_sink(struct session *s, const char *path, uint32_t flags)
 
 	if (server.options->read_only) {
 		refuse(s, EROFS, "it is served for reading alone (--read-only)");
+		return;
+	}
+	if (m.mode == CP_IS_OTHER && may_be_directory(path)) {
+		refuse(s, ELOOP,
+		       "it is a symbolic link there, to a directory or out of what is served; name the directory "
+		       "itself, or remove the link");
 		return;
 	}
 	if (!cp_link_slots(s->link, XPORT_REMOTE_WRITE, key, &len) ||
@@ -98,18 +127,12 @@ static void pass_note(void *arg, const char *text)
 static bool follow(struct session *s, char path[CP_PATH])
 {
 	char text[CP_TEXT];
-	struct stat st;
-	int error, fd;
-	bool link;
+	int error;
 
 	if (cp_beneath_follow(server.root, path))
 		return true;
 	error = errno;
-	fd = cp_beneath(server.root, path, O_PATH);
-	link = fd >= 0 && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
-	if (fd >= 0)
-		close(fd);
-	if (!link)
+	if (!is_link(path))
 		return true; /* the walk says what is wrong */
 	if (error == EXDEV)
 		snprintf(text, sizeof(text), "it is a symbolic link that leads out of what is served");
