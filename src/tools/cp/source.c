@@ -13,7 +13,7 @@
 #include "tools/cp/plant.h"
 #include "tools/cp/sum.h"
 
-enum { BUSY_MS = 100, BUSY_PATIENCE_MS = 15000 };
+enum { BUSY_MS = 100, BUSY_PATIENCE_MS = 15000, TICKS = 250 };
 
 static uint64_t now_ms(void)
 {
@@ -130,6 +130,37 @@ static uint64_t extent(const struct cp_source *s)
 	return at < 0 || (uint64_t)at > size ? size : (uint64_t)at;
 }
 
+/*
+ * Whether who writes to it from now on gives it another time.  Most file systems take the time of the kernel's last tick, some
+ * whole seconds, or every other one: that would be the same again.
+ */
+static bool is_past(const struct timespec *t)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	if (t->tv_nsec == 0)
+		return now.tv_sec - t->tv_sec >= 2 || t->tv_sec - now.tv_sec > 2;
+	return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec > t->tv_nsec) ||
+	       t->tv_sec - now.tv_sec > 2; /* another machine's clock */
+}
+
+/* False: errno; 0: it is written to all the time. */
+static bool look_at(int fd, struct stat *st)
+{
+	static const struct timespec tick = {.tv_nsec = 10000000};
+
+	for (int i = 0; i < TICKS; i++) {
+		if (fstat(fd, st) != 0)
+			return false;
+		if (!S_ISREG(st->st_mode) || is_past(&st->st_mtim))
+			return true;
+		nanosleep(&tick, NULL);
+	}
+	errno = 0;
+	return false;
+}
+
 static void begin_file(struct cp_source *s)
 {
 	struct stat st;
@@ -137,8 +168,10 @@ static void begin_file(struct cp_source *s)
 	s->error = 0;
 	s->offset = s->covered = s->sum[0] = s->sum[1] = 0;
 	s->fd = cp_beneath(s->walk.root, s->item.path, O_RDONLY | O_NONBLOCK);
-	if (s->fd < 0 || fstat(s->fd, &st) != 0) {
-		give_up(s, errno, "opening it");
+	if (s->fd < 0 || !look_at(s->fd, &st)) {
+		give_up(s, errno,
+		        errno == 0 ? "it is written to all the time; repeat the command when it is left alone"
+		                   : "opening it");
 	} else if (st.st_ino != s->item.st.st_ino || st.st_dev != s->item.st.st_dev || !S_ISREG(st.st_mode)) {
 		give_up(s, 0, "it was replaced a moment ago; repeat the command");
 	}
