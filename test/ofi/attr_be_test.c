@@ -234,6 +234,12 @@ static void turned_around(void)
 	CHECK(pretend.turned > 0);
 }
 
+static void no_wait(struct fi_info *info)
+{
+	(void)info;
+	pretend.no_wait = true;
+}
+
 static void order_as_asked(struct fi_info *info)
 {
 	(void)info;
@@ -473,6 +479,7 @@ static const struct {
 	{"opaque", RDM, opaque, NULL, NULL},
 	{"no_ip_first", MSG, NULL, NULL, skip_offer},
 	{"manual", BOTH, manual, NULL, NULL},
+	{"no_wait", MSG, no_wait, NULL, NULL},
 	{"unknown_demand", BOTH, unknown_demand, NULL, refuse_demand},
 	{"what_is_not_used", BOTH, what_is_not_used, NULL, NULL},
 	{"as_efa", RDM, as_efa, turned_around, NULL},

@@ -323,8 +323,11 @@ static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_
 static int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context)
 {
 	const struct domain_front *f = xpi_container(domain->ops, struct domain_front, ops);
-	int rc = f->below->cq_open(domain, attr, cq, context);
+	int rc;
 
+	if (pretend.no_wait && attr->wait_obj != FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	rc = f->below->cq_open(domain, attr, cq, context);
 	if (rc == 0)
 		pretend_cq(*cq);
 	return rc;

@@ -23,6 +23,7 @@ struct pretend {
 	bool order_as_asked;                /* messages keep their order only if that was asked for */
 	bool reversed;                      /* completions that come together come in reverse */
 	bool late;                          /* completions of sends come some polls after what they tell */
+	bool no_wait;       /* no queue can be slept on */
 	bool no_ip_first;   /* another offer, of an adapter that has no address of IP, stands before the others */
 	unsigned keys_free; /* of all keys only so many are nobody else's yet; 0: all */
 

@@ -98,6 +98,7 @@ struct xpi_be {
 	struct fid_pep *pep;
 	struct fi_info *pep_info; /* some providers go on looking at what they were given */
 	bool rdm;                 /* unconnected endpoints: neither eq nor pep */
+	bool no_wait;             /* it opens no queue that can be slept on */
 	int fd[2];                /* of cq and eq; -1: there is none */
 	int timer;                /* instead of them, or -1; see ofi_comp.c */
 	bool idle;                /* since idle_ms, as far as one knows who sleeps */

@@ -23,7 +23,7 @@ enum { ROUNDS = 3, LOOK_AFTER = 64, ERRORS = 64, MANUAL_READS = 8, GONE_AFTER = 
 /* The queue of unconnected endpoints outlives them, and rxm (1.17) goes on asking those that are closed. */
 static bool no_fd(const struct xpi_be *be)
 {
-	return be->rdm || be->quirk->no_fd;
+	return be->rdm || be->quirk->no_fd || be->no_wait;
 }
 
 static int wait_fd(struct fid *fid)
@@ -48,6 +48,7 @@ int ofi_comp_queue(struct xpi_be *be, struct fid_cq **cq)
 	int rc = fi_cq_open(be->domain, &attr, cq, NULL);
 
 	if (rc == -FI_ENOSYS && attr.wait_obj == FI_WAIT_FD) {
+		be->no_wait = true; /* such a queue is not even to be asked for a descriptor */
 		attr.wait_obj = FI_WAIT_NONE;
 		rc = fi_cq_open(be->domain, &attr, cq, NULL);
 	}
