@@ -190,3 +190,10 @@ void listen_for(const char *id)
 	quiet.fn = take_line;
 	quiet.arg = (void *)(uintptr_t)id;
 }
+
+bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len)
+{
+	*len = e->addr[OFI_HOST + OFI_COOKIE + 1];
+	memcpy(sa, e->addr + OFI_HOST + OFI_COOKIE + 2, *len < sizeof(*sa) ? *len : 0);
+	return sa->ss_family == AF_INET || sa->ss_family == AF_INET6;
+}

@@ -63,6 +63,8 @@ int try_open(struct side *s, const char *provider);
 void open_side(struct side *s, const char *provider);
 void prepare(struct end *e, struct side *s);
 /* Polls both for so long. */
+/* The first address of a packed one, if it is one of IP. */
+bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len);
 void run_both(struct side *one, struct side *other, int ms);
 /* from connects to to. */
 void join(struct end *from, struct end *to);
