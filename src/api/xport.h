@@ -71,7 +71,7 @@ typedef enum xport_status {
 	XPORT_OK = 0,
 	XPORT_ERR_AGAIN = -1,     /* queue full: poll, then try again; the fd becomes readable when it is worth it */
 	XPORT_ERR_INVALID = -2,   /* an argument that can never be right */
-	XPORT_ERR_NO_MEMORY = -3, /* out of memory, or out of memory that may be locked */
+	XPORT_ERR_NO_MEMORY = -3, /* out of memory, or out of memory that may be locked; xport_status(7) */
 	XPORT_ERR_NOT_SUPPORTED = -4, /* not on this back end, or not in this build */
 	XPORT_ERR_CONFIG = -5,        /* a bad value in the environment or in xport_attr */
 	XPORT_ERR_NO_BACKEND = -6,    /* no back end of that name, or none that is usable here */

@@ -313,12 +313,12 @@ bool xpi_ep_named(const struct xport_ep *ep)
 
 /* ---- what the control channel found ---- */
 
-static void lost(struct xport_ep *ep, const char *why)
+static void lost(struct xport_ep *ep, int reason, const char *why)
 {
 	snprintf(ep->why, sizeof(ep->why), "%s", why);
 	snprintf(ep->x->err.peer, sizeof(ep->x->err.peer), "%s", ep->peer);
-	xpi_fail(&ep->x->err, XPORT_ERR_PEER_LOST, 0, NULL, NULL, "%s", why);
-	xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
+	xpi_fail(&ep->x->err, reason, 0, NULL, NULL, "%s", why);
+	xpi_ep_fail(ep, reason, XPORT_EVENT_LOST);
 }
 
 /* The peer closed: once its bye came by the data path, everything before it has; else what is under way gets a few
@@ -360,9 +360,9 @@ void xpi_ep_attend(struct xport_ep *ep)
 	if ((found & XPI_CHAN_BYE) || (ep->bye_received && ep->state != XPI_EP_CLOSING))
 		peer_closes(ep);
 	else if (found & XPI_CHAN_LOST)
-		lost(ep, ep->chan.why);
+		lost(ep, XPORT_ERR_PEER_LOST, ep->chan.why);
 	else if (broken_long)
-		lost(ep,
+		lost(ep, ep->broken_by != 0 ? ep->broken_by : XPORT_ERR_PEER_LOST,
 		     ep->native_why[0] != '\0' ? ep->native_why : "the network reports that the connection is broken");
 	else if (ep->broken)
 		xpi_bell_ring(ep->x);

@@ -131,6 +131,12 @@ struct xport_ep {
 	bool prepared;        /* ops->address was called: there is something to quiesce */
 	bool broken;          /* the network says so; the control channel has until broken_ms to say why */
 	int64_t broken_ms;
+	int32_t broken_by;    /* what it ends with, unless the control channel knows better; 0: PEER_LOST */
+	struct {
+		uint32_t times;   /* refused for want of memory since something was sent */
+		int64_t since_ms;
+		uint64_t moved;   /* what had been sent then */
+	} hunger;
 	struct xpi_conn *conn; /* while connecting */
 	struct xpi_ready *ready; /* while it waits for xport_accept */
 	struct xpi_chan chan;

@@ -151,9 +151,7 @@ int xpi_native_pieces(struct xport_ep *ep, struct xpi_op *op, uint64_t place, ui
 		if (r == XPORT_ERR_NOT_SUPPORTED && op->done == 0)
 			return r;
 		if (r < 0) {
-			if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
-				xpi_ep_broken(ep);
-			xpi_work(ep);
+			xpi_refused(ep, r);
 			return XPORT_ERR_AGAIN;
 		}
 		op->done += n;
@@ -215,9 +213,7 @@ static int adapter_step(struct xport_ep *ep, struct xpi_op *op)
 	if (r == XPORT_ERR_NOT_SUPPORTED)
 		return untried(op, r);
 	if (r < 0) {
-		if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
-			xpi_ep_broken(ep);
-		xpi_work(ep);
+		xpi_refused(ep, r);
 		return XPORT_ERR_AGAIN;
 	}
 	op->pending += r == XPI_PENDING;
@@ -273,9 +269,7 @@ static bool drained(struct xport_ep *ep, uint64_t posted)
 		return false;
 	if (r < 0) {
 		ep->drain_running = false;
-		if (r != XPORT_ERR_AGAIN && r != XPORT_ERR_NO_MEMORY)
-			xpi_ep_broken(ep);
-		xpi_work(ep);
+		xpi_refused(ep, r);
 		return false;
 	}
 	xpi_drained(ep, XPORT_OK);

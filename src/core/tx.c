@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/tx.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/copy.h"
 #include "core/opq.h"
+
+/* Refusals for want of memory, with nothing sent between them, that are more than bad luck. */
+enum { HUNGRY = 64 };
 
 static bool has_credit(const struct xport_ep *ep)
 {
@@ -47,12 +51,37 @@ bool xpi_tx_lone(struct xport_ep *ep)
 	return true;
 }
 
-int xpi_tx_refused(struct xport_ep *ep, int status)
+/* Memory may come back; but nothing waits for it longer than for a silent peer. */
+static __attribute__((cold)) void starve(struct xport_ep *ep)
 {
-	/* Memory may come back; anything else will not. */
-	if (status != XPORT_ERR_AGAIN && status != XPORT_ERR_NO_MEMORY)
+	uint64_t moved = ep->tx_seq + ep->n.emitted + ep->rma_sent + ep->native_drained;
+	int64_t now = xpi_now_ms();
+	int limit = ep->x->settings.peer_timeout_ms;
+
+	if (ep->hunger.times == 0 || ep->hunger.moved != moved) {
+		ep->hunger.times = 0;
+		ep->hunger.moved = moved;
+		ep->hunger.since_ms = now;
+	}
+	if (++ep->hunger.times < HUNGRY || now - ep->hunger.since_ms <= limit || ep->state == XPI_EP_CONNECTING)
+		return;
+	snprintf(ep->native_why, sizeof(ep->native_why), "no memory to send anything for %d ms", limit);
+	ep->broken_by = XPORT_ERR_NO_MEMORY;
+	xpi_ep_broken(ep);
+}
+
+void xpi_refused(struct xport_ep *ep, int status)
+{
+	if (status == XPORT_ERR_NO_MEMORY)
+		starve(ep);
+	else if (status != XPORT_ERR_AGAIN)
 		xpi_ep_broken(ep);
 	xpi_work(ep);
+}
+
+int xpi_tx_refused(struct xport_ep *ep, int status)
+{
+	xpi_refused(ep, status);
 	return no_room(ep);
 }
 
@@ -159,10 +188,8 @@ static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_r
 	struct xpi_tx *tx;
 	int r;
 
-	if (__builtin_expect(!xpi_tx_lone(ep), 0)) {
-		xpi_work(ep);
-		return XPORT_ERR_AGAIN;
-	}
+	if (__builtin_expect(!xpi_tx_lone(ep), 0))
+		return xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
 	tx = ep->lone;
 	xpi_copy_few(tx->buf + head, rec, rlen);
 	if (dlen <= XPI_LONE_DATA) {
@@ -246,10 +273,8 @@ int xpi_tx_control(struct xport_ep *ep)
 		struct xpi_tx *tx = ep->nak_tx != NULL ? ep->nak_tx : xpi_pool_get(&x->frame_pool);
 		int r;
 
-		if (tx == NULL) {
-			xpi_work(ep);
-			return XPORT_ERR_AGAIN;
-		}
+		if (tx == NULL)
+			return xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
 		if (ep->nak_tx == NULL) {
 			tx->packed = true;
 			put_head(ep, tx);

@@ -96,7 +96,9 @@ int xpi_tx_flush(struct xport_ep *ep);
 /* Tells the peer what it waits for: failures, then the acknowledgement. */
 int xpi_tx_control(struct xport_ep *ep);
 
-/* A call of am_send did not take the frame: work goes on later, or never.  Returns XPORT_ERR_AGAIN. */
+/* The back end did not take something: work goes on later, or never. */
+void xpi_refused(struct xport_ep *ep, int status) __attribute__((cold));
+/* The same of a frame.  Returns XPORT_ERR_AGAIN. */
 int xpi_tx_refused(struct xport_ep *ep, int status) __attribute__((cold));
 
 /* Sees to it that there is a lone frame.  False: out of memory. */

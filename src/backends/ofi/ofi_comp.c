@@ -278,7 +278,9 @@ static int read_queue(struct xpi_be *be, struct fid_cq *cq)
 	if (ofi_unlikely(n == -FI_EAVAIL))
 		return did > 0 ? did : errors(be, cq); /* what came before the end is told in a poll of its own */
 	if (ofi_unlikely(n < 0 && n != -FI_EAGAIN))
-		return ofi_fail(be->err, n, NULL, "reading completions of libfabric");
+		/* No peer's, whatever the code means of an operation. */
+		return xpi_fail(be->err, XPORT_ERR_SYSTEM, -n, NULL, NULL,
+		                "reading completions of libfabric failed: %s", fi_strerror((int)-n));
 	if (ofi_unlikely(n <= 0 && !xpi_list_empty(&be->zombies)))
 		bury(be);
 	return did;
