@@ -45,7 +45,7 @@ struct xport_ep {
 	bool short_of_room;   /* for want of credits or of the back end's, something was not sent */
 	uint32_t quick;       /* operations that may go the short way, see quick.h */
 	uint32_t refs;        /* operations and completions not reaped yet */
-	uint32_t epoch;       /* the poll during which something was last sent */
+	uint32_t epoch;       /* the poll during which something was last sent; ahead: a burst is expected */
 	struct xpi_seen seen; /* the last frame received; message bytes of the peer's consumed, ever */
 	struct xpi_seen told; /* of those, what the peer knows */
 	struct xpi_tx *lone;  /* the frame for a record that leaves alone; NULL: to be made */

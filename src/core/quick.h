@@ -28,8 +28,7 @@ static inline bool xpi_quick_again(struct xport_ep *ep)
 {
 	const struct xport *x = ep->x;
 
-	return ep->epoch != x->epoch && x->slow == 0 &&
-	       ((ep->quick != 0 && x->cq.next != x->cq.end) || xpi_quick_renew(ep));
+	return ep->open == NULL && x->slow == 0 && ((ep->quick != 0 && x->cq.next != x->cq.end) || xpi_quick_renew(ep));
 }
 
 /* The back end goes on using the lone frame, or did not take it: then its record is packed and leaves later. */
@@ -84,7 +83,7 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 static inline bool xpi_quick_send_may(const struct xport_ep *ep, const void *buf, size_t len,
                                       const struct xport_opt *opt)
 {
-	return xpi_quick_may(ep, buf, len) && ep->epoch != ep->x->epoch &&
+	return xpi_quick_may(ep, buf, len) && xpi_tx_alone(ep) &&
 	       (__builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && opt->flags == 0 && opt->mr == NULL));
 }
 
@@ -144,7 +143,7 @@ static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf,
 		return true;
 	if (opt->flags == 0 || len == 0)
 		return false;
-	return k->put == XPI_BY_MESSAGE ? ep->epoch != ep->x->epoch : len <= ep->x->caps.put_short;
+	return k->put == XPI_BY_MESSAGE ? xpi_tx_alone(ep) : len <= ep->x->caps.put_short;
 }
 
 static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

@@ -551,6 +551,9 @@ void xpi_ep_pump(struct xport_ep *ep)
 {
 	if (ep->state >= XPI_EP_FAILING) /* LCOV_EXCL_BR_LINE: it left the list of work as it failed */
 		return;
+	/* Of several answers, or operations, none leaves before the others. */
+	if (xpi_tx_alone(ep) && (ep->q_reply.next->next != &ep->q_reply || ep->q_busy || !xpi_list_empty(&ep->q_msg)))
+		ep->epoch = ep->x->epoch;
 	if (__builtin_expect(ep->short_of_room, 0)) {
 		ep->short_of_room = false;
 		pump_in_turn(ep);

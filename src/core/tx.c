@@ -30,6 +30,7 @@ static void put_head(struct xport_ep *ep, struct xpi_tx *tx)
 	tx->wait.kind = XPI_WAIT_TX;
 	tx->ep = ep;
 	tx->op = NULL;
+	tx->records = 0;
 	tx->flags = 0;
 	tx->len = sizeof(h);
 }
@@ -130,18 +131,32 @@ static int emit_packed(struct xport_ep *ep, struct xpi_tx *tx)
 	return r;
 }
 
+/* From so many records before one poll on it was a burst, and then another one is expected; up to so few it is over. */
+enum { BURST = 8, NO_BURST = 2, AHEAD = 1 << 30 };
+
+static void expect(struct xport_ep *ep, unsigned records)
+{
+	if (records >= BURST)
+		ep->epoch = ep->x->epoch + AHEAD;
+	else if (records <= NO_BURST && !xpi_tx_alone(ep))
+		ep->epoch = ep->x->epoch - 1;
+}
+
 int xpi_tx_flush(struct xport_ep *ep)
 {
+	unsigned records;
 	int r;
 
 	if (ep->open == NULL)
 		return XPORT_OK;
 	if (!has_credit(ep))
 		return no_room(ep);
+	records = ep->open->records;
 	r = emit_packed(ep, ep->open);
 	if (r < 0)
 		return r;
 	ep->open = NULL;
+	expect(ep, records);
 	return XPORT_OK;
 }
 
@@ -152,6 +167,7 @@ static void append(struct xpi_tx *tx, const struct xpi_rec *rec, size_t rlen, co
 	xpi_copy(tx->buf + tx->len + rlen, data, dlen);
 	tx->len += (uint32_t)(rlen + dlen);
 	tx->flags |= flags;
+	tx->records++;
 }
 
 static struct xpi_tx *open_frame(struct xport_ep *ep)
@@ -177,6 +193,7 @@ bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
 		return false;
 	memcpy(tx->buf + head, ep->lone->buf + head, rlen);
 	tx->len = (uint32_t)(head + rlen);
+	tx->records = 1;
 	return true;
 }
 
@@ -232,7 +249,7 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
 	}
 	if (!has_credit(ep))
 		return no_room(ep);
-	if (small && ep->epoch == ep->x->epoch) {
+	if (small && !xpi_tx_alone(ep)) {
 		tx = open_frame(ep);
 		if (tx != NULL) {
 			append(tx, rec, rlen, data, dlen, flags);

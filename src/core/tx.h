@@ -3,7 +3,8 @@
  * tx.h - sending: records into frames, frames to the back end, within the credits that the peer gave.
  *
  * The first record after a poll leaves at once.  What follows before the next poll and is small is packed into one
- * frame, which leaves when it is full, at the next poll, or before anything that must follow.
+ * frame, which leaves when it is full, at the next poll, or before anything that must follow.  Where many followed the last
+ * time the first waits for them: a frame less, which over TCP is a system call at either end.
  *
  * ERRORS: XPORT_ERR_AGAIN means that nothing was taken: no credit, or the back end is full; the endpoint's work goes
  * on by itself.  Other errors of the back end mark the endpoint broken and read as AGAIN.
@@ -19,6 +20,7 @@
 struct xpi_tx {
 	struct xpi_wait wait; /* first */
 	bool packed;
+	uint16_t records;
 	struct xpi_list link; /* in ep->txs while the back end holds it */
 	struct xport_ep *ep;
 	struct xpi_op *op;    /* whose data the back end holds beside the head; or NULL */
@@ -56,6 +58,12 @@ static inline void *xpi_tx_first(struct xpi_tx *tx)
  */
 int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
                   unsigned flags);
+
+/* Whether a record leaves at once: it is the first after a poll, and no burst is expected. */
+static inline bool xpi_tx_alone(const struct xport_ep *ep)
+{
+	return (int32_t)(ep->x->epoch - ep->epoch) > 0;
+}
 
 /* The frame that carries what was handed over last. */
 static inline uint32_t xpi_tx_seq(const struct xport_ep *ep)
