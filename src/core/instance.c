@@ -304,16 +304,20 @@ static void pump(struct xport *x)
  * once none is left. */
 static __attribute__((cold)) int broke(struct xport *x, int n)
 {
+	char why[sizeof(((struct xport_ep *)NULL)->why)];
+
+	snprintf(why, sizeof(why), "the back end broke%s%.120s", x->err.status == n ? ": " : "",
+	         x->err.status == n ? x->err.text : "");
 	xpi_list_for_safe(l, &x->eps) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
 
 		if (ep->state >= XPI_EP_FAILING)
 			continue;
-		snprintf(ep->why, sizeof(ep->why), "the back end broke");
+		memcpy(ep->why, why, sizeof(why));
 		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 	}
 	fail_steps(x);
-	return xpi_list_empty(&x->failing) ? xpi_refuse(x, n, "xport_poll", "the back end broke") : 0;
+	return xpi_list_empty(&x->failing) ? xpi_refuse(x, n, "xport_poll", "%s", why) : 0;
 }
 
 int xpi_progress_rest(struct xport *x, int n)

@@ -93,9 +93,9 @@ static int connect_fail(struct xpi_be *be, ucs_status_t status)
 		"several networks: UCX_IB_ROCE_LOCAL_SUBNET=y";
 	int rc = ucx_fail(be, status, todo, "connecting to the peer's UCX address");
 
-	if (rc == XPORT_ERR_INVALID || rc == XPORT_ERR_NOT_SUPPORTED)
-		rc = XPORT_ERR_INCOMPATIBLE; /* UCX of this kind never meets that one */
-	else if (rc == XPORT_ERR_PEER_LOST || rc == XPORT_ERR_NO_BACKEND || status == UCS_ERR_SHMEM_SEGMENT)
+	if ((rc != XPORT_ERR_NO_MEMORY && rc != XPORT_ERR_PROTOCOL && rc != XPORT_ERR_SYSTEM &&
+	     rc != XPORT_ERR_AGAIN) ||
+	    status == UCS_ERR_SHMEM_SEGMENT)
 		rc = XPORT_ERR_UNREACHABLE;
 	if (be->err != NULL)
 		be->err->status = rc;
