@@ -62,7 +62,7 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
 /* Whether a record leaves at once: it is the first after a poll, and no burst is expected. */
 static inline bool xpi_tx_alone(const struct xport_ep *ep)
 {
-	return (int32_t)(ep->x->epoch - ep->epoch) > 0;
+	return (int32_t)(ep->epoch - ep->x->epoch) < 0;
 }
 
 /* The frame that carries what was handed over last. */
