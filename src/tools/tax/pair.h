@@ -71,6 +71,7 @@ struct pair_twin {
 	pair_work pingpong, wakes, rate, putpong, putone, putrate, getone, bandwidth, placed;
 	pair_work slide_send, slide_local, slide_quiet, slide_get;
 	pair_work slide_add, messages, default_placed, default_gets; /* NULL: not written */
+	pair_work count; /* for callgrind, see instructions.c */
 };
 
 /* When each step began, where single steps are looked at. */

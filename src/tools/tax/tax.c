@@ -272,7 +272,7 @@ int perf_tax(const struct perf_options *o)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	tax_calls = o->count > 0 ? (long)o->count : CALLS;
 	rows = json_array();
-	rc = pair_run(o->backend, beside, count ? NULL : find, count ? tax_count : work);
+	rc = pair_run(o->backend, beside, find, count ? tax_count : work);
 	if (rc != 0 || count)
 		return rc;
 	if (figures + missing == 0)
