@@ -109,7 +109,7 @@ static void loop_close(struct xpi_be *be)
 	while (!xpi_list_empty(&be->inbox))
 		free(xpi_container(xpi_list_pop(&be->inbox), struct loop_item, link));
 	while (!xpi_list_empty(&be->own))
-		free(xpi_container(xpi_list_pop(&be->own), struct loop_item, link));
+		loop_item_free(xpi_container(xpi_list_pop(&be->own), struct loop_item, link));
 	close(be->fd);
 	free(be);
 }
@@ -201,7 +201,7 @@ static int loop_ep_quiesce(struct xpi_be *be, void *ep_state)
 		if (it->ep == ep_state) {
 			xpi_list_del(l);
 			be->up->done(be->core, it->req, XPORT_ERR_PEER_LOST);
-			free(it);
+			loop_item_free(it);
 		}
 	}
 	return XPORT_OK;
@@ -215,14 +215,15 @@ static void loop_ep_destroy(struct xpi_be *be, void *ep_state)
 
 /* ---- move data ---- */
 
-int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
+int loop_deliver(struct xpi_be *be, struct loop_ep *ep, struct loop_item *room, const void *hdr, size_t hlen,
+                 const void *data, size_t dlen)
 {
-	struct loop_item *it = malloc(sizeof(*it) + hlen + dlen);
+	struct loop_item *it = room != NULL ? room : malloc(sizeof(*it) + hlen + dlen);
 	struct xpi_be *peer;
 	uint64_t one = 1;
 
 	if (it == NULL)
-		return XPORT_ERR_AGAIN;
+		return XPORT_ERR_NO_MEMORY;
 	it->kind = LOOP_FRAME;
 	it->len = hlen + dlen;
 	memcpy(it->data, hdr, hlen);
@@ -245,14 +246,19 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t 
 
 struct loop_manners loop_manners;
 
-/* The frame stays where it is until the next poll. */
+/* The frame stays where it is until the next poll.  Room for it is found now: it may not be refused later. */
 static int keep(struct xpi_be *be, struct loop_ep *ep, const void *buf, size_t len, const void *rest, size_t rest_len,
                 struct xpi_req *req)
 {
 	struct loop_item *it = calloc(1, sizeof(*it));
 
 	if (it == NULL)
-		return XPORT_ERR_AGAIN;
+		return XPORT_ERR_NO_MEMORY;
+	it->room = malloc(sizeof(*it) + len + rest_len);
+	if (it->room == NULL) {
+		free(it);
+		return XPORT_ERR_NO_MEMORY;
+	}
 	ep->before++;
 	it->kind = LOOP_KEPT;
 	it->ep = ep;
@@ -278,7 +284,7 @@ static int loop_am_send(struct xpi_be *be, void *ep_state, const void *buf, size
 			loop_manners.keep--;
 		return keep(be, ep, buf, len, NULL, 0, req);
 	}
-	return loop_deliver(be, ep, buf, len, NULL, 0);
+	return loop_deliver(be, ep, NULL, buf, len, NULL, 0);
 }
 
 static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, size_t hlen, const void *data,
@@ -290,7 +296,7 @@ static int loop_am_send_two(struct xpi_be *be, void *ep_state, const void *hdr, 
 		loop_manners.keep_two--;
 		return keep(be, ep, hdr, hlen, data, dlen, req);
 	}
-	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(be, ep, hdr, hlen, data, dlen);
+	return ep->before > 0 ? XPORT_ERR_AGAIN : loop_deliver(be, ep, NULL, hdr, hlen, data, dlen);
 }
 
 static struct loop_item *next_frame(struct xpi_be *be)

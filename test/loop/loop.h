@@ -4,6 +4,7 @@
 #define LOOP_H
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "backends/backend.h"
 #include "base/list.h"
@@ -19,11 +20,18 @@ struct loop_item {
 	void *buf; /* kept frames: where it still lies */
 	const void *rest; /* and what follows there */
 	size_t rest_len;
+	struct loop_item *room; /* for the copy */
 	uint64_t peer, region, offset;
 	struct xport_atomic_args args; /* atomics */
 	size_t len;
 	uint8_t data[]; /* frames: a copy */
 };
+
+static inline void loop_item_free(struct loop_item *it)
+{
+	free(it->room);
+	free(it);
+}
 
 struct loop_address {
 	uint64_t instance, ep;
@@ -81,8 +89,10 @@ extern pthread_mutex_t loop_lock;
 /* The instance of that id, or NULL.  Caller holds loop_lock. */
 struct xpi_be *loop_find(uint64_t id);
 
-/* Hands a frame to the peer.  Status as of am_send. */
-int loop_deliver(struct xpi_be *be, struct loop_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen);
+/* Hands a frame to the peer.  Status as of am_send.
+ * `room`: what it is copied to, which is taken in any case; NULL: some is allocated. */
+int loop_deliver(struct xpi_be *be, struct loop_ep *ep, struct loop_item *room, const void *hdr, size_t hlen,
+                 const void *data, size_t dlen);
 
 /* loop_mr.c */
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);

@@ -71,7 +71,7 @@ static int queue(struct xpi_be *be, const struct loop_item *what)
 	struct loop_item *it = calloc(1, sizeof(*it));
 
 	if (it == NULL)
-		return XPORT_ERR_AGAIN;
+		return XPORT_ERR_NO_MEMORY;
 	*it = *what;
 	if (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC))
 		it->ep->before++;
@@ -101,8 +101,9 @@ static bool reaches(const struct xpi_be *peer, const struct loop_ep *ep)
 }
 
 /* Copies to or from the other instance's region, or changes a word of it, if it is (still) there. */
-static int carry_out(struct xpi_be *be, const struct loop_item *it)
+static int carry_out(struct xpi_be *be, struct loop_item *it)
 {
+	struct loop_item *room = it->room;
 	struct xpi_be *peer;
 	int r = XPORT_ERR_STALE_KEY;
 
@@ -110,8 +111,10 @@ static int carry_out(struct xpi_be *be, const struct loop_item *it)
 		return loop_manners.drained;
 	if (it->kind == LOOP_KEPT && loop_manners.kept != 0)
 		return loop_manners.kept;
-	if (it->kind == LOOP_KEPT)
-		return loop_deliver(be, it->ep, it->buf, it->len, it->rest, it->rest_len);
+	if (it->kind == LOOP_KEPT) {
+		it->room = NULL;
+		return loop_deliver(be, it->ep, room, it->buf, it->len, it->rest, it->rest_len);
+	}
 	pthread_mutex_lock(&loop_lock);
 	peer = loop_find(it->peer);
 	if (peer != NULL && !reaches(peer, it->ep)) {
@@ -215,7 +218,7 @@ int loop_rma_poll(struct xpi_be *be)
 		}
 		if (it->kind == LOOP_KEPT || (be->ordered && (it->kind == LOOP_PUT || it->kind == LOOP_ATOMIC)))
 			it->ep->before--;
-		free(it);
+		loop_item_free(it);
 		be->up->done(be->core, req, r);
 		n++;
 	}

@@ -266,7 +266,7 @@ void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, cons
 	struct xpi_frame_head h = {.dst = htole32(id), .session = htole32(session), .seq = htole32(seq)};
 	struct loop_ep to = {.peer = x->be->id};
 
-	if (loop_deliver(x->be, &to, &h, sizeof(h), records, len) != XPORT_OK)
+	if (loop_deliver(x->be, &to, NULL, &h, sizeof(h), records, len) != XPORT_OK)
 		abort();
 }
 

@@ -277,12 +277,11 @@ FIGURE void figure_direct_add(struct pair *p, const uint64_t *word)
 /* The sends come last: when they have arrived, the target has served all. */
 static void count(struct pair *p, long n)
 {
-	static void (*const figures[])(struct pair *p, const uint64_t *word) = {
-		figure_direct_put, figure_direct_get,
+	static void (*const figures[])(struct pair * p, const uint64_t *word) = {figure_direct_put, figure_direct_get,
 #ifdef DIRECT_ADD
-		figure_direct_add,
+	                                                                         figure_direct_add,
 #endif
-		figure_direct_send};
+	                                                                         figure_direct_send};
 	uint64_t word = 1;
 
 	for (size_t k = 0; p->id == 0 && k < sizeof(figures) / sizeof(figures[0]); k++)
