@@ -182,8 +182,6 @@ int xport_lease_ask(xport_leases *l, xport_ep *ep, uint64_t length, uint32_t rig
 
 static int go_back(struct xport_lease *lease)
 {
-	int r;
-
 	if (lease->lender || lease->state == XPORT_LEASE_ASKING)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_return",
 		                lease->lender ? "xport_lease_revoke" : "wait for XPORT_LEASE_GRANTED first",
@@ -191,12 +189,9 @@ static int go_back(struct xport_lease *lease)
 	if (lease->state != XPORT_LEASE_HELD)
 		return svc_fail(XPORT_ERR_CLOSED, "xport_lease_return", NULL, "the lease %s",
 		                lease->state == XPORT_LEASE_OVER ? "has ended" : "is ending");
-	r = svc_lease_request(lease, SVC_LEASE_RETURN, NULL, 0);
-	if (r != XPORT_OK)
-		return svc_fail(r, "xport_lease_return", NULL, "the lender cannot be told: %s", xport_strerror(r));
 	lease->unwanted = true;
-	if (lease->state == XPORT_LEASE_HELD)
-		lease->state = XPORT_LEASE_ENDING;
+	lease->state = XPORT_LEASE_ENDING;
+	svc_lease_last(lease, SVC_LEASE_RETURN);
 	return XPORT_OK;
 }
 

@@ -36,6 +36,7 @@ struct xport_lease {
 	int state, status;
 	uint32_t rights;
 	uint64_t length;
+	struct svc_letter *last; /* for the one RETURN or REVOKE, which must not fail; NULL: it was sent */
 	bool unwanted; /* returned or revoked here: that it ends is no failure */
 	bool told;
 	int why;       /* told: what its status is going to be */
@@ -84,7 +85,10 @@ void svc_lease_over(struct xport_lease *lease, int status);
 /* The peer of an endpoint; NO_MEMORY, or why there is none any more. */
 int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, struct svc_lease_peer **peer);
 struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id);
+/* Sends ASK or GIVE. */
 int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len);
+/* Sends RETURN or REVOKE. */
+void svc_lease_last(struct xport_lease *lease, int type);
 
 /* ---- lease_events.c ---- */
 

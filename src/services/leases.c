@@ -81,8 +81,10 @@ struct xport_lease *svc_lease_new(struct xport_leases *l, struct svc_lease_peer 
 {
 	struct xport_lease *lease = calloc(1, sizeof(*lease));
 
-	if (lease == NULL)
+	if (lease == NULL || (lease->last = svc_mail_reserve(SVC_LEASE_HEAD)) == NULL) {
+		free(lease);
 		return NULL;
+	}
 	lease->leases = l;
 	lease->peer = p;
 	lease->lender = lender;
@@ -124,6 +126,7 @@ static void lease_free(struct xport_lease *lease)
 		peer_free_unused(lease->maker);
 	}
 	xport_rkey_destroy(lease->rkey);
+	free(lease->last);
 	free(lease);
 }
 
@@ -159,7 +162,7 @@ struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id)
 	return lease;
 }
 
-int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len)
+static size_t encode(const struct xport_lease *lease, int type, const uint8_t *key, size_t key_len, uint8_t *bytes)
 {
 	struct svc_lease_message m = {.type = type,
 	                              .to = lease->remote,
@@ -168,11 +171,24 @@ int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, s
 	                              .length = lease->length,
 	                              .key = key,
 	                              .key_len = key_len};
+
+	return svc_lease_encode(&m, bytes);
+}
+
+int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len)
+{
 	uint8_t bytes[SVC_LEASE_MAX];
 
-	if (lease->peer->mail == NULL)
-		return XPORT_ERR_CLOSED;
-	return svc_mail_request(lease->peer->mail, bytes, svc_lease_encode(&m, bytes));
+	return svc_mail_request(lease->peer->mail, bytes, encode(lease, type, key, key_len, bytes));
+}
+
+void svc_lease_last(struct xport_lease *lease, int type)
+{
+	struct svc_letter *letter = lease->last;
+	uint8_t bytes[SVC_LEASE_MAX];
+
+	lease->last = NULL;
+	svc_mail_request_in(lease->peer->mail, letter, bytes, encode(lease, type, NULL, 0, bytes));
 }
 
 /* ---- what comes by mail ---- */

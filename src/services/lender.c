@@ -305,7 +305,7 @@ int xport_lease_give(xport_leases *l, xport_ep *ep, xport_mr *mr, void *context,
 
 static int ask_back(struct xport_lease *lease)
 {
-	int patience = lease->leases->a.patience_ms, r;
+	int patience = lease->leases->a.patience_ms;
 
 	if (!lease->lender)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_revoke", "xport_lease_return",
@@ -316,14 +316,11 @@ static int ask_back(struct xport_lease *lease)
 	begin_ending(lease);
 	lease->unwanted = true;
 	lease->until = svc_lease_now() + patience;
-	r = svc_lease_request(lease, SVC_LEASE_REVOKE, NULL, 0);
-	if (r == XPORT_OK && lease->maker != NULL)
+	if (lease->maker != NULL)
 		lease->maker->asked_back++;
-	/* Where it cannot be told the memory goes all the same. */
-	if (r != XPORT_OK || patience < 0) {
-		if (lease->state != XPORT_LEASE_OVER)
-			svc_lender_end(lease, XPORT_ERR_STALE_KEY);
-	}
+	svc_lease_last(lease, SVC_LEASE_REVOKE);
+	if (patience < 0 && lease->state != XPORT_LEASE_OVER)
+		svc_lender_end(lease, XPORT_ERR_STALE_KEY);
 	return XPORT_OK;
 }
 

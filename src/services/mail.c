@@ -282,16 +282,24 @@ static void put_letter(struct svc_mail_peer *p, struct svc_letter *letter, const
 	send_what_waits(NULL, p);
 }
 
+struct svc_letter *svc_mail_reserve(size_t len)
+{
+	struct svc_letter *letter = malloc(sizeof(*letter) + SVC_MAIL_HEAD + len);
+
+	if (letter != NULL)
+		letter->spare = false;
+	return letter;
+}
+
 static int put(struct svc_mail_peer *p, const void *bytes, size_t len, bool reply)
 {
 	struct svc_letter *letter;
 
 	if (p->ended != XPORT_OK)
 		return p->ended;
-	letter = malloc(sizeof(*letter) + SVC_MAIL_HEAD + len);
+	letter = svc_mail_reserve(len);
 	if (letter == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	letter->spare = false;
 	put_letter(p, letter, bytes, len, reply);
 	return XPORT_OK;
 }
@@ -312,6 +320,14 @@ void svc_mail_over(struct svc_mail_peer *p, const void *bytes, size_t len)
 int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len)
 {
 	return put(p, bytes, len, false);
+}
+
+void svc_mail_request_in(struct svc_mail_peer *p, struct svc_letter *letter, const void *bytes, size_t len)
+{
+	if (p->ended == XPORT_OK)
+		put_letter(p, letter, bytes, len, false);
+	else
+		free(letter);
 }
 
 int svc_mail_reply(struct svc_mail_peer *p, const void *bytes, size_t len)

@@ -120,6 +120,10 @@ struct svc_mail_peer *svc_mail_find(const struct svc_mail *m, const xport_ep *ep
 /* Sends: the bytes are copied.  NO_MEMORY; or the status by which the peer ended. */
 int svc_mail_request(struct svc_mail_peer *p, const void *bytes, size_t len);
 int svc_mail_reply(struct svc_mail_peer *p, const void *bytes, size_t len);
+/* A request that cannot fail for want of memory: its letter is made before, with room for `len` bytes, and is the mail's when
+ * it is sent, or else to be freed.  NULL: out of memory. */
+struct svc_letter *svc_mail_reserve(size_t len);
+void svc_mail_request_in(struct svc_mail_peer *p, struct svc_letter *letter, const void *bytes, size_t len);
 /* As svc_mail_reply, in `over`: the word that a service says at its end, of at most SVC_MAIL_WORD bytes. */
 void svc_mail_over(struct svc_mail_peer *p, const void *bytes, size_t len);
 /* The last reply.  Not to one that nothing was said to, or heard of, since it was made anew: another one would hear it. */
