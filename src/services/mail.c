@@ -175,6 +175,10 @@ void svc_mail_end(struct svc_mail *m, const xport_ep *ep, int status)
 {
 	struct svc_mail_peer *p = svc_mail_find(m, ep);
 
+	for (unsigned i = 0; i < m->receives; i++) {
+		if (m->receive[i].from == ep)
+			m->receive[i].from = NULL;
+	}
 	if (p == NULL)
 		return;
 	peer_end(p, status);
@@ -387,7 +391,7 @@ static int listen(struct svc_mail *m)
 		struct svc_mail_receive *r = &m->receive[i];
 		struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER, .context = r, .id = &r->id};
 
-		if (r->posted)
+		if (r->posted || r->from != NULL)
 			continue;
 		status = xport_recv(m->x, r->bytes, m->max, m->tag, UINT64_MAX, &o);
 		if (status != XPORT_OK)
@@ -496,26 +500,39 @@ static void open_letter(struct svc_mail_peer *p, const uint8_t *bytes, size_t le
 	}
 }
 
-static void take(struct svc_mail *m, const struct svc_mail_receive *r, const struct xport_completion *c)
+/* What has come in `r`; without memory for its peer it stays there. */
+static void take(struct svc_mail *m, struct svc_mail_receive *r)
 {
 	struct xport_ep_info info = {.size = sizeof(info)};
+	xport_ep *ep = r->from;
 	struct svc_mail_peer *p;
 
-	if (m->stopping || c->ep == NULL || (c->status != XPORT_OK && c->status != XPORT_ERR_TRUNCATED))
+	r->from = NULL;
+	if (m->stopping || ep == NULL || (r->status != XPORT_OK && r->status != XPORT_ERR_TRUNCATED))
 		return;
-	p = svc_mail_find(m, c->ep);
+	p = svc_mail_find(m, ep);
 	/* Of an endpoint that has ended nobody would tell us again.  One that is not open yet will be, or an event tells. */
-	if (p == NULL && (xport_ep_query(c->ep, &info) != XPORT_OK ||
+	if (p == NULL && (xport_ep_query(ep, &info) != XPORT_OK ||
 	                  (info.state != XPORT_EP_OPEN && info.state != XPORT_EP_CONNECTING)))
 		return;
-	if (p == NULL)
-		p = svc_mail_peer(m, c->ep);
-	if (p == NULL || p->ended != XPORT_OK)
+	if (p == NULL && (p = svc_mail_peer(m, ep)) == NULL) {
+		r->from = ep;
 		return;
-	if (c->status == XPORT_ERR_TRUNCATED)
+	}
+	if (p->ended != XPORT_OK)
+		return;
+	if (r->status == XPORT_ERR_TRUNCATED)
 		peer_mute(p);
 	else
-		open_letter(p, r->bytes, c->length);
+		open_letter(p, r->bytes, r->len);
+}
+
+static void take_what_waits(struct svc_mail *m)
+{
+	for (unsigned i = 0; i < m->receives; i++) {
+		if (m->receive[i].from != NULL)
+			take(m, &m->receive[i]);
+	}
 }
 
 bool svc_mail_step(struct svc_mail *m, const struct xport_completion *c)
@@ -523,11 +540,16 @@ bool svc_mail_step(struct svc_mail *m, const struct xport_completion *c)
 	struct svc_mail_receive *r = c == NULL ? NULL : c->context;
 	bool own = false;
 
+	if (m->unposted > 0)
+		take_what_waits(m);
 	if (c != NULL && c->type == XPORT_OP_RECV && r >= m->receive && r < m->receive + SVC_MAIL_RECEIVES) {
 		own = true;
 		r->posted = false;
 		m->unposted++;
-		take(m, r, c);
+		r->from = c->ep;
+		r->status = c->status;
+		r->len = c->length;
+		take(m, r);
 	} else if (c != NULL && c->type == XPORT_OP_SEND) {
 		own = sent_by_any(m, c);
 	} else if (c != NULL && (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)) {

@@ -11,7 +11,8 @@
  * Replies leave in order, requests leave in order; a request leaves after every reply that was there before it.
  *
  * Where there is no memory to keep or to answer what a peer said, the talk ends for both sides, lest it waits for ever: it is
- * told by a letter whose memory is there from the beginning, and both may begin anew.
+ * told by a letter whose memory is there from the beginning, and both may begin anew.  Where there is none for the peer itself,
+ * its message stays in its receive until there is, or its endpoint ends.
  *
  * Threads that reap side by side may bring what they reaped in another order than that in which it came.  So each
  * message begins with a number (4 bytes, little-endian), before it an epoch (4 bytes, too): messages are handed on in the
@@ -81,6 +82,9 @@ struct svc_mail_fns {
 
 struct svc_mail_receive {
 	bool posted;
+	xport_ep *from; /* of a message that waits for memory for its peer; NULL: none does */
+	int status;     /* that it came with */
+	size_t len;
 	uint64_t id;
 	uint8_t *bytes;
 };
@@ -94,7 +98,7 @@ struct svc_mail {
 	bool stopping;
 	bool stuck;        /* a full queue refused one */
 	unsigned receives; /* that it has */
-	unsigned unposted; /* of them, those that are to be posted */
+	unsigned unposted; /* of them, those that are to be posted, or have what waits */
 	unsigned waiting;  /* letters that wait */
 	unsigned flying;   /* that are under way */
 	uint64_t muted;    /* peers, ever */
