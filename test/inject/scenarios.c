@@ -244,7 +244,7 @@ static void change_settings(struct scene *s)
 	(void)s;
 	fclose(make_file("/tmp/xport-inject-%d", "XPORT_LOG", "info,%s"));
 	set("XPORT_LIVENESS", "poll");
-	set("XPORT_OP_TIMEOUT", "2s");
+	set("XPORT_OP_TIMEOUT", "5s"); /* what finds no memory for good ends before */
 }
 
 static void with_settings(struct scene *s)

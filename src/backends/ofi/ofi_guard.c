@@ -43,7 +43,7 @@ uint32_t ofi_guard_sent(const struct ofi_page *page)
 int ofi_guard_open(struct ofi_ep *ep)
 {
 	if (xpi_shm_alloc(&ep->page, (size_t)sysconf(_SC_PAGESIZE), NULL) != XPORT_OK)
-		return -errno;
+		return errno == EMFILE || errno == ENFILE ? -errno : -FI_ENOMEM;
 	ep->ours = ep->page.base;
 	return 0;
 }
