@@ -303,8 +303,10 @@ int svc_dir_serve_message(struct xport_directory *d, struct svc_mail_peer *from,
 	}
 	if (m->type > SVC_DIR_JOIN)
 		return XPORT_ERR_PROTOCOL;
+	if (p == NULL) /* a user that did not get in would miss what everybody is told, and not know it */
+		return XPORT_ERR_NO_MEMORY;
 	named = *m;
-	a.status = p == NULL ? XPORT_ERR_NO_MEMORY : serve(d, p, &named, &e);
+	a.status = serve(d, p, &named, &e);
 	if (e != NULL && a.status == XPORT_OK)
 		svc_dir_from_entry(&e->e, &a);
 	if (m->type == SVC_DIR_PUT)
