@@ -224,7 +224,7 @@ int xport_directory_timeout(xport_directory *d)
 	int ms;
 
 	pthread_mutex_lock(&d->lock);
-	ms = svc_mail_waits(&d->mail) || d->unsaid > 0 ? 1 : -1;
+	ms = svc_mail_waits(&d->mail) || d->unsaid > 0 || d->untold ? 1 : -1;
 	pthread_mutex_unlock(&d->lock);
 	return ms;
 }

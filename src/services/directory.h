@@ -78,6 +78,7 @@ struct xport_directory {
 	struct svc_dir_entry *tomb, **tomb_end;
 	unsigned tombs;
 	struct svc_dir_peer *peers, self;
+	bool untold; /* somebody missed something, and is to be told when there is memory */
 	/* using */
 	struct svc_mail_peer *server;
 	bool watching;

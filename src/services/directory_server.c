@@ -147,7 +147,7 @@ static bool room(const struct svc_mail_peer *m)
 	return m->ended == XPORT_OK && m->requests.first == NULL && m->unanswered < SVC_MAIL_WINDOW;
 }
 
-static void tell(struct svc_dir_peer *p)
+static void tell(struct xport_directory *d, struct svc_dir_peer *p)
 {
 	struct svc_mail_peer *mail = p->mail;
 	uint8_t bytes[SVC_DIR_MAX];
@@ -168,7 +168,7 @@ static void tell(struct svc_dir_peer *p)
 				svc_dir_from_entry(&e->e, &m);
 		}
 		if (svc_mail_request(mail, bytes, svc_dir_encode(&m, bytes)) != XPORT_OK) {
-			p->missed = true; /* out of memory */
+			p->missed = d->untold = true; /* out of memory */
 			return;
 		}
 	}
@@ -179,10 +179,11 @@ void svc_dir_serve_tell(struct xport_directory *d)
 {
 	struct svc_dir_peer *next;
 
+	d->untold = false;
 	for (struct svc_dir_peer *p = d->peers; p != NULL; p = next) {
 		next = p->next;
 		if (p->mail != NULL)
-			tell(p);
+			tell(d, p);
 	}
 }
 
