@@ -78,7 +78,8 @@ static void turn(struct scene *s)
 	for (int side = 0; side < 2; side++) {
 		if (l.all[side] == NULL)
 			continue;
-		xport_leases_step(l.all[side], NULL);
+		if (xport_leases_timeout(l.all[side]) >= 0)
+			xport_leases_step(l.all[side], NULL);
 		take_events(s, side);
 	}
 }
@@ -219,6 +220,9 @@ void leases(struct scene *s)
 
 static xport_directory *dir[2];
 static int answers;
+static int heard; /* events of what the server put, or why it was not */
+static int joined;
+static bool lost;
 
 static bool to_directory(struct scene *s, int side, const struct xport_completion *c)
 {
@@ -226,42 +230,73 @@ static bool to_directory(struct scene *s, int side, const struct xport_completio
 	return dir[side] != NULL && xport_directory_step(dir[side], c) == 1;
 }
 
+static void take_event(struct scene *s, int side, const struct xport_directory_event *e)
+{
+	bool failed = e->status != XPORT_OK && e->status != XPORT_ERR_UNREACHABLE;
+
+	lost |= e->type == XPORT_DIRECTORY_LOST;
+	answers += side == 1 && (e->type == XPORT_DIRECTORY_DONE || e->type == XPORT_DIRECTORY_LOST);
+	if (side == 0)
+		heard += e->type == XPORT_DIRECTORY_DONE && failed;
+	else
+		heard += e->type == XPORT_DIRECTORY_CHANGED || e->type == XPORT_DIRECTORY_MISSED;
+	if (failed)
+		sc_note(s, e->status, ON_MAIL | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
+}
+
 static void dir_turn(struct scene *s)
 {
 	static struct xport_directory_event e = {.size = sizeof(e)};
+	struct xport_directory_info info = {.size = sizeof(info)};
 
 	sc_step(s);
 	for (int side = 0; side < 2; side++) {
 		if (dir[side] == NULL)
 			continue;
-		xport_directory_step(dir[side], NULL);
-		while (xport_directory_next(dir[side], &e) == 1) {
-			answers += side == 1 && (e.type == XPORT_DIRECTORY_DONE || e.type == XPORT_DIRECTORY_LOST);
-			if (e.status != XPORT_OK && e.status != XPORT_ERR_UNREACHABLE)
-				sc_note(s, e.status, ON_MAIL | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
-		}
+		if (xport_directory_timeout(dir[side]) >= 0)
+			xport_directory_step(dir[side], NULL);
+		while (xport_directory_next(dir[side], &e) == 1)
+			take_event(s, side, &e);
 	}
+	joined |= xport_directory_query(dir[0], &info) == XPORT_OK && info.peers > 0;
 }
 
-static void answered(struct scene *s, int before, const char *what, int status)
+/* Until the user is told that the directory is lost, or *n is not what it was. */
+static void until(struct scene *s, const int *n, int before, const char *what)
 {
 	int64_t began = sc_now_ms();
 
-	if (!sc_served(s, what, status, ON_MAIL))
-		return;
-	while (answers == before && sc_connected(s) && sc_now_ms() - began < MEMORY_LIMIT_MS + OPS_LIMIT_MS) {
+	while (*n == before && !lost && sc_connected(s) && sc_now_ms() - began < MEMORY_LIMIT_MS + OPS_LIMIT_MS) {
 		dir_turn(s);
 		if (sc_now_ms() - began > MEMORY_LIMIT_MS)
 			inject_relent();
 	}
-	if (answers == before && sc_connected(s))
+	if (*n == before && !lost && sc_connected(s))
 		scene_bad(s, "hang: no answer to %s", what);
+}
+
+static void answered(struct scene *s, int before, const char *what, int status)
+{
+	if (sc_served(s, what, status, ON_MAIL))
+		until(s, &answers, before, what);
+}
+
+/* Who has joined hears of it, though it does not watch; nothing else goes to and fro meanwhile that would carry it. */
+static void broadcast(struct scene *s, const struct xport_directory_entry *entry)
+{
+	until(s, &joined, 0, "xport_directory_join");
+	for (int i = 0; i < 20; i++)
+		dir_turn(s);
+	if (sc_served(s, "xport_directory_put of the server's own",
+	              xport_directory_put(dir[0], "first", 5, entry, XPORT_DIRECTORY_BROADCAST, NULL), ON_MAIL))
+		until(s, &heard, 0, "what everybody is told");
 }
 
 static void use_directory(struct scene *s, const struct xport_directory_entry *entry)
 {
 	char name[16];
 
+	broadcast(s, entry);
 	answered(s, answers, "xport_directory_watch", xport_directory_watch(dir[1], NULL));
 	for (int i = 0; i < NAMES && sc_connected(s); i++) {
 		snprintf(name, sizeof(name), "name %d", i);
