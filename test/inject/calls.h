@@ -143,7 +143,7 @@ CALL(FABRIC, fi_domain, CODE, -ENOMEM, -ENODATA, -ENOSYS)
 CALL(FABRIC, fi_dupinfo, NULL_, 0)
 CALL(FABRIC, fi_enable, CODE, -ENOMEM, -EINVAL)
 CALL(FABRIC, fi_endpoint, CODE, -ENOMEM, -EINVAL, -EMFILE)
-/* Behind the binding: rxm (1.17) ends the process that closes an endpoint without addresses, and no provider's binding fails. */
+/* Behind the binding: rxm (1.17) ends the process that closes an endpoint without addresses; binding them allocates nothing. */
 CALL(FABRIC, fi_ep_bind, AFTER_CODE, -EINVAL, -ENOMEM)
 CALL(FABRIC, fi_eq_open, CODE, -ENOMEM, -ENOSYS)
 CALL(FABRIC, fi_eq_read, CODE, -EAGAIN, -EINTR, -EIO, -ENOMEM)
