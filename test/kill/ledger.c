@@ -8,9 +8,9 @@ void ledger_begin(struct h *h, struct ledger *l)
 	l->used = l->pending = l->lost = 0;
 }
 
-bool ledger_has_room(const struct ledger *l)
+bool ledger_has_room(const struct ledger *l, int side)
 {
-	return l->used < LEDGER_ROOM;
+	return l->used < (side == 0 ? LEDGER_ROOM / 2 : LEDGER_ROOM);
 }
 
 struct ledger_entry *ledger_new(struct ledger *l, int type, int slot, void **context)

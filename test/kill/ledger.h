@@ -29,8 +29,8 @@ struct ledger {
 
 /* Empties it; what belongs to an earlier life is from now on an error. */
 void ledger_begin(struct h *h, struct ledger *l);
-/* Whether there is room for another. */
-bool ledger_has_room(const struct ledger *l);
+/* Whether there is room for another one of that side: the first of a life may not take what the one after it needs. */
+bool ledger_has_room(const struct ledger *l, int side);
 /* An entry to be posted, and its context. */
 struct ledger_entry *ledger_new(struct ledger *l, int type, int slot, void **context);
 /* The newest was not accepted. */

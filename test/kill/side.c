@@ -163,7 +163,7 @@ static bool post_one(struct side *s)
 	struct ledger_entry *e;
 	struct h *h = s->h;
 
-	if (slot < 0 || !ledger_has_room(s->ledger))
+	if (slot < 0 || !ledger_has_room(s->ledger, s->number))
 		return false;
 	e = ledger_new(s->ledger, type, slot, &o.context);
 	e->side = (int8_t)s->number;
