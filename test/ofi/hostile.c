@@ -119,10 +119,7 @@ void test_deaf(const char *provider)
 	socklen_t len;
 	size_t n;
 
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL)
 		return; /* not one that listens */
 	deaf(&sa, &len);
@@ -140,10 +137,7 @@ void test_deaf(const char *provider)
 	CHECK(longest < 10000, "a call took %d ms", (int)longest);
 	must_send(&a, &b, 0, 100, 24);
 	await(&a, &b, 1);
-	leave(&a);
-	leave(&b);
-	ops->close(A.be);
-	ops->close(B.be);
+	close_ends();
 }
 
 /*
@@ -156,10 +150,7 @@ void test_late(const char *provider)
 	uint8_t both[2048];
 	socklen_t len;
 
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL)
 		return; /* not one that listens */
 	b.len = two_addresses(both, &sa, len);
@@ -170,10 +161,7 @@ void test_late(const char *provider)
 	join(&a, &b);
 	must_send(&a, &b, 0, 100, 24);
 	await(&a, &b, 1);
-	leave(&a);
-	leave(&b);
-	ops->close(A.be);
-	ops->close(B.be);
+	close_ends();
 }
 
 static struct fi_ops_cm *real_cm;
@@ -235,10 +223,7 @@ void test_late_no_more(const char *provider)
 	socklen_t len;
 	size_t n;
 
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	if (!where(&b, &sa, &len) || strchr(provider, ';') != NULL || A.be->quirk->blocks)
 		return; /* not one that listens, or that asks before it connects */
 	n = two_addresses(both, &sa, len);
@@ -254,10 +239,7 @@ void test_late_no_more(const char *provider)
 		run_both(&A, &B, 1);
 	must_send(&a, &b, 0, 100, 24);
 	await(&a, &b, 1);
-	leave(&a);
-	leave(&b);
-	ops->close(A.be);
-	ops->close(B.be);
+	close_ends();
 }
 
 /* One end of a connection between processes: tells its address, and is told the other's. */

@@ -168,13 +168,26 @@ void await(struct end *from, struct end *to, unsigned long frames)
 	}
 }
 
-void open_pair(const char *provider)
+void open_ends(const char *provider)
 {
 	open_side(&A, provider);
 	open_side(&B, provider);
 	prepare(&a, &A);
 	prepare(&b, &B);
+}
+
+void open_pair(const char *provider)
+{
+	open_ends(provider);
 	join(&a, &b);
+}
+
+void close_ends(void)
+{
+	leave(&a);
+	leave(&b);
+	ops->close(A.be);
+	ops->close(B.be);
 }
 
 static void take_line(void *arg, int level, const char *id, const char *text)

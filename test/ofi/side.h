@@ -62,13 +62,16 @@ uint8_t byte_of(uint64_t seq, size_t i);
 int try_open(struct side *s, const char *provider);
 void open_side(struct side *s, const char *provider);
 void prepare(struct end *e, struct side *s);
-/* Polls both for so long. */
+/* A with a and B with b, not joined yet; and the end of both. */
+void open_ends(const char *provider);
+void close_ends(void);
 /* The first address of a packed one, if it is one of IP. */
 bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len);
+/* Polls both for so long. */
 void run_both(struct side *one, struct side *other, int ms);
 /* from connects to to. */
 void join(struct end *from, struct end *to);
-/* A with a and B with b, joined. */
+/* As open_ends, and joined. */
 void open_pair(const char *provider);
 void leave(struct end *e);
 /* One attempt; the slot is busy while the back end has it. */
@@ -81,7 +84,7 @@ void await(struct end *from, struct end *to, unsigned long frames);
 void listen_for(const char *id);
 extern char line[512];
 
-/* hostile.c: each a test. */
+/* hostile.c, strangers.c: each a test. */
 void test_stranger(const char *provider);
 void test_too_long(const char *provider);
 void test_bad_address(const char *provider);

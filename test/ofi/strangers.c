@@ -121,10 +121,7 @@ void test_rubbish(const char *provider)
 		rubbish_told(provider);
 	if (strcmp(provider, "sockets") == 0)
 		return; /* any rubbish; rxm's has to be its own */
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	for (unsigned k = 0; k < 8; k++) {
 		fd[k] = rubbish(&b, k < 4 ? k : 20 * k * k % 512, (uint8_t)k);
 		run_both(&A, &B, 5);
@@ -138,10 +135,7 @@ void test_rubbish(const char *provider)
 	run_both(&A, &B, 5);
 	must_send(&b, &a, 0, 100, 24);
 	await(&b, &a, 1);
-	leave(&a);
-	leave(&b);
-	ops->close(A.be);
-	ops->close(B.be);
+	close_ends();
 }
 
 /* The head of a request to tcp or net (1.17), and nothing of what it announces: no call waits for the rest. */
@@ -153,10 +147,7 @@ void test_half_request(const char *provider)
 
 	if (strcmp(provider, "tcp") != 0 && strcmp(provider, "net") != 0)
 		return;
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	fd = socket_to(&b);
 	CHECK(send(fd, head, sizeof(head), MSG_NOSIGNAL) == sizeof(head), "%s", strerror(errno));
 	for (int64_t t, end = now_ms() + 200; now_ms() < end; longest = t > longest ? t : longest) {
@@ -194,10 +185,7 @@ void test_silent(const char *provider)
 	open_side(&C, provider); /* what libfabric keeps from its first instance */
 	ops->close(C.be);
 	before = descriptors();
-	open_side(&A, provider);
-	open_side(&B, provider);
-	prepare(&a, &A);
-	prepare(&b, &B);
+	open_ends(provider);
 	opened = descriptors();
 	for (int i = 0; i < MANY; i++)
 		fd[i] = socket_to(&b);
@@ -206,10 +194,7 @@ void test_silent(const char *provider)
 	join(&a, &b);
 	must_send(&a, &b, 0, 100, 24);
 	await(&a, &b, 1);
-	leave(&a);
-	leave(&b);
-	ops->close(A.be);
-	ops->close(B.be);
+	close_ends();
 	for (int i = 0; i < MANY; i++)
 		close(fd[i]);
 	CHECK(descriptors() <= before, "%d are left", descriptors() - before);
