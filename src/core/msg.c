@@ -226,8 +226,12 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 
 	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, 0), 0))
 		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0));
-	if (xpi_tx_alone(ep) && xpi_quick_again(ep) && xpi_quick_send_may(ep, buf, len, opt))
+	if (!xpi_tx_alone(ep)) {
+		if (xpi_quick_send_joins(ep, buf, len, opt))
+			return xpi_quick_send_join(ep, buf, len, tag, opt);
+	} else if (xpi_quick_again(ep) && xpi_quick_send_may(ep, buf, len, opt)) {
 		return xpi_quick_send(ep, buf, len, tag, opt);
+	}
 	if (__builtin_expect(xpi_full(ep), 0))
 		return xpi_full_refuse(ep, "xport_send");
 	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);

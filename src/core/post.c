@@ -268,9 +268,12 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if ((k->put == XPI_BY_COPY || xpi_tx_alone(ep)) && xpi_quick_again(ep) &&
-	    xpi_quick_put_may(ep, buf, len, k, offset, opt))
+	if (k->put != XPI_BY_COPY && !xpi_tx_alone(ep)) {
+		if (xpi_quick_put_joins(ep, buf, len, k, opt))
+			return xpi_quick_put_join(ep, buf, len, k, offset, opt);
+	} else if (xpi_quick_again(ep) && xpi_quick_put_may(ep, buf, len, k, offset, opt)) {
 		return xpi_quick_put(ep, buf, len, k, offset, opt);
+	}
 	if (k->put == XPI_BY_COPY && !ep->q_busy)
 		return by_copy(ep, XPORT_OP_PUT, k->direct + offset, buf, len, opt);
 	return xpi_put_long(ep, buf, len, k, offset, opt);

@@ -6,8 +6,8 @@
 /* Nothing stands before a new operation, and nothing forbids it. */
 static bool clear(struct xport_ep *ep)
 {
-	return ep->state == XPI_EP_OPEN && !ep->closed && !ep->broken && ep->open == NULL && !ep->nak_hold &&
-	       !ep->q_busy && xpi_list_empty(&ep->q_msg) && xpi_tx_lone(ep) &&
+	return ep->state == XPI_EP_OPEN && !ep->closed && !ep->broken && !ep->nak_hold && !ep->q_busy &&
+	       xpi_list_empty(&ep->q_msg) && xpi_tx_lone(ep) &&
 	       (ep->x->caps.am_after_put || ep->native_drained == ep->native_handed);
 }
 
@@ -19,7 +19,8 @@ static uint32_t least(uint32_t a, uint32_t b)
 bool xpi_quick_renew(struct xport_ep *ep)
 {
 	struct xport *x = ep->x;
-	uint32_t credits = ep->credits - (ep->tx_seq - ep->tx_acked);
+	/* What is packed takes one credit together, when the frame leaves. */
+	uint32_t credits = ep->open != NULL ? UINT32_MAX : ep->credits - (ep->tx_seq - ep->tx_acked);
 	uint32_t window = (ep->window - (ep->win_used - ep->win_freed)) / XPI_CHARGE_SMALL;
 	uint32_t used = ep->refs + xpi_cq_now(&x->cq);
 	uint32_t depth;
@@ -36,6 +37,14 @@ bool xpi_quick_renew(struct xport_ep *ep)
 		return false;
 	xpi_found_space(x, ep);
 	return true;
+}
+
+bool xpi_quick_pack_again(struct xport_ep *ep, size_t n)
+{
+	const struct xpi_cq *q = &ep->x->cq;
+
+	/* Behind completions of the long way there is none of the short. */
+	return ep->x->slow == 0 && (q->next != q->end || xpi_cq_empty(q)) && xpi_tx_open(ep, n) && xpi_quick_renew(ep);
 }
 
 int xpi_quick_put_network(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

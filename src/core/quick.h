@@ -31,6 +31,16 @@ static inline bool xpi_quick_again(struct xport_ep *ep)
 	return ep->open == NULL && x->slow == 0 && ((ep->quick != 0 && x->cq.next != x->cq.end) || xpi_quick_renew(ep));
 }
 
+/* The same of one that is packed behind others, `n` bytes with its data. */
+bool xpi_quick_pack_again(struct xport_ep *ep, size_t n);
+
+static inline bool xpi_quick_packs(struct xport_ep *ep, size_t n)
+{
+	const struct xpi_cq *q = &ep->x->cq;
+
+	return (ep->quick != 0 && q->next != q->end && xpi_tx_fits(ep, n)) || xpi_quick_pack_again(ep, n);
+}
+
 /* The back end goes on using the lone frame, or did not take it: then its record is packed and leaves later. */
 int xpi_quick_unusual(struct xport_ep *ep, int status) __attribute__((cold));
 
@@ -80,11 +90,27 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 	return XPORT_OK;
 }
 
+/* The record joins the frame being packed, with a copy of the data. */
+static inline __attribute__((always_inline)) void xpi_quick_join(struct xport_ep *ep, const struct xpi_rec *rec,
+                                                                 size_t rlen, const void *buf, size_t len,
+                                                                 unsigned type, void *context)
+{
+	atomic_thread_fence(memory_order_release); /* as in xpi_quick_leave */
+	xpi_tx_append(ep->open, rec, rlen, buf, len, 0);
+	ep->n.bytes_out += len;
+	ep->quick--;
+	XPI_PROBE_OP_POSTED(ep, type, len, context);
+}
+
+static inline bool xpi_quick_send_opt(const struct xport_opt *opt)
+{
+	return __builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && opt->flags == 0 && opt->mr == NULL);
+}
+
 static inline bool xpi_quick_send_may(const struct xport_ep *ep, const void *buf, size_t len,
                                       const struct xport_opt *opt)
 {
-	return xpi_quick_may(ep, buf, len) && xpi_tx_alone(ep) &&
-	       (__builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && opt->flags == 0 && opt->mr == NULL));
+	return xpi_quick_may(ep, buf, len) && xpi_tx_alone(ep) && xpi_quick_send_opt(opt);
 }
 
 static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag,
@@ -101,6 +127,26 @@ static inline int xpi_quick_send(struct xport_ep *ep, const void *buf, size_t le
 	r = xpi_quick_leave(ep, ep->lone, sizeof(*rec), buf, len, XPORT_OP_SEND, context);
 	if (xpi_rarely(r != XPORT_OK))
 		return r;
+	ep->win_used += XPI_CHARGE_SMALL;
+	ep->x->cq.next++;
+	return XPORT_OK;
+}
+
+static inline bool xpi_quick_send_joins(struct xport_ep *ep, const void *buf, size_t len, const struct xport_opt *opt)
+{
+	return len <= XPI_COPY_MAX && xpi_quick_send_opt(opt) &&
+	       xpi_quick_packs(ep, sizeof(struct xpi_rec_send) + len) && xpi_quick_may(ep, buf, len);
+}
+
+static inline int xpi_quick_send_join(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag,
+                                      const struct xport_opt *opt)
+{
+	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = htole32((uint32_t)len)}, .tag = htole64(tag)};
+	void *context = xpi_rarely(opt != NULL) ? opt->context : NULL;
+
+	xpi_quick_completion(ep, XPORT_OP_SEND, context, tag, len);
+	xpi_quick_join(ep, &rec.r, sizeof(rec), buf, len, XPORT_OP_SEND, context);
+	ep->n.posted[XPORT_OP_SEND]++;
 	ep->win_used += XPI_CHARGE_SMALL;
 	ep->x->cq.next++;
 	return XPORT_OK;
@@ -144,6 +190,32 @@ static inline bool xpi_quick_put_may(const struct xport_ep *ep, const void *buf,
 	if (opt->flags == 0 || len == 0)
 		return false;
 	return k->put == XPI_BY_MESSAGE ? xpi_tx_alone(ep) : len <= ep->x->caps.put_short;
+}
+
+/* The key and its bounds were looked at. */
+static inline bool xpi_quick_put_joins(struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
+                                       const struct xport_opt *opt)
+{
+	return k->put == XPI_BY_MESSAGE && len > 0 && len <= XPI_COPY_MAX && opt != NULL && opt->mr == NULL &&
+	       (opt->flags & (XPORT_LOCAL | XPORT_QUIET)) != 0 &&
+	       xpi_quick_packs(ep, sizeof(struct xpi_rec_put) + len) && xpi_quick_may(ep, buf, len);
+}
+
+static inline int xpi_quick_put_join(struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
+                                     uint64_t offset, const struct xport_opt *opt)
+{
+	struct xpi_rec_put rec = {.r = {.type = XPI_REC_PUT, .len = htole32((uint32_t)len)},
+	                          .region = htole64(k->region),
+	                          .offset = htole64(offset)};
+
+	xpi_quick_join(ep, &rec.r, sizeof(rec), buf, len, XPORT_OP_PUT, opt->context);
+	ep->change_seq = xpi_tx_seq(ep);
+	ep->touched++;
+	if ((opt->flags & XPORT_QUIET) != 0)
+		return XPORT_OK;
+	xpi_quick_completion(ep, XPORT_OP_PUT, opt->context, 0, len);
+	ep->x->cq.next++;
+	return XPORT_OK;
 }
 
 static inline int xpi_quick_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

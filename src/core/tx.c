@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/copy.h"
 #include "core/opq.h"
 
 /* Refusals for want of memory, with nothing sent between them, that are more than bad luck. */
@@ -149,6 +148,7 @@ int xpi_tx_flush(struct xport_ep *ep)
 
 	if (ep->open == NULL)
 		return XPORT_OK;
+	ep->quick = 0; /* that counts on it, and not on credits */
 	if (!has_credit(ep))
 		return no_room(ep);
 	records = ep->open->records;
@@ -158,16 +158,6 @@ int xpi_tx_flush(struct xport_ep *ep)
 	ep->open = NULL;
 	expect(ep, records);
 	return XPORT_OK;
-}
-
-static void append(struct xpi_tx *tx, const struct xpi_rec *rec, size_t rlen, const void *data, size_t dlen,
-                   unsigned flags)
-{
-	xpi_copy_few(tx->buf + tx->len, rec, rlen);
-	xpi_copy(tx->buf + tx->len + rlen, data, dlen);
-	tx->len += (uint32_t)(rlen + dlen);
-	tx->flags |= flags;
-	tx->records++;
 }
 
 static struct xpi_tx *open_frame(struct xport_ep *ep)
@@ -182,6 +172,13 @@ static struct xpi_tx *open_frame(struct xport_ep *ep)
 	ep->quick = 0;
 	xpi_work(ep);
 	return tx;
+}
+
+bool xpi_tx_open(struct xport_ep *ep, size_t n)
+{
+	if (ep->open != NULL && !xpi_tx_fits(ep, n) && xpi_tx_flush(ep) != XPORT_OK)
+		return false;
+	return ep->open != NULL || (has_credit(ep) && open_frame(ep) != NULL);
 }
 
 bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
@@ -240,8 +237,8 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
 	struct xpi_tx *tx = ep->open;
 
 	if (tx != NULL) {
-		if (small && tx->len + rlen + dlen <= ep->pack_max) {
-			append(tx, rec, rlen, data, dlen, flags);
+		if (small && xpi_tx_fits(ep, rlen + dlen)) {
+			xpi_tx_append(tx, rec, rlen, data, dlen, flags);
 			return XPORT_OK;
 		}
 		if (xpi_tx_flush(ep) != XPORT_OK)
@@ -252,7 +249,7 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
 	if (small && !xpi_tx_alone(ep)) {
 		tx = open_frame(ep);
 		if (tx != NULL) {
-			append(tx, rec, rlen, data, dlen, flags);
+			xpi_tx_append(tx, rec, rlen, data, dlen, flags);
 			return XPORT_OK;
 		}
 	}
@@ -272,7 +269,7 @@ static bool append_naks(struct xport_ep *ep, struct xpi_tx *tx)
 
 		if (tx->len + sizeof(rec) > ep->frame_max)
 			return false;
-		append(tx, &rec.r, sizeof(rec), NULL, 0, 0);
+		xpi_tx_append(tx, &rec.r, sizeof(rec), NULL, 0, 0);
 		xpi_list_del(&op->link);
 		ep->owed--;
 		xpi_op_free(ep, op);

@@ -12,6 +12,7 @@
 #ifndef XPI_CORE_TX_H
 #define XPI_CORE_TX_H
 
+#include "base/copy.h"
 #include "core/ep.h"
 #include "core/instance.h"
 #include "core/wire.h"
@@ -88,6 +89,27 @@ static inline size_t xpi_tx_room(const struct xport_ep *ep, size_t rlen)
 {
 	return ep->frame_max - sizeof(struct xpi_frame_head) - rlen;
 }
+
+/* Packs a record behind those of the frame, which has room. */
+static inline __attribute__((always_inline)) void xpi_tx_append(struct xpi_tx *tx, const struct xpi_rec *rec,
+                                                                size_t rlen, const void *data, size_t dlen,
+                                                                unsigned flags)
+{
+	xpi_copy_few(tx->buf + tx->len, rec, rlen);
+	xpi_copy(tx->buf + tx->len + rlen, data, dlen);
+	tx->len += (uint32_t)(rlen + dlen);
+	tx->flags |= flags;
+	tx->records++;
+}
+
+/* Whether the frame being packed has room for `n` bytes more. */
+static inline bool xpi_tx_fits(const struct xport_ep *ep, size_t n)
+{
+	return ep->open != NULL && ep->open->len + n <= ep->pack_max;
+}
+
+/* Sees to it that it has.  False: out of credits, of the back end's room, or of memory. */
+bool xpi_tx_open(struct xport_ep *ep, size_t n);
 
 /* Takes the endpoint into the instance's list of those with work. */
 static inline void xpi_work(struct xport_ep *ep)
