@@ -38,8 +38,15 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 {
 	bool told = op->kind == XPI_OP_TOLD;
 	bool tracked = !told && (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
-	struct xpi_rec_notify rec = {
-		.r = {.type = XPI_REC_NOTIFY, .len = told ? 0 : htole32((uint32_t)op->len)},
+	uint32_t len = told ? 0 : (uint32_t)op->len;
+	struct xpi_rec_notify *rec = NULL;
+
+	if (window_takes(ep, xpi_charge(0)))
+		rec = xpi_tx_begin(ep, sizeof(*rec), len);
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_notify){
+		.r = {.type = XPI_REC_NOTIFY, .len = htole32(len)},
 		.region = htole64(op->region),
 		.offset = htole64(op->offset),
 		.length = htole64(op->len),
@@ -48,9 +55,7 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 	                      : tracked ? xpi_op_name(ep->x, op)
 	                                : 0),
 	};
-
-	if (!window_takes(ep, xpi_charge(0)) ||
-	    xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf, tracked ? XPI_FRAME_ACK_NOW : 0) < 0)
+	if (xpi_tx_end(ep, op, sizeof(*rec), op->buf, len, tracked ? XPI_FRAME_ACK_NOW : 0) < 0)
 		return XPORT_ERR_AGAIN;
 	ep->win_used += xpi_charge(0);
 	ep->change_seq = xpi_tx_seq(ep);
@@ -87,13 +92,18 @@ static __attribute__((noinline)) int rts_step(struct xport_ep *ep, struct xpi_op
 
 static inline int send_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = htole32((uint32_t)op->len)},
-	                           .tag = htole64(op->tag)};
 	uint32_t charge = xpi_charge(op->len);
+	struct xpi_rec_send *rec = NULL;
 
 	if (op->len > xpi_msg_eager_max(ep))
 		return rts_step(ep, op);
-	if (!window_takes(ep, charge) || xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf, 0) < 0)
+	if (window_takes(ep, charge))
+		rec = xpi_tx_begin(ep, sizeof(*rec), op->len);
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_send){.r = {.type = XPI_REC_SEND, .len = htole32((uint32_t)op->len)},
+	                             .tag = htole64(op->tag)};
+	if (xpi_tx_end(ep, op, sizeof(*rec), op->buf, op->len, 0) < 0)
 		return XPORT_ERR_AGAIN;
 	ep->win_used += charge;
 	op->waits = 0;

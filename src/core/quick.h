@@ -90,13 +90,12 @@ static inline __attribute__((always_inline)) int xpi_quick_leave(struct xport_ep
 	return XPORT_OK;
 }
 
-/* The record joins the frame being packed, with a copy of the data. */
-static inline __attribute__((always_inline)) void xpi_quick_join(struct xport_ep *ep, const struct xpi_rec *rec,
-                                                                 size_t rlen, const void *buf, size_t len,
-                                                                 unsigned type, void *context)
+/* The record that was written there joins the frame being packed, with a copy of the data. */
+static inline __attribute__((always_inline)) void xpi_quick_join(struct xport_ep *ep, size_t rlen, const void *buf,
+                                                                 size_t len, unsigned type, void *context)
 {
 	atomic_thread_fence(memory_order_release); /* as in xpi_quick_leave */
-	xpi_tx_append(ep->open, rec, rlen, buf, len, 0);
+	xpi_tx_append(ep->open, rlen, buf, len, 0);
 	ep->n.bytes_out += len;
 	ep->quick--;
 	XPI_PROBE_OP_POSTED(ep, type, len, context);
@@ -141,11 +140,13 @@ static inline bool xpi_quick_send_joins(struct xport_ep *ep, const void *buf, si
 static inline int xpi_quick_send_join(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag,
                                       const struct xport_opt *opt)
 {
-	struct xpi_rec_send rec = {.r = {.type = XPI_REC_SEND, .len = htole32((uint32_t)len)}, .tag = htole64(tag)};
+	struct xpi_rec_send *rec = xpi_tx_next(ep->open);
 	void *context = xpi_rarely(opt != NULL) ? opt->context : NULL;
 
 	xpi_quick_completion(ep, XPORT_OP_SEND, context, tag, len);
-	xpi_quick_join(ep, &rec.r, sizeof(rec), buf, len, XPORT_OP_SEND, context);
+	rec->r = (struct xpi_rec){.type = XPI_REC_SEND, .len = htole32((uint32_t)len)};
+	rec->tag = htole64(tag);
+	xpi_quick_join(ep, sizeof(*rec), buf, len, XPORT_OP_SEND, context);
 	ep->n.posted[XPORT_OP_SEND]++;
 	ep->win_used += XPI_CHARGE_SMALL;
 	ep->x->cq.next++;
@@ -204,11 +205,13 @@ static inline bool xpi_quick_put_joins(struct xport_ep *ep, const void *buf, siz
 static inline int xpi_quick_put_join(struct xport_ep *ep, const void *buf, size_t len, const struct xport_rkey *k,
                                      uint64_t offset, const struct xport_opt *opt)
 {
-	struct xpi_rec_put rec = {.r = {.type = XPI_REC_PUT, .len = htole32((uint32_t)len)},
-	                          .region = htole64(k->region),
-	                          .offset = htole64(offset)};
+	struct xpi_rec_put *rec = xpi_tx_next(ep->open);
 
-	xpi_quick_join(ep, &rec.r, sizeof(rec), buf, len, XPORT_OP_PUT, opt->context);
+	rec->r = (struct xpi_rec){.type = XPI_REC_PUT, .len = htole32((uint32_t)len)};
+	rec->region = htole64(k->region);
+	rec->offset = htole64(offset);
+	rec->op = rec->zero = 0;
+	xpi_quick_join(ep, sizeof(*rec), buf, len, XPORT_OP_PUT, opt->context);
 	ep->change_seq = xpi_tx_seq(ep);
 	ep->touched++;
 	if ((opt->flags & XPORT_QUIET) != 0)

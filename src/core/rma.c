@@ -53,12 +53,7 @@ static int put_cma_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int put_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_put rec = {
-		.r = {.type = XPI_REC_PUT},
-		.region = htole64(op->region),
-		.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
-	};
-	size_t room = xpi_tx_room(ep, sizeof(rec));
+	size_t room = xpi_tx_room(ep, sizeof(struct xpi_rec_put));
 	int r;
 
 	r = xpi_cma_may(ep, op, op->len);
@@ -67,11 +62,18 @@ static int put_step(struct xport_ep *ep, struct xpi_op *op)
 	while (op->done < op->len) {
 		uint64_t left = op->len - op->done;
 		uint32_t n = (uint32_t)(left < room ? left : room);
+		struct xpi_rec_put *rec = xpi_tx_begin(ep, sizeof(*rec), n);
 
-		rec.r.len = htole32(n);
-		rec.offset = htole64(op->offset + op->done);
-		r = xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done,
-		                  n == left && tracked(op) ? XPI_FRAME_ACK_NOW : 0);
+		if (rec == NULL)
+			return XPORT_ERR_AGAIN;
+		*rec = (struct xpi_rec_put){
+			.r = {.type = XPI_REC_PUT, .len = htole32(n)},
+			.region = htole64(op->region),
+			.offset = htole64(op->offset + op->done),
+			.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
+		};
+		r = xpi_tx_end(ep, op, sizeof(*rec), op->buf + op->done, n,
+		               n == left && tracked(op) ? XPI_FRAME_ACK_NOW : 0);
 		if (r < 0)
 			return r;
 		op->done += n;
@@ -92,25 +94,34 @@ static inline int requested(struct xport_ep *ep, struct xpi_op *op)
 
 static int get_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_get rec = {
+	struct xpi_rec_get *rec = NULL;
+
+	if (ep->nrequests < ep->requests_max)
+		rec = xpi_tx_begin(ep, sizeof(*rec), 0);
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_get){
 		.r = {.type = XPI_REC_GET},
 		.region = htole64(op->region),
 		.offset = htole64(op->offset),
 		.length = htole64(op->len),
 		.op = htole32(xpi_op_name(ep->x, op)),
 	};
-
-	if (ep->nrequests >= ep->requests_max)
-		return XPORT_ERR_AGAIN;
-	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, 0) < 0)
+	if (xpi_tx_end(ep, NULL, sizeof(*rec), NULL, 0, 0) < 0)
 		return XPORT_ERR_AGAIN;
 	return requested(ep, op);
 }
 
 static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
 {
+	struct xpi_rec_atomic *rec = NULL;
 	bool fetch = op->buf != NULL;
-	struct xpi_rec_atomic rec = {
+
+	if (!fetch || ep->nrequests < ep->requests_max)
+		rec = xpi_tx_begin(ep, sizeof(*rec), 0);
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_atomic){
 		.r = {.type = XPI_REC_ATOMIC,
 	              .a = op->aop,
 	              .b = htole16((uint16_t)(op->width | (fetch ? XPI_ATOMIC_FETCH : 0)))},
@@ -120,10 +131,7 @@ static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
 		.compare = htole64(op->mask),
 		.op = htole32(fetch || tracked(op) ? xpi_op_name(ep->x, op) : 0),
 	};
-
-	if (fetch && ep->nrequests >= ep->requests_max)
-		return XPORT_ERR_AGAIN;
-	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), NULL, tracked(op) && !fetch ? XPI_FRAME_ACK_NOW : 0) < 0)
+	if (xpi_tx_end(ep, NULL, sizeof(*rec), NULL, 0, tracked(op) && !fetch ? XPI_FRAME_ACK_NOW : 0) < 0)
 		return XPORT_ERR_AGAIN;
 	return fetch ? requested(ep, op) : handed(ep, op);
 }

@@ -345,18 +345,24 @@ static int get_reply_cma_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_getdata rec = {.r = {.type = XPI_REC_GETDATA}, .op = htole32((uint32_t)op->region)};
-	size_t room = xpi_tx_room(ep, sizeof(rec));
+	size_t room = xpi_tx_room(ep, sizeof(struct xpi_rec_getdata));
 	uint64_t left = op->len - op->done;
 	uint32_t n = (uint32_t)(left < room ? left : room);
+	struct xpi_rec_getdata *rec;
 	int r;
 
 	r = xpi_cma_may(ep, op, op->len);
 	if (r != XPORT_ERR_NOT_SUPPORTED)
 		return r == XPORT_OK ? get_reply_cma_step(ep, op) : r;
-	rec.r.len = htole32(n);
-	rec.at = htole64(op->done);
-	if (xpi_tx_record(ep, op, &rec.r, sizeof(rec), op->buf + op->done, 0) < 0)
+	rec = xpi_tx_begin(ep, sizeof(*rec), n);
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_getdata){
+		.r = {.type = XPI_REC_GETDATA, .len = htole32(n)},
+		.at = htole64(op->done),
+		.op = htole32((uint32_t)op->region),
+	};
+	if (xpi_tx_end(ep, op, sizeof(*rec), op->buf + op->done, n, 0) < 0)
 		return XPORT_ERR_AGAIN;
 	op->done += n;
 	if (op->done == op->len) {
@@ -364,6 +370,20 @@ static int get_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		op->waits = 0;
 		xpi_op_settle(op);
 	}
+	return XPORT_OK;
+}
+
+static int value_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	struct xpi_rec_value *rec = xpi_tx_begin(ep, sizeof(*rec), 0);
+
+	if (rec == NULL)
+		return XPORT_ERR_AGAIN;
+	*rec = (struct xpi_rec_value){
+		.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag), .op = htole32((uint32_t)op->region)};
+	if (xpi_tx_end(ep, NULL, sizeof(*rec), NULL, 0, 0) < 0)
+		return XPORT_ERR_AGAIN;
+	xpi_op_complete(op, XPORT_OK);
 	return XPORT_OK;
 }
 
@@ -397,8 +417,6 @@ static int lend_step(struct xport_ep *ep, struct xpi_op *op)
 
 static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	struct xpi_rec_value value = {
-		.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag), .op = htole32((uint32_t)op->region)};
 	struct xpi_rec_cts cts = {.r = {.type = XPI_REC_CTS},
 	                          .accept = htole64(op->tag),
 	                          .op = htole32((uint32_t)op->region),
@@ -413,10 +431,6 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	size_t len = sizeof(bye);
 
 	switch (op->kind) {
-	case XPI_OP_VALUE:
-		rec = &value.r;
-		len = sizeof(value);
-		break;
 	case XPI_OP_CTS:
 		if (op->len > 0) {
 			place = (struct xpi_cts_place){htole64(op->after), htole64(op->after_native)};
@@ -475,6 +489,8 @@ static int reply_step(struct xport_ep *ep, struct xpi_op *op)
 		return get_reply_step(ep, op);
 	if (op->kind == XPORT_OP_SEND)
 		return xpi_msg_body_step(ep, op);
+	if (op->kind == XPI_OP_VALUE)
+		return value_step(ep, op);
 	if (op->kind == XPI_OP_LEND)
 		return lend_step(ep, op);
 	return short_reply_step(ep, op);

@@ -194,18 +194,35 @@ bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
 	return true;
 }
 
-static int send_alone(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *rec, size_t rlen, const void *data,
-                      unsigned flags)
+void *xpi_tx_place(struct xport_ep *ep, size_t rlen, size_t dlen)
+{
+	bool small = dlen <= XPI_PACK_MAX;
+
+	if (ep->open != NULL) {
+		if (small && xpi_tx_fits(ep, rlen + dlen))
+			return xpi_tx_next(ep->open);
+		if (xpi_tx_flush(ep) != XPORT_OK)
+			return NULL;
+	}
+	if (!has_credit(ep)) {
+		no_room(ep);
+		return NULL;
+	}
+	if (small && !xpi_tx_alone(ep) && open_frame(ep) != NULL)
+		return xpi_tx_next(ep->open);
+	if (__builtin_expect(!xpi_tx_lone(ep), 0)) {
+		xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
+		return NULL;
+	}
+	return xpi_tx_first(ep->lone);
+}
+
+int xpi_tx_leave(struct xport_ep *ep, struct xpi_op *op, size_t rlen, const void *data, size_t dlen, unsigned flags)
 {
 	const size_t head = sizeof(struct xpi_frame_head);
-	size_t dlen = le32toh(rec->len);
-	struct xpi_tx *tx;
+	struct xpi_tx *tx = ep->lone;
 	int r;
 
-	if (__builtin_expect(!xpi_tx_lone(ep), 0))
-		return xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
-	tx = ep->lone;
-	xpi_copy_few(tx->buf + head, rec, rlen);
 	if (dlen <= XPI_LONE_DATA) {
 		xpi_copy(tx->buf + head + rlen, data, dlen);
 		r = emit(ep, tx, head + rlen + dlen, NULL, 0, flags);
@@ -233,27 +250,12 @@ int xpi_tx_record(struct xport_ep *ep, struct xpi_op *op, const struct xpi_rec *
                   unsigned flags)
 {
 	size_t dlen = le32toh(rec->len);
-	bool small = dlen <= XPI_PACK_MAX;
-	struct xpi_tx *tx = ep->open;
+	void *at = xpi_tx_begin(ep, rlen, dlen);
 
-	if (tx != NULL) {
-		if (small && xpi_tx_fits(ep, rlen + dlen)) {
-			xpi_tx_append(tx, rec, rlen, data, dlen, flags);
-			return XPORT_OK;
-		}
-		if (xpi_tx_flush(ep) != XPORT_OK)
-			return XPORT_ERR_AGAIN;
-	}
-	if (!has_credit(ep))
-		return no_room(ep);
-	if (small && !xpi_tx_alone(ep)) {
-		tx = open_frame(ep);
-		if (tx != NULL) {
-			xpi_tx_append(tx, rec, rlen, data, dlen, flags);
-			return XPORT_OK;
-		}
-	}
-	return send_alone(ep, op, rec, rlen, data, flags);
+	if (at == NULL)
+		return XPORT_ERR_AGAIN;
+	memcpy(at, rec, rlen);
+	return xpi_tx_end(ep, op, rlen, data, dlen, flags);
 }
 
 /* Appends what fits of the failures to be told; returns whether all did. */
@@ -269,7 +271,8 @@ static bool append_naks(struct xport_ep *ep, struct xpi_tx *tx)
 
 		if (tx->len + sizeof(rec) > ep->frame_max)
 			return false;
-		xpi_tx_append(tx, &rec.r, sizeof(rec), NULL, 0, 0);
+		memcpy(xpi_tx_next(tx), &rec, sizeof(rec));
+		xpi_tx_append(tx, sizeof(rec), NULL, 0, 0);
 		xpi_list_del(&op->link);
 		ep->owed--;
 		xpi_op_free(ep, op);

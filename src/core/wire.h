@@ -48,6 +48,9 @@ enum xpi_record {
 };
 /* clang-format on */
 
+/* They follow each other in a frame without gaps, so that nothing in them is aligned. */
+#pragma pack(push, 1)
+
 /* Every record begins so. */
 struct xpi_rec {
 	uint8_t type;
@@ -80,6 +83,7 @@ struct xpi_rec_cma { struct xpi_rec r; uint64_t region, offset, at, length; uint
 struct xpi_rec_lend { struct xpi_rec r; uint64_t region, length; };
 struct xpi_rec_placed { struct xpi_rec r; uint64_t length; uint32_t into, zero; };
 /* clang-format on */
+#pragma pack(pop)
 
 /* At most so many regions are lent to a peer at a time. */
 enum { XPI_LENT_MAX = 256 };
