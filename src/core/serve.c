@@ -95,6 +95,21 @@ bool xpi_serve_put_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 	return at == NULL || xpi_cma_read(ep, rec, at);
 }
 
+/* A short one is answered as it is read. */
+static bool get_at_once(struct xport_ep *ep, const uint8_t *at, uint64_t length, uint32_t name)
+{
+	struct xpi_rec_getdata *rec = NULL;
+
+	if (length <= XPI_COPY_MAX)
+		rec = xpi_tx_aside(ep, sizeof(*rec) + length);
+	if (rec == NULL)
+		return false;
+	*rec = (struct xpi_rec_getdata){.r = {.type = XPI_REC_GETDATA, .len = htole32((uint32_t)length)},
+	                                .op = htole32(name)};
+	xpi_tx_append(ep->open, sizeof(*rec), at, length, 0);
+	return true;
+}
+
 bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64_t length, uint32_t name)
 {
 	struct xport_mr *mr;
@@ -109,6 +124,8 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 		refuse(ep, name, r);
 		return true;
 	}
+	if (get_at_once(ep, at, length, name))
+		return true;
 	op = reply_new(ep, XPI_OP_REPLY);
 	if (op == NULL)
 		return true;
@@ -124,10 +141,16 @@ bool xpi_serve_get(struct xport_ep *ep, uint64_t region, uint64_t offset, uint64
 	return true;
 }
 
+static inline void write_value(struct xpi_rec_value *rec, uint32_t name, uint64_t value)
+{
+	*rec = (struct xpi_rec_value){.r = {.type = XPI_REC_VALUE}, .value = htole64(value), .op = htole32(name)};
+}
+
 bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 {
+	struct xpi_rec_value *rec = NULL;
+	struct xpi_op *op = NULL;
 	struct xport_mr *mr;
-	struct xpi_op *op;
 	uint8_t *at;
 	uint64_t old;
 	int r = xpi_mr_check(ep->x, a->region, a->offset, a->width, XPORT_REMOTE_ATOMIC, &mr, &at);
@@ -141,11 +164,17 @@ bool xpi_serve_atomic(struct xport_ep *ep, const struct xpi_atomic_request *a)
 		return true;
 	}
 	/* Room for the answer first: what was applied must be answered. */
-	op = a->fetch ? reply_new(ep, XPI_OP_VALUE) : NULL;
-	if (a->fetch && op == NULL)
-		return true;
+	if (a->fetch) {
+		rec = xpi_tx_aside(ep, sizeof(*rec));
+		op = rec == NULL ? reply_new(ep, XPI_OP_VALUE) : NULL;
+		if (rec == NULL && op == NULL)
+			return true;
+	}
 	old = xpi_word_change(at, a->width, a->code, a->operand, a->compare);
-	if (op != NULL) {
+	if (rec != NULL) {
+		write_value(rec, a->op, old);
+		xpi_tx_append(ep->open, sizeof(*rec), NULL, 0, 0);
+	} else if (op != NULL) {
 		op->region = a->op;
 		op->tag = old;
 		xpi_list_push(&ep->q_reply, &op->link);
@@ -379,8 +408,7 @@ static int value_step(struct xport_ep *ep, struct xpi_op *op)
 
 	if (rec == NULL)
 		return XPORT_ERR_AGAIN;
-	*rec = (struct xpi_rec_value){
-		.r = {.type = XPI_REC_VALUE}, .value = htole64(op->tag), .op = htole32((uint32_t)op->region)};
+	write_value(rec, (uint32_t)op->region, op->tag);
 	if (xpi_tx_end(ep, NULL, sizeof(*rec), NULL, 0, 0) < 0)
 		return XPORT_ERR_AGAIN;
 	xpi_op_complete(op, XPORT_OK);

@@ -139,6 +139,13 @@ static inline int xpi_tx_end(struct xport_ep *ep, struct xpi_op *op, size_t rlen
 	return XPORT_OK;
 }
 
+/* Where a record goes that is written from within a callback, and leaves later.  NULL: there is no room without calling the back
+ * end, which may not be called there.  xpi_tx_append must follow. */
+static inline void *xpi_tx_aside(struct xport_ep *ep, size_t n)
+{
+	return xpi_tx_fits(ep, n) || (ep->open == NULL && xpi_tx_open(ep, n)) ? xpi_tx_next(ep->open) : NULL;
+}
+
 /* Takes the endpoint into the instance's list of those with work. */
 static inline void xpi_work(struct xport_ep *ep)
 {
