@@ -35,17 +35,18 @@ static inline const uint8_t *take(struct cursor *c, size_t n)
 	return p;
 }
 
-#define LOAD(c, into) load((c), &(into), sizeof(into))
-
-/* Reads a record's header into a struct whose first field, the common part, was read already. */
-static inline bool load(struct cursor *c, void *rec, size_t size)
+/* The whole header, of `size` bytes, of a record whose common part was taken; NULL: it is cut off.  Each field may be read once:
+ * over shared memory the peer can change it. */
+static inline const void *header(struct cursor *c, size_t size)
 {
-	const uint8_t *p = take(c, size - sizeof(struct xpi_rec));
+	const uint8_t *p = c->p - sizeof(struct xpi_rec);
 
-	if (p == NULL)
-		return false;
-	memcpy((uint8_t *)rec + sizeof(struct xpi_rec), p, size - sizeof(struct xpi_rec));
-	return true;
+	size -= sizeof(struct xpi_rec);
+	if (size > c->left)
+		return NULL;
+	c->p += size;
+	c->left -= size;
+	return p;
 }
 
 static inline bool data(struct cursor *c, uint32_t len, const uint8_t **p)
@@ -60,37 +61,37 @@ static inline bool data(struct cursor *c, uint32_t len, const uint8_t **p)
 
 static bool on_put(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_put rec = {.r = r};
+	const struct xpi_rec_put *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	if (!LOAD(c, rec) || !data(c, r.len, &p))
+	if (rec == NULL || !data(c, r.len, &p))
 		return false;
-	xpi_serve_put(ep, le64toh(rec.region), le64toh(rec.offset), p, r.len, le32toh(rec.op));
+	xpi_serve_put(ep, le64toh(rec->region), le64toh(rec->offset), p, r.len, le32toh(rec->op));
 	return true;
 }
 
 static bool on_get(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_get rec = {.r = r};
+	const struct xpi_rec_get *rec = header(c, sizeof(*rec));
 
-	if (r.len != 0 || !LOAD(c, rec))
+	if (r.len != 0 || rec == NULL)
 		return false;
-	return xpi_serve_get(ep, le64toh(rec.region), le64toh(rec.offset), le64toh(rec.length), le32toh(rec.op));
+	return xpi_serve_get(ep, le64toh(rec->region), le64toh(rec->offset), le64toh(rec->length), le32toh(rec->op));
 }
 
 static bool on_atomic(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_atomic rec = {.r = r};
+	const struct xpi_rec_atomic *rec = header(c, sizeof(*rec));
 	struct xpi_atomic_request a;
 	unsigned b = le16toh(r.b);
 
-	if (r.len != 0 || !LOAD(c, rec))
+	if (r.len != 0 || rec == NULL)
 		return false;
-	a.region = le64toh(rec.region);
-	a.offset = le64toh(rec.offset);
-	a.operand = le64toh(rec.operand);
-	a.compare = le64toh(rec.compare);
-	a.op = le32toh(rec.op);
+	a.region = le64toh(rec->region);
+	a.offset = le64toh(rec->offset);
+	a.operand = le64toh(rec->operand);
+	a.compare = le64toh(rec->compare);
+	a.op = le32toh(rec->op);
 	a.code = r.a;
 	a.width = b & 0xff;
 	a.fetch = (b & XPI_ATOMIC_FETCH) != 0;
@@ -102,16 +103,16 @@ static bool on_atomic(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 
 static bool on_notify(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_notify rec = {.r = r};
+	const struct xpi_rec_notify *rec = header(c, sizeof(*rec));
 	struct xpi_notify_request n;
 
-	if (!LOAD(c, rec) || !data(c, r.len, &n.data))
+	if (rec == NULL || !data(c, r.len, &n.data))
 		return false;
-	n.region = le64toh(rec.region);
-	n.offset = le64toh(rec.offset);
-	n.length = le64toh(rec.length);
-	n.value = le64toh(rec.value);
-	n.op = le32toh(rec.op);
+	n.region = le64toh(rec->region);
+	n.offset = le64toh(rec->offset);
+	n.length = le64toh(rec->length);
+	n.value = le64toh(rec->value);
+	n.op = le32toh(rec->op);
 	n.data_len = r.len;
 	return (r.len == 0 || r.len == n.length) && xpi_serve_notify(ep, &n);
 }
@@ -120,87 +121,89 @@ static bool on_notify(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 
 static bool on_getdata(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_getdata rec = {.r = r};
+	const struct xpi_rec_getdata *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return LOAD(c, rec) && data(c, r.len, &p) && xpi_answer_data(ep, le32toh(rec.op), le64toh(rec.at), p, r.len);
+	return rec != NULL && data(c, r.len, &p) && xpi_answer_data(ep, le32toh(rec->op), le64toh(rec->at), p, r.len);
 }
 
 static bool on_value(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_value rec = {.r = r};
+	const struct xpi_rec_value *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && LOAD(c, rec) && xpi_answer_value(ep, le32toh(rec.op), le64toh(rec.value));
+	return r.len == 0 && rec != NULL && xpi_answer_value(ep, le32toh(rec->op), le64toh(rec->value));
 }
 
 static bool on_failed(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_failed rec = {.r = r};
+	const struct xpi_rec_failed *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && LOAD(c, rec) && xpi_answer_failed(ep, le32toh(rec.op), le32toh(rec.status));
+	return r.len == 0 && rec != NULL && xpi_answer_failed(ep, le32toh(rec->op), le32toh(rec->status));
 }
 
 /* ---- messages ---- */
 
 static bool on_send(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_send rec = {.r = r};
+	const struct xpi_rec_send *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return LOAD(c, rec) && data(c, r.len, &p) && r.len <= xpi_unexpected_max(ep) &&
-	       xpi_msg_arrived(ep, le64toh(rec.tag), p, r.len);
+	return rec != NULL && data(c, r.len, &p) && r.len <= xpi_unexpected_max(ep) &&
+	       xpi_msg_arrived(ep, le64toh(rec->tag), p, r.len);
 }
 
 static bool on_rts(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_rts rec = {.r = r};
+	const struct xpi_rec_rts *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && LOAD(c, rec) && xpi_msg_rts(ep, le64toh(rec.tag), le64toh(rec.length), le32toh(rec.op));
+	return r.len == 0 && rec != NULL && xpi_msg_rts(ep, le64toh(rec->tag), le64toh(rec->length), le32toh(rec->op));
 }
 
 static bool on_cts(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_cts rec = {.r = r};
+	const struct xpi_rec_cts *rec = header(c, sizeof(*rec));
 	struct xpi_cts_place place;
+	struct xpi_rec_cts own;
 	const uint8_t *p;
 
-	if ((r.len != 0 && r.len != sizeof(place)) || !LOAD(c, rec) || !data(c, r.len, &p))
+	if ((r.len != 0 && r.len != sizeof(place)) || rec == NULL || !data(c, r.len, &p))
 		return false;
+	own = *rec;
 	memcpy(&place, p, r.len);
-	return xpi_msg_cts(ep, &rec, r.len != 0 ? &place : NULL);
+	return xpi_msg_cts(ep, &own, r.len != 0 ? &place : NULL);
 }
 
 static bool on_data(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_data rec = {.r = r};
+	const struct xpi_rec_data *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return LOAD(c, rec) && data(c, r.len, &p) && xpi_msg_body(ep, le32toh(rec.into), le64toh(rec.at), p, r.len);
+	return rec != NULL && data(c, r.len, &p) && xpi_msg_body(ep, le32toh(rec->into), le64toh(rec->at), p, r.len);
 }
 
 static bool on_lend(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_lend rec = {.r = r};
+	const struct xpi_rec_lend *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return LOAD(c, rec) && data(c, r.len, &p) &&
-	       xpi_rkey_lent(ep, le64toh(rec.region), le64toh(rec.length), p, r.len);
+	return rec != NULL && data(c, r.len, &p) &&
+	       xpi_rkey_lent(ep, le64toh(rec->region), le64toh(rec->length), p, r.len);
 }
 
 static bool on_placed(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_placed rec = {.r = r};
+	const struct xpi_rec_placed *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && LOAD(c, rec) && xpi_msg_placed(ep, le32toh(rec.into), le64toh(rec.length));
+	return r.len == 0 && rec != NULL && xpi_msg_placed(ep, le32toh(rec->into), le64toh(rec->length));
 }
 
 static bool on_key(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_key rec = {.r = r};
+	const struct xpi_rec_key *rec = header(c, sizeof(*rec));
 
-	if (r.len != 0 || !LOAD(c, rec))
+	if (r.len != 0 || rec == NULL)
 		return false;
-	xpi_serve_key(ep, r.type, le64toh(rec.region));
+	xpi_serve_key(ep, r.type, le64toh(rec->region));
 	return true;
 }
 
@@ -213,24 +216,27 @@ static bool on_cma_ask(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 
 static bool on_cma_answer(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_key rec = {.r = r};
+	const struct xpi_rec_key *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && LOAD(c, rec) && xpi_cma_answered(ep, le64toh(rec.region) != 0);
+	return r.len == 0 && rec != NULL && xpi_cma_answered(ep, le64toh(rec->region) != 0);
 }
 
 static bool on_cma(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
-	struct xpi_rec_cma rec = {.r = r};
+	const struct xpi_rec_cma *rec = header(c, sizeof(*rec));
+	struct xpi_rec_cma own;
 
-	if (r.len != 0 || !LOAD(c, rec))
+	if (r.len != 0 || rec == NULL)
 		return false;
+	own = *rec;
+	own.r = r;
 	switch (r.a) {
 	case XPI_REC_PUT:
-		return xpi_serve_put_cma(ep, &rec);
+		return xpi_serve_put_cma(ep, &own);
 	case XPI_REC_GETDATA:
-		return xpi_answer_data_cma(ep, &rec);
+		return xpi_answer_data_cma(ep, &own);
 	case XPI_REC_DATA:
-		return xpi_msg_body_cma(ep, &rec);
+		return xpi_msg_body_cma(ep, &own);
 	default:
 		return false;
 	}
