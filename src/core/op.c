@@ -40,16 +40,6 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation)
 	                                     (unsigned)xpi_stats_in_flight(ep)));
 }
 
-struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
-{
-	struct xpi_op *op;
-
-	if (name == 0 || name == XPI_OP_NOBODY)
-		return NULL;
-	op = xpi_pool_at(&ep->x->op_pool, name - 1);
-	return op != NULL && op->alive && op->ep == ep ? op : NULL;
-}
-
 /* Flushes that tell of it, since they may be behind what failed; whether one is behind all that was posted. */
 static bool told_among(const struct xpi_list *list, uint64_t touched, int status)
 {

@@ -97,10 +97,24 @@ int xpi_opt_refuse(struct xport *x, const char *operation, const void *buf, size
                    uint64_t flags) __attribute__((cold));
 
 /* The operation of this endpoint that the peer names so; NULL if there is none. */
-struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name);
+static inline struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
+{
+	struct xpi_op *op;
+
+	if (name == 0 || name == XPI_OP_NOBODY)
+		return NULL;
+	op = xpi_pool_at(&ep->x->op_pool, name - 1);
+	return op != NULL && op->alive && op->ep == ep ? op : NULL;
+}
 
 /* Completes: queues it for reaping, or gives it back if nobody wants to know.  Takes it out of its queue. */
 void xpi_op_complete(struct xpi_op *op, int status);
+
+/* Whether it holds nothing busy, and is wanted to complete. */
+static inline bool xpi_op_plain(const struct xpi_op *op)
+{
+	return op->mr == NULL && op->rkey == NULL && op->offer == 0 && (op->flags & XPORT_QUIET) == 0;
+}
 
 /* The same, with success, for one of the application's that never stood in a queue and has no key. */
 static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)

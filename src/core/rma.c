@@ -51,7 +51,7 @@ static int put_cma_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
-static int put_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int put_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	size_t room = xpi_tx_room(ep, sizeof(struct xpi_rec_put));
 	int r;
@@ -88,11 +88,13 @@ static inline int requested(struct xport_ep *ep, struct xpi_op *op)
 	ep->change_seq = xpi_tx_seq(ep);
 	ep->nrequests++;
 	op->waits = XPI_WAIT_REPLY;
-	xpi_op_settle(op);
+	if (xpi_list_linked(&op->link))
+		xpi_list_del(&op->link);
+	xpi_list_push(&ep->requests, &op->link);
 	return XPORT_OK;
 }
 
-static int get_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int get_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_get *rec = NULL;
 
@@ -112,7 +114,7 @@ static int get_step(struct xport_ep *ep, struct xpi_op *op)
 	return requested(ep, op);
 }
 
-static int atomic_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int atomic_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_atomic *rec = NULL;
 	bool fetch = op->buf != NULL;
@@ -364,7 +366,7 @@ bool xpi_rma_in_hands(const struct xport_ep *ep)
 	return false;
 }
 
-static int fence_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int fence_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	if (ep->nrequests > 0)
 		return XPORT_ERR_AGAIN;
@@ -384,7 +386,7 @@ static int fence_step(struct xport_ep *ep, struct xpi_op *op)
 	return xpi_seq_reached(ep->tx_acked, op->seq) ? fence_end(ep, op) : XPORT_ERR_AGAIN;
 }
 
-static int flush_step(struct xport_ep *ep, struct xpi_op *op)
+static __attribute__((noinline)) int flush_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	/* What went by message is placed; copies are, and of the rest the network knows. */
 	if (xpi_tx_changed(ep) && (ep->x->caps.drain_places || ep->native_handed == 0)) {
@@ -404,21 +406,27 @@ static int flush_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
-int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
+/* Of an operation with a key: by the network, or by a copy. */
+static __attribute__((noinline)) int keyed_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	int r;
 
-	if (op->rkey != NULL) {
-		if (op->kind == XPORT_OP_ATOMIC)
-			return op->rkey->atomic == XPI_BY_NETWORK ? adapter_step(ep, op) : copy_step(op);
-		if (op->rkey->direct != NULL)
-			return copy_step(op);
-		r = native_step(ep, op);
-		if (r != XPORT_ERR_NOT_SUPPORTED)
-			return r;
-		xpi_rkey_idle(op->rkey);
-		op->rkey = NULL;
-	}
+	if (op->kind == XPORT_OP_ATOMIC)
+		return op->rkey->atomic == XPI_BY_NETWORK ? adapter_step(ep, op) : copy_step(op);
+	if (op->rkey->direct != NULL)
+		return copy_step(op);
+	r = native_step(ep, op);
+	if (r != XPORT_ERR_NOT_SUPPORTED)
+		return r;
+	xpi_rkey_idle(op->rkey);
+	op->rkey = NULL;
+	return xpi_rma_step(ep, op);
+}
+
+int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (op->rkey != NULL)
+		return keyed_step(ep, op);
 	switch (op->kind) {
 	case XPORT_OP_GET:
 		return get_step(ep, op);

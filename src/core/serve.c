@@ -281,7 +281,14 @@ static void request_end(struct xport_ep *ep, struct xpi_op *op, int status)
 {
 	ep->nrequests--;
 	op->waits = 0;
-	xpi_op_complete(op, status);
+	if (__builtin_expect(xpi_op_plain(op) && status == XPORT_OK, 1)) {
+		xpi_list_del(&op->link);
+		ep->ngets -= op->kind == XPORT_OP_GET;
+		op->status = status;
+		xpi_cq_push(&ep->x->cq, op);
+	} else {
+		xpi_op_complete(op, status);
+	}
 	if (ep->q_busy)
 		xpi_work(ep);
 }
