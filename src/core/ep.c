@@ -78,6 +78,7 @@ struct xport_ep *xpi_ep_new(struct xport *x, void *context)
 	if (getrandom(&ep->session, sizeof(ep->session), 0) != sizeof(ep->session))
 		ep->session = (uint32_t)x->incarnation ^ ep->id;
 	ep->epoch = x->epoch - 1;
+	ep->burst_seq = UINT32_MAX - 2; /* no burst so far */
 	ep->window = XPI_WINDOW;
 	ep->rx_credits = x->caps.am_credits;
 	ep->chan.fd = ep->chan.pidfd = -1;

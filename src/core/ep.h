@@ -57,6 +57,7 @@ struct xport_ep {
 	uint32_t limit;       /* so many in flight are a new high, or too many */
 	uint32_t peer_id, peer_session; /* into each frame sent */
 	uint32_t tx_acked;    /* the last one the peer acknowledged */
+	uint32_t burst_seq;   /* the last one of the last burst */
 	uint32_t change_seq;  /* the last one that changes the peer's memory, or one acknowledged */
 	uint32_t credits;     /* frames the peer takes unacknowledged */
 	uint32_t win_freed;   /* of win_used, consumed by the peer */

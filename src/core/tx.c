@@ -130,15 +130,26 @@ static int emit_packed(struct xport_ep *ep, struct xpi_tx *tx)
 	return r;
 }
 
-/* From so many records before one poll on it was a burst, and then another one is expected; up to so few it is over. */
-enum { BURST = 8, NO_BURST = 2, AHEAD = 1 << 30 };
+/*
+ * Two records or more before one poll are a burst.  After one of many, or a second one in a row, another one is expected, until a
+ * record comes alone.
+ */
+enum { MANY = 8, AHEAD = 1 << 30 };
 
 static void expect(struct xport_ep *ep, unsigned records)
 {
-	if (records >= BURST)
-		ep->epoch = ep->x->epoch + AHEAD;
-	else if (records <= NO_BURST && !xpi_tx_alone(ep))
-		ep->epoch = ep->x->epoch - 1;
+	uint32_t polls = ep->x->epoch - ep->epoch; /* since one left alone */
+	bool expected = (int32_t)polls < 0;
+
+	if (expected) {
+		if (records < 2)
+			ep->epoch = ep->x->epoch - 1;
+	} else if (records + (polls <= 1) >= 2) {
+		/* In a row: there was a frame between them at most, of the one that left alone. */
+		if (records >= MANY || ep->tx_seq - ep->burst_seq <= 2)
+			ep->epoch = ep->x->epoch + AHEAD;
+		ep->burst_seq = ep->tx_seq;
+	}
 }
 
 int xpi_tx_flush(struct xport_ep *ep)

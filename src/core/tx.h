@@ -3,8 +3,8 @@
  * tx.h - sending: records into frames, frames to the back end, within the credits that the peer gave.
  *
  * The first record after a poll leaves at once.  What follows before the next poll and is small is packed into one
- * frame, which leaves when it is full, at the next poll, or before anything that must follow.  Where many followed the last
- * time the first waits for them: a frame less, which over TCP is a system call at either end.
+ * frame, which leaves when it is full, at the next poll, or before anything that must follow.  Where others followed the last
+ * times the first waits for them: a frame less, which over TCP is a system call at either end.
  *
  * ERRORS: XPORT_ERR_AGAIN means that nothing was taken: no credit, or the back end is full; the endpoint's work goes
  * on by itself.  Other errors of the back end mark the endpoint broken and read as AGAIN.

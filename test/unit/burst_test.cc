@@ -130,17 +130,27 @@ TEST_F(Burst, TheDescriptorTellsOfWhatWaits)
 	EXPECT_EQ(1, ::poll(&fd, 1, 1000));
 }
 
-TEST_F(Burst, AFewAreNone)
+/* Two in one poll once do not make the next one wait; twice in a row they do. */
+TEST_F(Burst, OfAFewOneIsNoneAndTwoAre)
 {
 	uint64_t before;
 
 	begin();
-	for (int round = 0; round < 3; round++) {
-		before = frames(a, ep);
-		for (unsigned i = 0; i < 4; i++)
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < 2 - round % 2; i++) {
+			before = frames(a, ep);
 			put();
-		EXPECT_EQ(1u, frames(a, ep) - before) << "round " << round;
+			EXPECT_EQ(i == 0 ? 1u : 0u, frames(a, ep) - before) << "round " << round;
+		}
 		settle();
+	}
+	for (int round = 0; round < 5; round++) {
+		before = frames(a, ep);
+		put();
+		EXPECT_EQ(round < 2 ? 1u : 0u, frames(a, ep) - before) << "round " << round;
+		put();
+		settle();
+		EXPECT_EQ(round < 2 ? 2u : 1u, frames(a, ep) - before) << "round " << round;
 	}
 }
 
@@ -155,6 +165,96 @@ TEST_F(Burst, AnswersShareAFrame)
 		settle();
 		/* Of the first round's first get the answer may leave before the others have come. */
 		EXPECT_EQ(round == 0 ? 2u : 1u, frames(b, peer) - before) << "round " << round;
+	}
+}
+
+/* What joins a frame needs no operation: it is counted all the same, and completes in the order of posting. */
+TEST_F(Burst, WhatJoinsAFrameIsCountedAndCompletesInItsTurn)
+{
+	constexpr uintptr_t ROUNDS = 5;
+	xport_counters before{}, after{};
+	xport_completion c[WINDOW];
+
+	begin();
+	before.size = after.size = sizeof(before);
+	ASSERT_EQ(XPORT_OK, xport_stats(a, ep, &before));
+	for (uintptr_t round = 0; round < ROUNDS; round++) {
+		for (uintptr_t i = 0; i < WINDOW; i++) {
+			xport_opt o{};
+
+			o.size = sizeof(o);
+			o.context = reinterpret_cast<void *>(i + 1);
+			o.flags = i % 2 == 0 ? XPORT_LOCAL : 0;
+			ASSERT_EQ(XPORT_OK, i % 2 == 0 ? xport_put(ep, &i, 1 + i % 8, key, i * 8, &o)
+			                               : xport_send(ep, &i, i % 65, i, &o));
+		}
+		for (uintptr_t n = 0; n < WINDOW;) {
+			int r = xport_poll(a, c, WINDOW);
+
+			ASSERT_GE(r, 0);
+			for (int k = 0; k < r; k++, n++) {
+				ASSERT_EQ(XPORT_OK, c[k].status);
+				ASSERT_EQ(reinterpret_cast<void *>(n + 1), c[k].context);
+				ASSERT_EQ(n % 2 == 0 ? XPORT_OP_PUT : XPORT_OP_SEND, static_cast<int>(c[k].type));
+				ASSERT_EQ(n % 2 == 0 ? 1 + n % 8 : n % 65, c[k].length);
+			}
+		}
+		settle();
+		for (uintptr_t i = 0; i < WINDOW; i += 2)
+			ASSERT_EQ(i & 0xff, memory[i * 8]) << "put " << i << ", round " << round;
+		for (uintptr_t i = 1; i < WINDOW; i += 2) {
+			uint64_t got[9] = {};
+
+			ASSERT_EQ(XPORT_OK, xport_recv(b, got, sizeof(got), i, UINT64_MAX, nullptr));
+			ASSERT_EQ(1, xport_poll(b, c, WINDOW));
+			ASSERT_EQ(i % 65, c[0].length);
+			ASSERT_EQ(i, c[0].tag);
+		}
+		std::memset(memory, 0xff, sizeof(memory));
+	}
+	ASSERT_EQ(XPORT_OK, xport_stats(a, ep, &after));
+	EXPECT_EQ(ROUNDS * WINDOW / 2, after.puts - before.puts);
+	EXPECT_EQ(ROUNDS * WINDOW / 2, after.sends - before.sends);
+	EXPECT_EQ(0u, after.in_flight);
+}
+
+/* Frames that are full leave by themselves, and answers that find no room wait. */
+TEST_F(Burst, MoreThanAFrameHolds)
+{
+	constexpr unsigned MANY = 200, BYTES = 64;
+	static uint8_t from[MANY][BYTES], to[MANY][BYTES];
+	const uint64_t places = sizeof(memory) / BYTES;
+
+	begin();
+	for (unsigned round = 0; round < 4; round++) {
+		uint64_t before = frames(a, ep);
+		xport_opt o{};
+
+		o.size = sizeof(o);
+		o.flags = XPORT_QUIET;
+		for (unsigned i = 0; i < MANY; i++) {
+			std::memset(from[i], static_cast<int>(round * 50 + i % 50 + 1), BYTES);
+			ASSERT_EQ(XPORT_OK, xport_put(ep, from[i], BYTES, key, i % places * BYTES, &o));
+		}
+		ASSERT_EQ(XPORT_OK, xport_flush(ep, nullptr));
+		open++;
+		settle();
+		/* Each takes 96 bytes of at most 8192; each round one may leave alone. */
+		EXPECT_GE(frames(a, ep) - before, 3u);
+		EXPECT_LE(frames(a, ep) - before, 5u);
+		before = frames(b, peer);
+		for (unsigned i = 0; i < MANY; i++) {
+			std::memset(to[i], 0, BYTES);
+			ASSERT_EQ(XPORT_OK, xport_get(ep, to[i], BYTES, key, i % places * BYTES, nullptr));
+			open++;
+		}
+		settle();
+		for (unsigned i = 0; i < MANY; i++) {
+			unsigned last = i % places + (MANY - 1 - i % places) / places * places;
+
+			ASSERT_EQ(0, std::memcmp(to[i], from[last], BYTES)) << "get " << i << ", round " << round;
+		}
+		EXPECT_GE(frames(b, peer) - before, 3u);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "core/cma.h"
 #include "core/conn_impl.h"
 #include "core/mr.h"
@@ -46,6 +47,11 @@ uint32_t inside_name(xport_ep *ep, const void *context)
 uint32_t inside_requests(void)
 {
 	return XPI_REQUESTS;
+}
+
+uint32_t inside_at_once(void)
+{
+	return XPI_COPY_MAX;
 }
 
 uint32_t inside_unexpected(const xport_ep *ep)

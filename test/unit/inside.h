@@ -17,6 +17,8 @@ void inside_frame(xport_ep *ep, const void *records, size_t len, int freed);
 uint32_t inside_name(xport_ep *ep, const void *context);
 /* How many requests may be asked of an endpoint at a time; the longest message that may come unexpected. */
 uint32_t inside_requests(void);
+/* A get of so many bytes is answered at once. */
+uint32_t inside_at_once(void);
 uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
