@@ -50,7 +50,8 @@ static uint64_t quick_messages(const struct xport_ep *ep)
 void xpi_stats_add(struct xport_counters *to, const struct xport_ep *ep)
 {
 	const struct xpi_counts *n = &ep->n;
-	uint64_t high = n->high;
+	uint64_t now = xpi_stats_in_flight(ep);
+	uint64_t high = n->high > now ? n->high : now;
 
 	to->puts += n->posted[XPORT_OP_PUT] + (ep->touched - n->changes);
 	to->gets += n->posted[XPORT_OP_GET];
@@ -63,7 +64,7 @@ void xpi_stats_add(struct xport_counters *to, const struct xport_ep *ep)
 	to->bytes_out += n->bytes_out;
 	to->bytes_in += n->bytes_in;
 	to->again += n->again;
-	to->in_flight += xpi_stats_in_flight(ep);
+	to->in_flight += now;
 	to->frames_out += frames_out(ep);
 	to->frames_in += n->received;
 	to->frames_acked += n->acked;
