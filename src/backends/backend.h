@@ -87,6 +87,7 @@ struct xpi_be_caps {
 	/* am */
 	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
 	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
+	bool am_cheap;       /* a frame costs neither a system call nor a device's work: few records do not wait for each other */
 	size_t cma_min;      /* peers are processes of this host: data so long goes by core/cma.h; 0: none does */
 	/* memory */
 	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */

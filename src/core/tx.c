@@ -131,8 +131,8 @@ static int emit_packed(struct xport_ep *ep, struct xpi_tx *tx)
 }
 
 /*
- * Two records or more before one poll are a burst.  After one of many, or a second one in a row, another one is expected, until a
- * record comes alone.
+ * Two records or more before one poll are a burst.  After one of many another one is expected, until a record comes alone; where a
+ * frame costs much, after the second one in a row as well.
  */
 enum { MANY = 8, AHEAD = 1 << 30 };
 
@@ -146,7 +146,7 @@ static void expect(struct xport_ep *ep, unsigned records)
 			ep->epoch = ep->x->epoch - 1;
 	} else if (records + (polls <= 1) >= 2) {
 		/* In a row: there was a frame between them at most, of the one that left alone. */
-		if (records >= MANY || ep->tx_seq - ep->burst_seq <= 2)
+		if (records >= MANY || (ep->tx_seq - ep->burst_seq <= 2 && !ep->x->caps.am_cheap))
 			ep->epoch = ep->x->epoch + AHEAD;
 		ep->burst_seq = ep->tx_seq;
 	}

@@ -258,6 +258,7 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->stack_threads = be->quirk->threads;
 	caps->target_bounds = true; /* the core is the target */
 	if (be->quirk->shm_prefix != NULL) {
+		caps->am_cheap = true;
 		caps->cma_min = OFI_SHM_CMA_MIN;
 		caps->mr_size = sizeof(struct ofi_mr);
 		caps->rkey_size = sizeof(struct ofi_rkey);

@@ -433,6 +433,7 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	         major, minor);
 	caps->am_max = be->provider->sockets ? UCX_BULK_MAX : UCX_FRAME_MAX;
 	caps->am_credits = 128;
+	caps->am_cheap = be->provider->tls != NULL && be->shm;
 	caps->cma_min = be->provider->tls != NULL && be->shm ? UCX_CMA_MIN : 0;
 	caps->ep_size = sizeof(struct ucx_ep);
 	caps->mr_size = sizeof(struct ucx_mr);
