@@ -59,6 +59,7 @@ static __attribute__((noinline)) int notify_step(struct xport_ep *ep, struct xpi
 		return XPORT_ERR_AGAIN;
 	ep->win_used += xpi_charge(0);
 	ep->change_seq = xpi_tx_seq(ep);
+	xpi_tx_own(ep);
 	op->waits = 0;
 	if (tracked) {
 		op->waits = XPI_WAIT_ACK;
@@ -106,6 +107,7 @@ static inline int send_step(struct xport_ep *ep, struct xpi_op *op)
 	if (xpi_tx_end(ep, op, sizeof(*rec), op->buf, op->len, 0) < 0)
 		return XPORT_ERR_AGAIN;
 	ep->win_used += charge;
+	xpi_tx_own(ep);
 	op->waits = 0;
 	if (__builtin_expect(op->pending == 0 && !xpi_list_linked(&op->link), 1))
 		xpi_op_complete_new(ep->x, op);
@@ -262,6 +264,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 			op->mr->busy++;
 	}
 	ep->refs++;
+	ep->quick = 0; /* it counts in the depth, and takes of the window */
 	ep->n.posted[XPORT_OP_SEND]++;
 	ep->n.bytes_out += len;
 	XPI_PROBE_OP_POSTED(ep, XPORT_OP_SEND, len, op->context);

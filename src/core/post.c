@@ -51,6 +51,7 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 	op->stamp = ep->x->tick;
 	op->context = NULL;
 	ep->refs++;
+	ep->quick = 0; /* it counts in the depth, and may take of the window */
 	ep->n.posted[kind]++;
 	if (opt != NULL) {
 		op->flags = (uint8_t)opt->flags;

@@ -44,7 +44,9 @@ bool xpi_quick_pack_again(struct xport_ep *ep, size_t n)
 	const struct xpi_cq *q = &ep->x->cq;
 
 	/* Behind completions of the long way there is none of the short. */
-	return ep->x->slow == 0 && (q->next != q->end || xpi_cq_empty(q)) && xpi_tx_open(ep, n) && xpi_quick_renew(ep);
+	if (ep->x->slow != 0 || (q->next == q->end && !xpi_cq_empty(q)) || !xpi_quick_renew(ep))
+		return false;
+	return xpi_tx_fits(ep, n) || (xpi_tx_open(ep, n) && xpi_quick_renew(ep));
 }
 
 int xpi_quick_put_network(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,

@@ -96,6 +96,7 @@ static inline __attribute__((always_inline)) void xpi_quick_join(struct xport_ep
 {
 	atomic_thread_fence(memory_order_release); /* as in xpi_quick_leave */
 	xpi_tx_append(ep->open, rlen, buf, len, 0);
+	ep->open->own++;
 	ep->n.bytes_out += len;
 	ep->quick--;
 	XPI_PROBE_OP_POSTED(ep, type, len, context);

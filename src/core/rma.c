@@ -22,6 +22,7 @@ static inline int handed(struct xport_ep *ep, struct xpi_op *op)
 {
 	ep->rma_sent++;
 	ep->change_seq = xpi_tx_seq(ep);
+	xpi_tx_own(ep);
 	op->waits = 0;
 	if (tracked(op)) {
 		op->waits = XPI_WAIT_ACK;
@@ -86,6 +87,7 @@ static inline int requested(struct xport_ep *ep, struct xpi_op *op)
 {
 	ep->rma_sent++;
 	ep->change_seq = xpi_tx_seq(ep);
+	xpi_tx_own(ep);
 	ep->nrequests++;
 	op->waits = XPI_WAIT_REPLY;
 	if (xpi_list_linked(&op->link))
@@ -400,6 +402,7 @@ static __attribute__((noinline)) int flush_step(struct xport_ep *ep, struct xpi_
 	}
 	if (!xpi_native_ready(ep, ep->native_handed) || send_flush(ep) != XPORT_OK)
 		return XPORT_ERR_AGAIN;
+	xpi_tx_own(ep);
 	op->waits = XPI_WAIT_ACK;
 	op->seq = xpi_tx_seq(ep);
 	xpi_op_settle(op);

@@ -29,7 +29,7 @@ static void put_head(struct xport_ep *ep, struct xpi_tx *tx)
 	tx->wait.kind = XPI_WAIT_TX;
 	tx->ep = ep;
 	tx->op = NULL;
-	tx->records = 0;
+	tx->own = 0;
 	tx->flags = 0;
 	tx->len = sizeof(h);
 }
@@ -136,17 +136,17 @@ static int emit_packed(struct xport_ep *ep, struct xpi_tx *tx)
  */
 enum { MANY = 8, AHEAD = 1 << 30 };
 
-static void expect(struct xport_ep *ep, unsigned records)
+static void expect(struct xport_ep *ep, unsigned own)
 {
 	uint32_t polls = ep->x->epoch - ep->epoch; /* since one left alone */
 	bool expected = (int32_t)polls < 0;
 
 	if (expected) {
-		if (records < 2)
+		if (own == 1)
 			ep->epoch = ep->x->epoch - 1;
-	} else if (records + (polls <= 1) >= 2) {
+	} else if (own > 0 && own + (polls <= 1) >= 2) {
 		/* In a row: there was a frame between them at most, of the one that left alone. */
-		if (records >= MANY || (ep->tx_seq - ep->burst_seq <= 2 && !ep->x->caps.am_cheap))
+		if (own >= MANY || (ep->tx_seq - ep->burst_seq <= 2 && !ep->x->caps.am_cheap))
 			ep->epoch = ep->x->epoch + AHEAD;
 		ep->burst_seq = ep->tx_seq;
 	}
@@ -154,7 +154,7 @@ static void expect(struct xport_ep *ep, unsigned records)
 
 int xpi_tx_flush(struct xport_ep *ep)
 {
-	unsigned records;
+	unsigned own;
 	int r;
 
 	if (ep->open == NULL)
@@ -162,12 +162,12 @@ int xpi_tx_flush(struct xport_ep *ep)
 	ep->quick = 0; /* that counts on it, and not on credits */
 	if (!has_credit(ep))
 		return no_room(ep);
-	records = ep->open->records;
+	own = ep->open->own;
 	r = emit_packed(ep, ep->open);
 	if (r < 0)
 		return r;
 	ep->open = NULL;
-	expect(ep, records);
+	expect(ep, own);
 	return XPORT_OK;
 }
 
@@ -201,7 +201,7 @@ bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
 		return false;
 	memcpy(tx->buf + head, ep->lone->buf + head, rlen);
 	tx->len = (uint32_t)(head + rlen);
-	tx->records = 1;
+	tx->own = 1;
 	return true;
 }
 

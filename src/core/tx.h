@@ -21,7 +21,7 @@
 struct xpi_tx {
 	struct xpi_wait wait; /* first */
 	bool packed;
-	uint16_t records;
+	uint16_t own;         /* records of operations, not answers */
 	struct xpi_list link; /* in ep->txs while the back end holds it */
 	struct xport_ep *ep;
 	struct xpi_op *op;    /* whose data the back end holds beside the head; or NULL */
@@ -103,7 +103,6 @@ static inline __attribute__((always_inline)) void xpi_tx_append(struct xpi_tx *t
 	xpi_copy(tx->buf + tx->len + rlen, data, dlen);
 	tx->len += (uint32_t)(rlen + dlen);
 	tx->flags |= flags;
-	tx->records++;
 }
 
 /* Whether the frame being packed has room for `n` bytes more. */
@@ -139,11 +138,20 @@ static inline int xpi_tx_end(struct xport_ep *ep, struct xpi_op *op, size_t rlen
 	return XPORT_OK;
 }
 
+/* What was handed over last is an operation of the application's: they come in bursts, answers when the peer asks. */
+static inline void xpi_tx_own(struct xport_ep *ep)
+{
+	if (ep->open != NULL)
+		ep->open->own++;
+}
+
 /* Where a record goes that is written from within a callback, and leaves later.  NULL: there is no room without calling the back
- * end, which may not be called there.  xpi_tx_append must follow. */
+ * end, which may not be called there, or others wait for it.  xpi_tx_append must follow. */
 static inline void *xpi_tx_aside(struct xport_ep *ep, size_t n)
 {
-	return xpi_tx_fits(ep, n) || (ep->open == NULL && xpi_tx_open(ep, n)) ? xpi_tx_next(ep->open) : NULL;
+	if (xpi_tx_fits(ep, n))
+		return xpi_tx_next(ep->open);
+	return ep->open == NULL && !ep->short_of_room && xpi_tx_open(ep, n) ? xpi_tx_next(ep->open) : NULL;
 }
 
 /* Takes the endpoint into the instance's list of those with work. */

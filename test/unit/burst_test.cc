@@ -258,4 +258,180 @@ TEST_F(Burst, MoreThanAFrameHolds)
 	}
 }
 
+/* What joins a frame was counted once for many: what takes window meanwhile without going so must count as well. */
+TEST_F(Burst, WhatJoinsLeavesTheWindowToOthers)
+{
+	constexpr unsigned SENDS = (1 << 20) / XPI_CHARGE_SMALL;
+	unsigned sent = 0;
+
+	begin();
+	while (sent < SENDS - WINDOW / 2) { /* b receives none of them */
+		for (unsigned i = 0; i < WINDOW / 2; i++, sent++, open++)
+			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+		settle();
+	}
+	ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr)); /* joins: room for 31 more */
+	ASSERT_EQ(XPORT_OK, xport_put_notify(ep, &word, sizeof(word), key, 0, nullptr)); /* 30 */
+	for (unsigned i = 0; i < 31; i++)
+		ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+	for (int i = 0; i < 100; i++) {
+		xport_completion c[WINDOW];
+
+		ASSERT_GE(xport_poll(b, c, WINDOW), 0);
+		ASSERT_GE(xport_poll(a, c, WINDOW), 0);
+	}
+	EXPECT_EQ(XPORT_EP_OPEN, state()) << logged;
+}
+
+TEST_F(Burst, WhatJoinsLeavesTheWindowToLongMessages)
+{
+	constexpr unsigned SENDS = (1 << 20) / XPI_CHARGE_SMALL;
+	static uint8_t big[1 << 16];
+	unsigned sent = 0;
+
+	begin();
+	while (sent < SENDS - WINDOW / 2) {
+		for (unsigned i = 0; i < WINDOW / 2; i++, sent++, open++)
+			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+		settle();
+	}
+	ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+	ASSERT_EQ(XPORT_OK, xport_send(ep, big, sizeof(big), 7, nullptr));
+	for (unsigned i = 0; i < 31; i++)
+		ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+	for (int i = 0; i < 100; i++) {
+		xport_completion c[WINDOW];
+
+		ASSERT_GE(xport_poll(b, c, WINDOW), 0);
+		ASSERT_GE(xport_poll(a, c, WINDOW), 0);
+	}
+	EXPECT_EQ(XPORT_EP_OPEN, state()) << logged;
+}
+
+/* The queue depth holds for gets and what joins their frame together. */
+TEST_F(Burst, WhatJoinsCountsInTheDepth)
+{
+	xport_info info{};
+	xport_counters c{};
+
+	setenv("XPORT_QUEUE_DEPTH", "64", 1);
+	begin();
+	unsetenv("XPORT_QUEUE_DEPTH");
+	info.size = sizeof(info);
+	c.size = sizeof(c);
+	ASSERT_EQ(XPORT_OK, xport_query(a, &info));
+	ASSERT_EQ(64u, info.queue_depth);
+	for (int round = 0; round < 2; round++) { /* another burst is expected */
+		for (unsigned i = 0; i < WINDOW; i++)
+			put();
+		settle();
+	}
+	put();
+	for (unsigned i = 0; i < 63; i++)
+		get(i);
+	for (unsigned i = 0; i < 100; i++) {
+		xport_opt o{};
+
+		o.size = sizeof(o);
+		o.flags = XPORT_LOCAL;
+		open += xport_put(ep, &word, sizeof(word), key, 0, &o) == XPORT_OK;
+	}
+	ASSERT_EQ(XPORT_OK, xport_stats(a, ep, &c));
+	EXPECT_LE(c.in_flight, info.queue_depth);
+	settle();
+}
+
+/* What finds no way to join opens no frame. */
+TEST_F(Burst, NoFrameIsEmpty)
+{
+	constexpr unsigned SENDS = (1 << 20) / XPI_CHARGE_SMALL;
+	unsigned sent = 0;
+	uint64_t before;
+	xport_opt o{};
+
+	begin();
+	while (sent < SENDS) {
+		for (unsigned i = 0; i < WINDOW; i++, sent++, open++)
+			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+		settle();
+	}
+	ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr)); /* waits for the window */
+	for (int i = 0; i < 10; i++)
+		poll();
+	before = frames(a, ep);
+	o.size = sizeof(o);
+	o.flags = XPORT_QUIET;
+	for (int i = 0; i < 8; i++) {
+		ASSERT_EQ(XPORT_OK, xport_put(ep, &word, sizeof(word), key, 0, &o)); /* leaves alone */
+		ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr)); /* waits */
+		poll();
+	}
+	for (int i = 0; i < 10; i++)
+		poll();
+	EXPECT_EQ(8u, frames(a, ep) - before) << "one for each put";
+	open = 0;
+}
+
+/* Nothing overtakes a frame that the back end would not take. */
+TEST_F(Burst, NothingOvertakesAFrameThatStays)
+{
+	static uint64_t values[1000];
+	uint64_t n = 0, want = 0;
+
+	begin();
+	for (unsigned round = 0; round < 60; round++) {
+		for (unsigned i = 0; i < 1 + round % 7; i++) {
+			inside_refuse(round % 5);
+			values[n] = n;
+			ASSERT_EQ(XPORT_OK, xport_send(ep, &values[n], sizeof(n), 7, nullptr));
+			n++;
+			if ((round + i) % 3 == 0) {
+				static uint8_t big[1000][3000];
+
+				std::memcpy(big[n], &n, sizeof(n));
+				ASSERT_EQ(XPORT_OK, xport_send(ep, big[n], sizeof(big[n]), 7, nullptr));
+				n++;
+			}
+		}
+		poll(static_cast<int>(round % 3));
+	}
+	inside_refuse(0);
+	for (int i = 0; i < 50; i++)
+		poll();
+	ASSERT_EQ(XPORT_EP_OPEN, state()) << logged;
+	for (; want < n; want++) {
+		static uint8_t got[4096];
+		uint64_t is;
+		xport_completion c[4];
+
+		ASSERT_EQ(XPORT_OK, xport_recv(b, got, sizeof(got), 7, UINT64_MAX, nullptr));
+		ASSERT_EQ(1, xport_poll(b, c, 4));
+		std::memcpy(&is, got, sizeof(is));
+		ASSERT_EQ(want, is);
+	}
+}
+
+/* One of ours and one of the peer's in each poll are no burst of ours. */
+TEST_F(Burst, AnAnswerIsNoOperation)
+{
+	Bytes packed(512);
+	size_t len = packed.size();
+	xport_rkey *mine = nullptr;
+	static uint64_t to[10];
+
+	begin();
+	ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, packed.data(), &len));
+	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(peer, packed.data(), len, &mine));
+	settle();
+	for (unsigned round = 0; round < 10; round++) {
+		uint64_t before = frames(a, ep);
+
+		put();
+		EXPECT_EQ(1u, frames(a, ep) - before) << "waits for a poll in round " << round;
+		ASSERT_EQ(XPORT_OK, xport_get(peer, &to[round], 8, mine, 0, nullptr));
+		settle();
+	}
+	xport_rkey_destroy(mine);
+}
+
 } /* namespace */
