@@ -149,9 +149,9 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 	ep->chan.timeout_ms = (int)ours;
 	ep->chan.beat_ms = (int)(theirs < ours ? theirs : ours) / 4;
 	r = xpi_chan_start(x->live, &ep->chan, same_host ? peer->pid : 0, peer->start_time);
-	if (r != XPORT_OK) {
+	if (r != XPORT_OK) { /* LCOV_EXCL_BR_LINE: by fault alone, as a watch */
 		ep->chan.fd = -1;
-		return r;
+		return xpi_fail_errno(&x->err, r, NULL, "cannot watch the control socket");
 	}
 	ep->state = XPI_EP_OPEN;
 	XPI_PROBE_CONNECT(ep, ep->peer, ep->peer_pid);
