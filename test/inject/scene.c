@@ -20,10 +20,17 @@ uint8_t buffer[2][LONG + 64], local[2][LONG + 64];
 
 int64_t sc_now_ms(void)
 {
+	static _Thread_local int64_t last, missed;
 	struct timespec t;
+	int64_t now;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	/* Who waits looks all the time: what it did not see pass, others had the processor. */
+	if (last != 0 && now - last > UNSEEN_MS)
+		missed += now - last - UNSEEN_MS;
+	last = now;
+	return now - missed;
 }
 
 void scene_bad(struct scene *s, const char *fmt, ...)

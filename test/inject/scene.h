@@ -14,6 +14,7 @@ enum {
 	OPS_LIMIT_MS = 10000,
 	LOST_LIMIT_MS = 5000, /* a busy machine is slow: how fast a loss is seen is for the cases of P5 */
 	MEMORY_LIMIT_MS = 1000,
+	UNSEEN_MS = 100, /* of a time that nobody looked at the clock */
 	REGION = 1 << 16,
 	LONG = 1 << 18, /* a message longer than any eager one */
 	RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC
