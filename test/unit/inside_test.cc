@@ -69,6 +69,61 @@ TEST_F(Inside, AnOldWordOnWhatWasConsumed)
 	EXPECT_EQ(XPORT_EP_LOST, state()) << "one more than was sent";
 }
 
+/* Of each kind: a header, or data, that is not all there, and data where none belong. */
+TEST_F(Inside, RecordsThatAreCutOffOrTooLong)
+{
+	constexpr struct {
+		uint8_t type;
+		size_t size;
+		bool data;
+	} kinds[] = {
+		{XPI_REC_PUT, sizeof(xpi_rec_put), true},
+		{XPI_REC_GET, sizeof(xpi_rec_get), false},
+		{XPI_REC_GETDATA, sizeof(xpi_rec_getdata), true},
+		{XPI_REC_ATOMIC, sizeof(xpi_rec_atomic), false},
+		{XPI_REC_VALUE, sizeof(xpi_rec_value), false},
+		{XPI_REC_FAILED, sizeof(xpi_rec_failed), false},
+		{XPI_REC_SEND, sizeof(xpi_rec_send), true},
+		{XPI_REC_RTS, sizeof(xpi_rec_rts), false},
+		{XPI_REC_CTS, sizeof(xpi_rec_cts), true},
+		{XPI_REC_DATA, sizeof(xpi_rec_data), true},
+		{XPI_REC_NOTIFY, sizeof(xpi_rec_notify), true},
+		{XPI_REC_FLUSH, sizeof(xpi_rec), false},
+		{XPI_REC_BYE, sizeof(xpi_rec), false},
+		{XPI_REC_CLAIM, sizeof(xpi_rec_key), false},
+		{XPI_REC_CMA_ASK, sizeof(xpi_rec), true},
+		{XPI_REC_CMA_ANSWER, sizeof(xpi_rec_key), false},
+		{XPI_REC_CMA, sizeof(xpi_rec_cma), false},
+		{XPI_REC_LEND, sizeof(xpi_rec_lend), true},
+		{XPI_REC_PLACED, sizeof(xpi_rec_placed), false},
+	};
+
+	for (const auto &k : kinds) {
+		Bytes whole = bytes(record(k.type, k.data ? 40 : 0), k.size - sizeof(xpi_rec) + (k.data ? 39 : 0));
+		Bytes tooLong = bytes(record(k.type, 1), k.size - sizeof(xpi_rec) + 1);
+		std::string what = "record " + std::to_string(k.type);
+
+		if (k.data || k.size > sizeof(xpi_rec)) {
+			connect();
+			whole.resize(k.data ? whole.size() : k.size - 1);
+			breaks(whole, (what + ", the last byte missing").c_str());
+			drop();
+		}
+		if (k.size > sizeof(xpi_rec)) {
+			connect();
+			whole.resize(sizeof(xpi_rec) + 1);
+			breaks(whole, (what + ", most of its header missing").c_str());
+			drop();
+		}
+		if (!k.data) {
+			connect();
+			breaks(tooLong, (what + ", with data").c_str());
+			drop();
+		}
+	}
+	xport_rkey_destroy(nullptr);
+}
+
 TEST_F(Inside, AGetForNobody)
 {
 	connect();
