@@ -174,6 +174,7 @@ TEST_F(Burst, WhatJoinsAFrameIsCountedAndCompletesInItsTurn)
 	constexpr uintptr_t ROUNDS = 5;
 	xport_counters before{}, after{};
 	xport_completion c[WINDOW];
+	uint8_t from[64] = {};
 
 	begin();
 	before.size = after.size = sizeof(before);
@@ -185,8 +186,9 @@ TEST_F(Burst, WhatJoinsAFrameIsCountedAndCompletesInItsTurn)
 			o.size = sizeof(o);
 			o.context = reinterpret_cast<void *>(i + 1);
 			o.flags = i % 2 == 0 ? XPORT_LOCAL : 0;
-			ASSERT_EQ(XPORT_OK, i % 2 == 0 ? xport_put(ep, &i, 1 + i % 8, key, i * 8, &o)
-			                               : xport_send(ep, &i, i % 65, i, &o));
+			std::memcpy(from, &i, sizeof(i));
+			ASSERT_EQ(XPORT_OK, i % 2 == 0 ? xport_put(ep, from, 1 + i % 8, key, i * 8, &o)
+			                               : xport_send(ep, from, i % 65, i, &o));
 		}
 		for (uintptr_t n = 0; n < WINDOW;) {
 			int r = xport_poll(a, c, WINDOW);
