@@ -261,53 +261,55 @@ TEST_F(Burst, MoreThanAFrameHolds)
 }
 
 /* What joins a frame was counted once for many: what takes window meanwhile without going so must count as well. */
-TEST_F(Burst, WhatJoinsLeavesTheWindowToOthers)
+class OthersInTheWindow : public Burst
 {
-	constexpr unsigned SENDS = (1 << 20) / XPI_CHARGE_SMALL;
-	unsigned sent = 0;
-
-	begin();
-	while (sent < SENDS - WINDOW / 2) { /* b receives none of them */
-		for (unsigned i = 0; i < WINDOW / 2; i++, sent++, open++)
-			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
-		settle();
+protected:
+	/* Of the window there is room for so many messages left. */
+	void leave(unsigned room)
+	{
+		for (unsigned sent = 0; sent < (1 << 20) / XPI_CHARGE_SMALL - room;) { /* b receives none of them */
+			for (unsigned i = 0; i < WINDOW / 2; i++, sent++, open++)
+				ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+			settle();
+		}
 	}
-	ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr)); /* joins: room for 31 more */
-	ASSERT_EQ(XPORT_OK, xport_put_notify(ep, &word, sizeof(word), key, 0, nullptr)); /* 30 */
-	for (unsigned i = 0; i < 31; i++)
-		ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
-	for (int i = 0; i < 100; i++) {
+	void more(unsigned n)
+	{
+		for (unsigned i = 0; i < n; i++)
+			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+	}
+	void stays()
+	{
 		xport_completion c[WINDOW];
 
-		ASSERT_GE(xport_poll(b, c, WINDOW), 0);
-		ASSERT_GE(xport_poll(a, c, WINDOW), 0);
+		for (int i = 0; i < 100; i++) {
+			ASSERT_GE(xport_poll(b, c, WINDOW), 0);
+			ASSERT_GE(xport_poll(a, c, WINDOW), 0);
+		}
+		EXPECT_EQ(XPORT_EP_OPEN, state()) << logged;
 	}
-	EXPECT_EQ(XPORT_EP_OPEN, state()) << logged;
+};
+
+TEST_F(OthersInTheWindow, ANotifiedPut)
+{
+	begin();
+	leave(32);
+	more(1);
+	ASSERT_EQ(XPORT_OK, xport_put_notify(ep, &word, sizeof(word), key, 0, nullptr));
+	more(31);
+	stays();
 }
 
-TEST_F(Burst, WhatJoinsLeavesTheWindowToLongMessages)
+TEST_F(OthersInTheWindow, ALongMessage)
 {
-	constexpr unsigned SENDS = (1 << 20) / XPI_CHARGE_SMALL;
 	static uint8_t big[1 << 16];
-	unsigned sent = 0;
 
 	begin();
-	while (sent < SENDS - WINDOW / 2) {
-		for (unsigned i = 0; i < WINDOW / 2; i++, sent++, open++)
-			ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
-		settle();
-	}
-	ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
+	leave(32);
+	more(1);
 	ASSERT_EQ(XPORT_OK, xport_send(ep, big, sizeof(big), 7, nullptr));
-	for (unsigned i = 0; i < 31; i++)
-		ASSERT_EQ(XPORT_OK, xport_send(ep, &word, sizeof(word), 7, nullptr));
-	for (int i = 0; i < 100; i++) {
-		xport_completion c[WINDOW];
-
-		ASSERT_GE(xport_poll(b, c, WINDOW), 0);
-		ASSERT_GE(xport_poll(a, c, WINDOW), 0);
-	}
-	EXPECT_EQ(XPORT_EP_OPEN, state()) << logged;
+	more(31);
+	stays();
 }
 
 /* The queue depth holds for gets and what joins their frame together. */
