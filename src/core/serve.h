@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * serve.h - doing what a peer asks for by message, and taking its answers.
+ * serve.h - doing what a peer asks for by message, taking its answers, and sending ours.
  *
  * Requests are checked against the region like any stranger's.  A function that returns bool returns false if the peer
  * broke the protocol.
@@ -45,7 +45,13 @@ void xpi_tell_key(struct xport_ep *ep, unsigned kind, uint64_t region);
 /* Queues the native key of a region of ours.  False: out of memory. */
 bool xpi_lend_key(struct xport_ep *ep, uint64_t region);
 
-/* Works off q_reply; q_rma, q_msg and what is owed to the peer after it. */
+/* The answer to an atomic. */
+static inline void xpi_value_write(struct xpi_rec_value *rec, uint32_t name, uint64_t value)
+{
+	*rec = (struct xpi_rec_value){.r = {.type = XPI_REC_VALUE}, .value = htole64(value), .op = htole32(name)};
+}
+
+/* reply.c: works off q_reply; q_rma, q_msg and what is owed to the peer after it. */
 void xpi_ep_pump(struct xport_ep *ep);
 
 /* Longest eager message the peer may send. */
