@@ -27,8 +27,14 @@ bool xpi_quick_renew(struct xport_ep *ep);
 static inline bool xpi_quick_again(struct xport_ep *ep)
 {
 	const struct xport *x = ep->x;
+	const struct xpi_cq *q = &x->cq;
 
-	return ep->open == NULL && x->slow == 0 && ((ep->quick != 0 && x->cq.next != x->cq.end) || xpi_quick_renew(ep));
+	if (ep->open != NULL || x->slow != 0)
+		return false;
+	if (q->next != q->end)
+		return ep->quick != 0 || xpi_quick_renew(ep);
+	/* Behind completions of the long way there is none of the short. */
+	return xpi_cq_empty(q) && xpi_quick_renew(ep);
 }
 
 /* The same of one that is packed behind others, `n` bytes with its data. */

@@ -26,6 +26,16 @@ FIGURE static int figure_quiet(struct pair *p, const uint64_t *word, struct xpor
 	return xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &quiet);
 }
 
+/* Quiet puts while a flush has not been reaped. */
+FIGURE static int figure_behind(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	int r = xport_flush(p->ep, NULL);
+
+	for (int i = 0; r == XPORT_OK && i < WINDOW; i++)
+		r = xport_put(p->ep, word, sizeof(*word), p->rkey[0], 64, &quiet);
+	return r < 0 ? r : xport_poll(p->x, c, 1);
+}
+
 FIGURE static int figure_get(struct pair *p, const uint64_t *word, struct xport_completion *c)
 {
 	(void)word;
@@ -145,6 +155,7 @@ static void count_ours(struct pair *p)
 		repeat(p, figure_put, 1);
 		repeat(p, figure_get, 1);
 		repeat(p, figure_quiet, 0);
+		repeat(p, figure_behind, 1);
 		repeat(p, figure_add, 1);
 		repeat(p, figure_send, 1);
 		repeat(p, figure_window, WINDOW);
