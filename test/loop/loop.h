@@ -81,6 +81,8 @@ extern struct loop_manners {
 	unsigned most;   /* what a poll does, if that is not 0 */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
 	int kept;           /* what kept frames end with, if that is not 0 */
+	int keys;           /* what rkey_pack returns, if that is not 0; 1: OK, and the key is empty */
+	void *mapped;       /* memory beyond any key is mapped there, if that is not NULL */
 } loop_manners;
 
 /* Guards the table and everything another instance may touch: inbox, regions. */

@@ -39,6 +39,12 @@ int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	const struct loop_mr *m = mr;
 	struct loop_rkey k = {be->id, m->serial};
 
+	if (loop_manners.keys < 0)
+		return loop_manners.keys;
+	if (loop_manners.keys > 0) {
+		*len = 0;
+		return XPORT_OK;
+	}
 	if (*len < sizeof(k))
 		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "a key of loop has %zu bytes", sizeof(k));
 	memcpy(buf, &k, sizeof(k));
@@ -52,11 +58,12 @@ int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, s
 	(void)ep;
 	(void)length;
 	(void)rights;
-	(void)direct; /* it could be mapped, but then nothing would test put and get */
 	if (len != sizeof(struct loop_rkey))
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a key of loop has %zu bytes, not %zu",
 		                sizeof(struct loop_rkey), len);
 	memcpy(rkey, buf, len);
+	if (loop_manners.mapped != NULL) /* all of them could be mapped, but then nothing would test put and get */
+		*direct = loop_manners.mapped;
 	return XPORT_OK;
 }
 

@@ -1,8 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cma_end_test.cc - what is read out of a peer's memory no more, as its endpoint ended; and what a peer that means harm may
  * say of its memory. */
+#include <cerrno>
+
 #include "cma_fixture.h"
 #include "shm_maker.h"
+
+extern "C" ssize_t __real_process_vm_readv(pid_t, const iovec *, unsigned long, const iovec *, unsigned long,
+                                           unsigned long);
+
+static int reading_fails; /* with that errno */
+
+/* The linker calls it in place of process_vm_readv (Makefile.am). */
+extern "C" ssize_t __wrap_process_vm_readv(pid_t pid, const iovec *to, unsigned long nto, const iovec *from,
+                                           unsigned long nfrom, unsigned long flags)
+{
+	if (reading_fails != 0) {
+		errno = reading_fails;
+		return -1;
+	}
+	return __real_process_vm_readv(pid, to, nto, from, nfrom, flags);
+}
 
 namespace
 {
@@ -24,6 +42,54 @@ TEST_F(Cma, AnOfferIsWithdrawnWithItsEndpoint)
 	ASSERT_EQ(1u, theirs.size());
 	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_CLOSED), theirs[0].type) << logged;
 	EXPECT_EQ(XPORT_ERR_PEER_CLOSED, theirs[0].status);
+	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
+	EXPECT_TRUE(untouched());
+}
+
+/* Nor is what has been answered to a get. */
+TEST_F(Cma, AnAnswerIsWithdrawnWithItsEndpoint)
+{
+	begin();
+	Bytes got(LONG);
+	far = here;
+	ASSERT_EQ(XPORT_OK, xport_get(ep, got.data(), LONG, key, 0, nullptr)); /* with the first it is asked for */
+	both(600);
+	ASSERT_EQ(1u, done.size());
+	ASSERT_EQ(here, got);
+	done.clear();
+	std::fill(got.begin(), got.end(), uint8_t{0});
+	ASSERT_EQ(XPORT_OK, xport_get(ep, got.data(), LONG, key, 0, nullptr));
+	poll_a();
+	poll_b();
+	ASSERT_EQ(1u, inside_offered(peer));
+	xport_ep_destroy(peer);
+	poll_b();
+	std::fill(far.begin(), far.end(), uint8_t{0xee});
+	for (int i = 0; i < 10000 && done.size() < 2; i++) {
+		usleep(1000);
+		poll_a();
+	}
+	ASSERT_EQ(2u, done.size()) << logged;
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_OP_GET), done[0].type);
+	EXPECT_EQ(XPORT_ERR_PEER_CLOSED, done[0].status);
+	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
+	EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](uint8_t v) { return v == 0; }));
+}
+
+/* That it cannot be read for want of memory is nobody's fault, and is told as it is. */
+TEST_F(Cma, NoMemoryToReadWith)
+{
+	under_way();
+	reading_fails = ENOMEM;
+	poll_b();
+	reading_fails = 0;
+	for (int i = 0; i < 1000 && theirs.empty(); i++) {
+		usleep(1000);
+		poll_b();
+	}
+	ASSERT_EQ(1u, theirs.size());
+	EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), theirs[0].type);
+	EXPECT_EQ(XPORT_ERR_NO_MEMORY, theirs[0].status) << logged;
 	EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
 	EXPECT_TRUE(untouched());
 }

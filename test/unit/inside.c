@@ -69,6 +69,16 @@ void inside_refuse(unsigned frames)
 	loop_manners.refuse = frames;
 }
 
+void inside_no_keys(int status)
+{
+	loop_manners.keys = status;
+}
+
+void inside_mapped(void *memory)
+{
+	loop_manners.mapped = memory;
+}
+
 void inside_one_host(bool yes)
 {
 	loop_manners.cma_min = yes ? 16 << 10 : 0;

@@ -23,6 +23,10 @@ uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
 void inside_refuse(unsigned frames);
+/* It has no native keys; with a negative status, it fails to pack them. */
+void inside_no_keys(int status);
+/* Whatever a key of `loop` is of, it is mapped here; NULL: it is not. */
+void inside_mapped(void *memory);
 /* Instances opened over `loop` from now on take their peers for processes of this host. */
 void inside_one_host(bool yes);
 /* The place in its instance's outbox where an operation with that context is offered; 0: it is not. */

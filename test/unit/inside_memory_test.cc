@@ -1,6 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* inside_memory_test.cc - what the peer asks for, and there is no memory to answer it: the endpoint ends, and nothing was done. */
+#include <cerrno>
+#include <cstdlib>
+
 #include "inside_fixture.h"
+
+extern "C" void *__real_calloc(size_t n, size_t size);
+
+static thread_local bool nothing_left;
+
+/* The linker calls it in place of calloc (Makefile.am). */
+extern "C" void *__wrap_calloc(size_t n, size_t size)
+{
+	if (nothing_left) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	return __real_calloc(n, size);
+}
 
 namespace
 {
@@ -87,6 +104,26 @@ TEST_F(NoMemory, AClaim)
 			k.region ^= htole64(1); /* of a region that is none: GONE */
 		ends(bytes(k), backend);
 		drop();
+	}
+}
+
+/* What the adapter carries waits for the grant. */
+TEST_F(NoMemory, AClaimOfWhatTheAdapterCarries)
+{
+	connect("loop:rdma");
+	xport_mr *nic;
+	alignas(8) static uint8_t words[64];
+	ASSERT_EQ(XPORT_OK, xport_mr_reg(a, words, sizeof(words), XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC, &nic));
+	for (xport_mr *of : {mr, nic}) {
+		xpi_rec_key k{};
+		k.r = record(XPI_REC_CLAIM);
+		k.region = htole64(inside_region(of));
+		Bytes f = bytes(k);
+		nothing_left = true;
+		inside_frame(ep, f.data(), f.size(), 0);
+		nothing_left = false;
+		poll();
+		EXPECT_EQ(of == mr ? XPORT_EP_OPEN : XPORT_EP_LOST, state()) << logged;
 	}
 }
 

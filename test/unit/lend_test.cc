@@ -393,6 +393,36 @@ TEST_P(Lend, ThePeerGoesMeanwhile)
 	}
 }
 
+/* What was to be told of the region finds no room, and then there is nothing to tell any more. */
+TEST_P(Lend, TheRegionEndsBeforeItIsLent)
+{
+	begin();
+	uint64_t before = frames();
+
+	post(LONG);
+	send(LONG);
+	poll_a();
+	inside_no_frames(b, true);
+	inside_refuse(1);
+	EXPECT_EQ(0, xport_poll(b, nullptr, 0));
+	inside_no_frames(b, false);
+	ASSERT_EQ(XPORT_OK, dereg(sink));
+	arrives(LONG, LONG, "in frames");
+	EXPECT_GT(frames() - before, 100u);
+}
+
+TEST_P(Lend, ARegionWithoutANativeKey)
+{
+	for (int status : {1, static_cast<int>(XPORT_ERR_SYSTEM)}) {
+		inside_no_keys(status);
+		begin();
+		EXPECT_GT(cost(LONG, LONG, "in frames"), 100u) << status;
+		EXPECT_EQ(XPORT_OK, dereg(sink));
+		inside_no_keys(0);
+		drop();
+	}
+}
+
 /* ---- who means harm ---- */
 
 TEST_P(Lend, AKeyLentTwice)

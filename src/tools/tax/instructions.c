@@ -76,6 +76,28 @@ FIGURE static int figure_window(struct pair *p, const uint64_t *word, struct xpo
 	return xport_poll(p->x, c, WINDOW);
 }
 
+FIGURE static int figure_gets(struct pair *p, const uint64_t *word, struct xport_completion *c)
+{
+	int n = 0;
+
+	(void)word;
+	for (int i = 0; i < WINDOW; i++) {
+		int r = xport_get(p->ep, &inbox, sizeof(inbox), p->rkey[0], 64, NULL);
+
+		if (r < 0)
+			return r;
+	}
+	while (n < WINDOW) {
+		int r = xport_poll(p->x, c, WINDOW);
+
+		if (r < 0)
+			return r;
+		n += r;
+		sched_yield();
+	}
+	return n;
+}
+
 FIGURE static int figure_recv(struct pair *p, uint64_t *word, struct xport_completion *c)
 {
 	int r = xport_recv(p->x, word, sizeof(*word), 5, UINT64_MAX, NULL);
@@ -157,6 +179,7 @@ static void count_ours(struct pair *p)
 		repeat(p, figure_quiet, 0);
 		repeat(p, figure_behind, 1);
 		repeat(p, figure_add, 1);
+		repeat(p, figure_gets, WINDOW);
 		repeat(p, figure_send, 1);
 		repeat(p, figure_window, WINDOW);
 		return;
