@@ -125,6 +125,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	};
 	c->am_credits = loop_manners.wrong_caps ? 3 : CREDITS;
 	c->cma_min = loop_manners.cma_min;
+	c->am_cheap = loop_manners.am_cheap;
 	snprintf(c->provider, sizeof(c->provider), "%s", be->ordered ? "rdma" : be->native ? "native" : "message");
 	if (!be->native)
 		return;

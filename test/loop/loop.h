@@ -70,6 +70,7 @@ struct xpi_be {
 /* For tests: how it behaves; am_send the next so many times. */
 extern struct loop_manners {
 	bool wrong_caps; /* says what contradicts the contract */
+	bool am_cheap;   /* says so */
 	size_t cma_min;  /* says that peers are of this host, which they are: data so long is read out of their memory */
 	bool broken;     /* poll says so */
 	bool busy;       /* each poll finds something; set as stall is */

@@ -154,6 +154,61 @@ TEST_F(Burst, OfAFewOneIsNoneAndTwoAre)
 	}
 }
 
+/* Where a frame costs little, few operations do not wait for each other. */
+TEST_F(Burst, WhereFramesAreCheapAFewAreNone)
+{
+	uint64_t before;
+
+	inside_cheap(true);
+	begin();
+	inside_cheap(false);
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < 7; i++) {
+			before = frames(a, ep);
+			put();
+			EXPECT_EQ(i == 0 ? 1u : 0u, frames(a, ep) - before) << "round " << round;
+		}
+		settle();
+	}
+	for (int round = 0; round < 2; round++) {
+		before = frames(a, ep);
+		for (int i = 0; i < 9; i++)
+			put();
+		settle();
+		EXPECT_EQ(round == 0 ? 2u : 1u, frames(a, ep) - before) << "round " << round;
+	}
+}
+
+TEST_F(Burst, WhatJoinsNeedsNoOperation)
+{
+	xport_opt o{};
+
+	begin();
+	o.size = sizeof(o);
+	o.flags = XPORT_LOCAL;
+	inside_no_operations(a, true);
+	for (unsigned i = 0; i < WINDOW; i++)
+		open += (i % 2 == 0 ? xport_put(ep, &word, sizeof(word), key, 0, &o)
+		                    : xport_send(ep, &word, sizeof(word), 7, nullptr)) == XPORT_OK;
+	inside_no_operations(a, false);
+	EXPECT_EQ(WINDOW, open);
+	settle();
+}
+
+TEST_F(Burst, ShortAnswersNeedNoOperation)
+{
+	begin();
+	for (unsigned i = 0; i < WINDOW; i++)
+		get(i);
+	inside_no_operations(b, true);
+	for (int i = 0; i < 100; i++) {
+		reap(a, &open);
+		reap(b, nullptr);
+	}
+	inside_no_operations(b, false);
+	EXPECT_EQ(0u, open) << logged;
+}
+
 TEST_F(Burst, AnswersShareAFrame)
 {
 	begin();

@@ -69,6 +69,11 @@ void inside_refuse(unsigned frames)
 	loop_manners.refuse = frames;
 }
 
+void inside_cheap(bool yes)
+{
+	loop_manners.am_cheap = yes;
+}
+
 void inside_no_keys(int status)
 {
 	loop_manners.keys = status;

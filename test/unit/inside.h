@@ -23,6 +23,8 @@ uint32_t inside_unexpected(const xport_ep *ep);
 uint64_t inside_region(const xport_mr *mr);
 /* `loop` answers AGAIN to so many frames. */
 void inside_refuse(unsigned frames);
+/* Instances opened over it from now on say that a frame costs little. */
+void inside_cheap(bool yes);
 /* It has no native keys; with a negative status, it fails to pack them. */
 void inside_no_keys(int status);
 /* Whatever a key of `loop` is of, it is mapped here; NULL: it is not. */
