@@ -372,7 +372,7 @@ static int open_parts(struct xport *x)
 		return xpi_fail(err, XPORT_ERR_INCOMPATIBLE, 0, NULL,
 		                "this is a mistake of the back end, see backend.h", "%s:%s cannot be used: %s",
 		                x->ops->name, x->caps.provider, contradiction);
-	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 64);
+	xpi_pool_init(&x->op_pool, sizeof(struct xpi_op), 16);
 	xpi_pool_init(&x->lone_pool, sizeof(struct xpi_tx) + XPI_LONE_ROOM, 64);
 	xpi_pool_init(&x->frame_pool, sizeof(struct xpi_tx) + sizeof(struct xpi_unexpected) + x->caps.am_max, 64);
 	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)

@@ -132,7 +132,7 @@ void xpi_match_free(struct xpi_match *m)
 
 void xpi_match_post(struct xpi_match *m, struct xpi_op *op)
 {
-	op->order = m->posted++;
+	op->posted_as = m->posted++;
 	op->posted = true;
 	if (op->mr != NULL)
 		op->mr->posted++;
@@ -164,7 +164,7 @@ static inline struct xpi_op *first(struct xpi_list *list, struct xport_ep *ep, u
 
 static inline struct xpi_op *older(struct xpi_op *a, struct xpi_op *b)
 {
-	return a == NULL || (b != NULL && b->order < a->order) ? b : a;
+	return a == NULL || (b != NULL && b->posted_as < a->posted_as) ? b : a;
 }
 
 static inline void remove_receive(struct xpi_match *m, struct xpi_op *op)

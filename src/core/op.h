@@ -8,8 +8,11 @@
 #ifndef XPI_CORE_OP_H
 #define XPI_CORE_OP_H
 
+#include <stddef.h>
+
 #include "backends/backend.h"
 #include "base/list.h"
+#include "base/pool.h"
 
 /* Kinds beyond enum xport_type: the core's own, never completed to the application. */
 enum {
@@ -45,41 +48,58 @@ struct xpi_wait {
 	uint8_t kind;       /* enum xpi_wait_kind */
 };
 
+/* With its head in the pool it fills three cache lines: where it stands, what the application is told, and the rest. */
 struct xpi_op {
-	struct xpi_wait wait; /* for native put and get; first */
+	union {
+		struct xpi_wait wait; /* for native put and get; first */
+		struct {              /* what that leaves free */
+			uint8_t wait_takes[offsetof(struct xpi_wait, kind) + 1];
+			uint8_t flags;      /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
+			uint8_t waits;      /* XPI_WAIT_* */
+			uint8_t width, aop; /* atomics */
+			bool posted;        /* receives: waits in the matching lists */
+			bool alive;         /* taken from the pool (ids from peers may name free ones) */
+		};
+	};
 	struct xpi_list link; /* in the one queue it stands in */
-	uint8_t flags;        /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
-	uint8_t waits;        /* XPI_WAIT_* */
-	uint8_t width, aop;   /* atomics */
-	bool posted;          /* receives: waits in the matching lists */
-	bool alive;           /* taken from the pool (ids from peers may name free ones) */
 	union {
 		uint32_t charge; /* notifications: window bytes it cost, until it is reaped */
 		uint32_t offer;  /* others: of its memory to the peer, see cma.h; 0: none */
 	};
-	uint32_t pending;     /* pieces that the back end still holds */
+	uint32_t pending;        /* pieces that the back end still holds */
 	struct xport_rkey *rkey; /* native operations hold it busy */
-	uint64_t done;        /* bytes handed over, or arrived */
 	/* what the application is told, laid out as struct xport_completion */
 	int32_t status;
-	uint32_t kind;        /* enum xport_type or XPI_OP_* */
+	uint32_t kind; /* enum xport_type or XPI_OP_* */
 	void *context;
 	struct xport_ep *ep;
-	uint64_t tag;         /* or notify value, operand */
-	uint64_t len;         /* of the operation */
-	uint64_t offset;      /* remote */
-	struct xport_mr *mr;  /* local region it holds busy, or NULL; notify: the region */
-	uint64_t reserved;    /* 0 */
+	uint64_t tag;        /* or notify value, operand */
+	uint64_t len;        /* of the operation */
+	uint64_t offset;     /* remote */
+	struct xport_mr *mr; /* local region it holds busy, or NULL; notify: the region */
+	union {
+		uint64_t reserved; /* 0 */
+		uint64_t order;    /* quiet ones, which are not told of: ep->touched with it; 0 again when they end */
+	};
 	/* beyond here only operations that do not complete at once have anything valid */
+	uint64_t done; /* bytes handed over, or arrived */
 	uint8_t *buf;
-	uint64_t mask;        /* or compare, or bytes accepted by the receiver */
-	uint64_t region;      /* remote region id; or the peer's id of its operation */
-	uint64_t after, after_native; /* messages: the puts that go before; then where the body goes, and its own put */
-	struct xpi_list all;  /* receives with a source: in ep->receives */
-	uint32_t gen;         /* of this object; survives its reuse */
-	uint32_t seq;         /* frame to be acknowledged */
-	uint32_t stamp;       /* tick of posting, for XPORT_OP_TIMEOUT */
-	uint64_t order;       /* receives: posted as the so-manieth; quiet: ep->touched with it */
+	uint64_t mask; /* or compare, or bytes accepted by the receiver */
+	union {
+		uint64_t region;    /* remote region id; or the peer's id of its operation */
+		uint64_t posted_as; /* receives: the so-manieth */
+	};
+	union {
+		struct {
+			uint64_t after;        /* messages: the puts that go before; then where the body goes */
+			uint64_t after_native; /* and its own put */
+		};
+		struct xpi_list all; /* receives with a source, while they are posted: in ep->receives */
+	};
+	uint32_t gen;   /* of this object; survives its reuse */
+	uint32_t seq;   /* frame to be acknowledged */
+	uint32_t stamp; /* tick of posting, for XPORT_OP_TIMEOUT */
 };
+_Static_assert(sizeof(void *) != 8 || sizeof(struct xpi_op) + sizeof(struct xpi_pool_head) == 192, "three cache lines");
 
 #endif

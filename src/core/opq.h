@@ -47,6 +47,7 @@ static inline void xpi_op_put(struct xport *x, struct xpi_op *op)
 {
 	op->alive = false;
 	op->gen++;
+	op->reserved = 0;
 	xpi_pool_put(&x->op_pool, op);
 }
 

@@ -174,8 +174,10 @@ int h_progress(struct h *h)
 	int n = xport_poll(h->x, c, 32);
 
 	H_CHECK(n >= 0, "xport_poll: %s", xport_status_name(n));
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		H_EQ(0, c[i].reserved);
 		note(h, &c[i]);
+	}
 	if (atomic_load_explicit(&h->shared->stuck, memory_order_relaxed) && !h->dumped) {
 		h->dumped = true;
 		xport_dump(h->x);
