@@ -43,6 +43,12 @@ reap() {
 	wait "$2"
 }
 
+# Whether another user than root may run what was built: not below a directory that is root's alone, as /root is.
+others_may() {
+	command -v setpriv >/dev/null &&
+		setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$top_builddir/src/backends" 2>/dev/null
+}
+
 # A copy of the tree's sources that may be written.
 copy_tree() {
 	mkdir "$tmp/tree"
