@@ -9,6 +9,18 @@
 namespace
 {
 
+xport_atomic_args adding(uint64_t operand, uint64_t *old)
+{
+	xport_atomic_args add{};
+
+	add.size = sizeof(add);
+	add.op = XPORT_ATOMIC_ADD;
+	add.width = 8;
+	add.operand = operand;
+	add.result = old;
+	return add;
+}
+
 TEST_F(Inside, KeysThatDoNotFitTheirRoom)
 {
 	size_t whole = inside_encode(20, 1024);
@@ -91,12 +103,7 @@ TEST_F(Inside, AtomicsOfTheAdapterBesideMessages)
 	ASSERT_EQ(XPORT_OK, xport_mr_reg(b, words, sizeof(words), XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC, &nic));
 	ASSERT_EQ(XPORT_OK, xport_rkey_pack(nic, key.data(), &len));
 	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep, key.data(), len, &rkey));
-	xport_atomic_args add{};
-	add.size = sizeof(add);
-	add.op = XPORT_ATOMIC_ADD;
-	add.width = 8;
-	add.operand = 5;
-	add.result = &old;
+	xport_atomic_args add = adding(5, &old);
 	ASSERT_EQ(XPORT_OK, xport_atomic(ep, &add, rkey, 8, nullptr));
 	auto done = poll(20);
 	ASSERT_EQ(1u, done.size());
@@ -134,7 +141,6 @@ TEST_F(Inside, AtomicsOnMappedMemory)
 	for (int how : {ALIKE, ASKEW, TURNED_OFF}) {
 		alignas(8) static uint8_t mapped[4096 + 8];
 		xport_rkey_info info{};
-		xport_atomic_args add{};
 		uint64_t word = 0, old = 99;
 
 		SCOPED_TRACE(how);
@@ -147,11 +153,7 @@ TEST_F(Inside, AtomicsOnMappedMemory)
 		info.size = sizeof(info);
 		ASSERT_EQ(XPORT_OK, xport_rkey_query(rkey, &info));
 		EXPECT_EQ(XPORT_NATIVE, info.put);
-		add.size = sizeof(add);
-		add.op = XPORT_ATOMIC_ADD;
-		add.width = 8;
-		add.operand = 5;
-		add.result = &old;
+		xport_atomic_args add = adding(5, &old);
 		ASSERT_EQ(XPORT_OK, xport_atomic(ep, &add, rkey, 512, nullptr));
 		auto done = poll(10);
 		ASSERT_EQ(1u, done.size());
@@ -187,12 +189,7 @@ TEST_F(Inside, AValueThatCannotLeaveYet)
 	ASSERT_EQ(XPORT_OK, xport_mr_reg(a, words, sizeof(words), XPORT_REMOTE_ATOMIC, &region));
 	ASSERT_EQ(XPORT_OK, xport_rkey_pack(region, key.data(), &len));
 	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(peer, key.data(), len, &rkey));
-	xport_atomic_args add{};
-	add.size = sizeof(add);
-	add.op = XPORT_ATOMIC_ADD;
-	add.width = 8;
-	add.operand = 5;
-	add.result = &old;
+	xport_atomic_args add = adding(5, &old);
 	ASSERT_EQ(XPORT_OK, xport_atomic(peer, &add, rkey, 0, nullptr));
 	EXPECT_EQ(0, xport_poll(b, nullptr, 0));
 	inside_no_frames(a, true);
