@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xport_demo [FILE] - moves FILE (this program) over every provider that is usable here, and prints a line for each:
- * two processes that differ in nothing but XPORT_BACKEND.  If that is set, only what it says is used. */
+/* xport_demo [FILE] - moves FILE (default: this program) over every provider that is usable here, and prints a line for
+ * each.  Two processes do it; only XPORT_BACKEND differs from line to line.  If it is set, only that provider is used. */
 #define XXH_INLINE_ALL
 #include <err.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -168,16 +170,29 @@ static int row(const char *backend, int fd, off_t size)
 	return good == 2;
 }
 
+static const char usage[] =
+	"usage: xport_demo [FILE]\n"
+	"Move FILE (default: this program) over every provider that is usable here, and print a line for each.\n"
+	"If XPORT_BACKEND is set, only that provider is used.\n"
+	"Exit status: 0 if all succeeded, 1 if not, 2 for wrong arguments.\n";
+
 int main(int argc, char **argv)
 {
 	const char *file = argc > 1 ? argv[1] : "/proc/self/exe", *only = getenv("XPORT_BACKEND");
-	int fd = open(file, O_RDONLY), rows[] = {0, 0}; /* bad ones, good ones */
+	int fd, rows[] = {0, 0}; /* bad ones, good ones */
 	struct xport_candidate *list;
 	struct stat st;
 
+	if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+		bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+
+		fputs(usage, help ? stdout : stderr);
+		return help ? 0 : 2;
+	}
+	fd = open(file, O_RDONLY);
 	if (fd < 0 || fstat(fd, &st) != 0)
 		err(1, "%s", file);
-	if (!S_ISREG(st.st_mode) || argc > 2)
+	if (!S_ISREG(st.st_mode))
 		errx(1, "%s: not one regular file", file);
 	list = mmap(NULL, MAX * sizeof(*list), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (list == MAP_FAILED)

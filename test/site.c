@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* site.c - for the tests: modules from the build tree, and the back ends `loop` and, where it is no module, `chaos`. */
-#include "core/site.h"
+#include "core/config/module_path.h"
 
 #include <stdio.h>
 

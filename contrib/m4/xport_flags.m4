@@ -48,6 +48,15 @@ AC_DEFUN([XPORT_FLAGS], [
 
 # XPORT_GTEST - finds GoogleTest; the library does without it, its tests do not.
 AC_DEFUN([XPORT_GTEST], [
+  AC_ARG_ENABLE([tests],
+    [AS_HELP_STRING([--disable-tests], [build neither the tests nor xport_conform, which need GoogleTest])],
+    [], [enable_tests=yes])
+  AS_IF([test "x$enable_tests" = xno], [have_gtest=no xport_tests="no (left out by --disable-tests)"],
+    [_XPORT_LOOK_FOR_GTEST])
+  AM_CONDITIONAL([HAVE_GTEST], [test "x$have_gtest" = xyes])
+])
+
+AC_DEFUN([_XPORT_LOOK_FOR_GTEST], [
   PKG_CHECK_MODULES([GTEST], [gtest >= 1.10], [],
     [AS_IF([test "x$GTEST_LIBS" = x], [GTEST_LIBS="-lgtest -lpthread"])])
   AC_LANG_PUSH([C++])
@@ -65,5 +74,4 @@ AC_DEFUN([XPORT_GTEST], [
   CXXFLAGS=$xport_save_CXXFLAGS
   LIBS=$xport_save_LIBS
   AC_LANG_POP([C++])
-  AM_CONDITIONAL([HAVE_GTEST], [test "x$have_gtest" = xyes])
 ])

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* enter.h - the way into a public function and out of it. */
+/* enter.h - how a public function is entered and left. */
 #ifndef XPI_API_ENTER_H
 #define XPI_API_ENTER_H
 
 #include <stdio.h>
 #include <string.h>
 
-#include "core/instance.h"
+#include "core/object/instance.h"
 
 #define likely(c) __builtin_expect(!!(c), 1)
 #define unlikely(c) __builtin_expect(!!(c), 0)

@@ -2,12 +2,19 @@
 /* ops.c - the public functions that post operations and reap completions: the hot path begins and ends here. */
 #include "api/enter.h"
 #include "base/grow.h"
-#include "core/ep.h"
-#include "core/msg.h"
-#include "core/opq.h"
-#include "core/probe.h"
-#include "core/quick.h"
-#include "core/rma.h"
+#include "core/object/completion.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/op.h"
+#include "core/object/op_life.h"
+#include "core/object/stats.h"
+#include "core/object/usdt.h"
+#include "core/object/wakeup.h"
+#include "core/post/fastpath.h"
+#include "core/post/post.h"
+#include "core/progress/progress.h"
+#include "core/protocol/msg.h"
+#include "core/protocol/rma.h"
 
 /* ---- posting ---- */
 
@@ -22,7 +29,7 @@ static inline bool ready(const struct xport_ep *ep)
 }
 
 /* Options of another size are an older or a newer program's. */
-static inline bool usual(const struct xport_opt *opt)
+static inline bool poll_usual(const struct xport_opt *opt)
 {
 	return opt == NULL || opt->size == sizeof(*opt);
 }
@@ -37,7 +44,7 @@ static __attribute__((noinline, cold)) const struct xport_opt *known(struct xpor
 		return &x->own_opt;
 	xpi_refuse(x, r, operation,
 	           r == XPORT_ERR_INVALID ? "opt->size is wrong"
-	                                  : "opt sets a member that this version of the library does not know");
+	                                  : "opt sets a field unknown to this version of the library");
 	return NULL;
 }
 
@@ -56,7 +63,7 @@ static __attribute__((noinline, cold)) const struct xport_opt *known(struct xpor
 			return r_; \
 		if (ep->state != XPI_EP_OPEN || ep->closed) \
 			return leave(ep->x, xpi_ep_refuse(ep, operation)); \
-		if (!usual(opt)) { \
+		if (!poll_usual(opt)) { \
 			opt = known(ep->x, operation, opt); \
 			if (opt == NULL) \
 				return leave(ep->x, xpi_ep_refused(ep, ep->x->err.status)); \
@@ -72,16 +79,16 @@ SLOW(put_slow, "xport_put",
 static __attribute__((noinline)) int put_long(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey,
                                               uint64_t offset, const struct xport_opt *opt)
 {
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_put(ep, buf, len, rkey, offset, opt);
 	return put_slow(ep, buf, len, rkey, offset, opt);
 }
 
 int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
-	if (unlikely(ep == NULL) || unlikely(!xpi_quick_put_may(ep, buf, len, rkey, offset, opt)))
+	if (unlikely(ep == NULL) || unlikely(!xpi_fast_put_may(ep, buf, len, rkey, offset, opt)))
 		return put_long(ep, buf, len, rkey, offset, opt);
-	return xpi_quick_put(ep, buf, len, rkey, offset, opt);
+	return xpi_fast_put(ep, buf, len, rkey, offset, opt);
 }
 
 SLOW(get_slow, "xport_get",
@@ -90,7 +97,7 @@ SLOW(get_slow, "xport_get",
 
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset, const struct xport_opt *opt)
 {
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_get(ep, buf, len, rkey, offset, opt);
 	return get_slow(ep, buf, len, rkey, offset, opt);
 }
@@ -102,7 +109,7 @@ SLOW(put_notify_slow, "xport_put_notify",
 int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
                      const struct xport_opt *opt)
 {
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_put_notify(ep, buf, len, rkey, offset, opt);
 	return put_notify_slow(ep, buf, len, rkey, offset, opt);
 }
@@ -128,7 +135,7 @@ static __attribute__((noinline, cold)) int atomic_known(xport_ep *ep, const stru
 		return entered;
 	r = xpi_refuse(ep->x, r, "xport_atomic",
 	               r == XPORT_ERR_INVALID ? "args->size is wrong"
-	                                      : "args sets a member that this version of the library does not know");
+	                                      : "args sets a field unknown to this version of the library");
 	return leave(ep->x, xpi_ep_refused(ep, r));
 }
 
@@ -137,7 +144,7 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 {
 	if (unlikely(args != NULL && args->size != sizeof(*args)))
 		return atomic_known(ep, args, rkey, offset, opt);
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_atomic(ep, args, rkey, offset, opt);
 	return atomic_slow(ep, args, rkey, offset, opt);
 }
@@ -148,16 +155,16 @@ SLOW(send_slow, "xport_send", (xport_ep * ep, const void *buf, size_t len, uint6
 static __attribute__((noinline)) int send_long(xport_ep *ep, const void *buf, size_t len, uint64_t tag,
                                                const struct xport_opt *opt)
 {
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_send(ep, buf, len, tag, opt);
 	return send_slow(ep, buf, len, tag, opt);
 }
 
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt)
 {
-	if (unlikely(ep == NULL) || unlikely(!xpi_quick_send_may(ep, buf, len, opt)))
+	if (unlikely(ep == NULL) || unlikely(!xpi_fast_send_may(ep, buf, len, opt)))
 		return send_long(ep, buf, len, tag, opt);
-	return xpi_quick_send(ep, buf, len, tag, opt);
+	return xpi_fast_send(ep, buf, len, tag, opt);
 }
 
 int xport_fence(xport_ep *ep)
@@ -179,7 +186,7 @@ SLOW(flush_slow, "xport_flush", (xport_ep * ep, const struct xport_opt *opt), xp
 
 int xport_flush(xport_ep *ep, const struct xport_opt *opt)
 {
-	if (likely(ready(ep)) && likely(usual(opt)))
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
 		return xpi_flush(ep, opt);
 	return flush_slow(ep, opt);
 }
@@ -200,7 +207,7 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 	r = xpi_enter(x);
 	if (unlikely(r != XPORT_OK))
 		return r;
-	if (unlikely(!usual(opt)))
+	if (unlikely(!poll_usual(opt)))
 		return recv_known(x, buf, len, tag, mask, opt);
 	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
 }
@@ -228,7 +235,7 @@ static __attribute__((noinline, cold)) void reap_late(struct xport_ep *ep, struc
 }
 
 /* What an operation leaves behind besides its completion. */
-static inline void reap(struct xport *x, struct xpi_op *op, struct xport_completion *c)
+static inline void poll_reap(struct xport *x, struct xpi_op *op, struct xport_completion *c)
 {
 	struct xport_ep *ep = op->ep;
 
@@ -253,7 +260,7 @@ static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_comp
 	const struct xport_completion *c = q->first, *end = q->next;
 	int n = 0;
 
-	xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_now(q));
+	xpi_stats_high(end[-1].ep, end[-1].ep->refs + xpi_cq_ready(q));
 	while (c != end && n < max) {
 		list[n++] = *c++;
 		XPI_PROBE_OP_DONE(c - 1);
@@ -268,8 +275,8 @@ static int reap_all(struct xport *x, struct xport_completion *list, int max)
 	struct xpi_cq *q = &x->cq;
 	int n = q->first != q->next ? reap_now(x, list, max) : 0;
 
-	while (n < max && !xpi_list_empty(&q->later)) {
-		struct xpi_op *op = xpi_container(q->later.next, struct xpi_op, link);
+	while (n < max && !xpi_list_empty(&q->overflow)) {
+		struct xpi_op *op = xpi_container(q->overflow.next, struct xpi_op, link);
 		struct xport_completion *c = &list[n++];
 
 		xpi_list_del(&op->link);
@@ -277,11 +284,16 @@ static int reap_all(struct xport *x, struct xport_completion *list, int max)
 		if (unlikely(c->type == XPORT_OP_ATOMIC))
 			c->tag = 0;
 		XPI_PROBE_OP_DONE(c);
-		reap(x, op, c);
+		poll_reap(x, op, c);
 	}
 	if (x->slow == 0)
 		xpi_cq_open(q);
 	return n;
+}
+
+static __attribute__((noinline, cold)) int reap_refuse(struct xport *x, const char *operation)
+{
+	return xpi_refuse(x, XPORT_ERR_INVALID, operation, "list is NULL, or max is below 0");
 }
 
 /* A poll from after the back end's on, which returned r. */
@@ -292,9 +304,9 @@ static int poll_rest(struct xport *x, struct xport_completion *list, int max, in
 	if (xpi_progress_more(x, r))
 		r = xpi_progress_rest(x, r);
 	if (unlikely(max > 0 && list == NULL))
-		return XPORT_ERR_INVALID;
+		return reap_refuse(x, "xport_poll");
 	n = reap_all(x, list, max);
-	if (unlikely(x->want_space) && n > 0 && (x->slow & XPI_SLOW_LOCK) != 0)
+	if (unlikely(x->backpressure.wanted) && n > 0 && (x->slow & XPI_SLOW_LOCK) != 0)
 		xpi_signal(x); /* another thread may wait for the room that they took */
 	if (unlikely(x->todo & XPI_TODO_RELEASE))
 		xpi_ep_release_all(x);
@@ -307,16 +319,23 @@ static int poll_rest(struct xport *x, struct xport_completion *list, int max, in
 	return n;
 }
 
-static int poll_enter(struct xport *x, const struct xport_completion *list, int max)
+static int poll_enter(struct xport *x, const char *operation, const struct xport_completion *list, int max)
 {
-	if (x == NULL || max < 0 || (max > 0 && list == NULL))
+	int r;
+
+	if (x == NULL)
 		return XPORT_ERR_INVALID;
-	return xpi_enter(x);
+	r = xpi_enter(x);
+	if (r != XPORT_OK)
+		return r;
+	if (unlikely(max < 0 || (max > 0 && list == NULL)))
+		return leave(x, reap_refuse(x, operation));
+	return XPORT_OK;
 }
 
 static __attribute__((noinline)) int poll_slowly(struct xport *x, struct xport_completion *list, int max)
 {
-	int r = poll_enter(x, list, max);
+	int r = poll_enter(x, "xport_poll", list, max);
 
 	if (r != XPORT_OK)
 		return r;
@@ -336,10 +355,10 @@ int xport_poll(xport *x, struct xport_completion *list, int max)
 	if (unlikely(xpi_progress_more(x, r)))
 		return poll_rest(x, list, max, r);
 	if (unlikely(list == NULL))
-		return XPORT_ERR_INVALID;
+		return reap_refuse(x, "xport_poll");
 	c = x->cq.first;
 	if (c == x->cq.next)
-		return xpi_list_empty(&x->cq.later) ? 0 : reap_all(x, list, max);
+		return xpi_list_empty(&x->cq.overflow) ? 0 : reap_all(x, list, max);
 	if (unlikely(c + 1 != x->cq.next))
 		return reap_now(x, list, max);
 	XPI_PROBE_OP_DONE(c);
@@ -350,13 +369,17 @@ int xport_poll(xport *x, struct xport_completion *list, int max)
 
 int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
 {
-	int r = poll_enter(x, list, max);
+	int r = poll_enter(x, "xport_wait", list, max);
 
 	if (r != XPORT_OK)
 		return r;
+	if (timeout_ms < -1)
+		return leave(x, xpi_time_refuse(x, "xport_wait", timeout_ms));
 	r = xpi_wait(x, timeout_ms);
 	if (r >= 0)
 		r = poll_rest(x, list, max, xpi_progress_be(x));
+	if (unlikely(r < 0)) /* what broke the back end named the poll */
+		snprintf(x->err.operation, sizeof(x->err.operation), "xport_wait");
 	return leave(x, r);
 }
 

@@ -6,37 +6,54 @@
  *
  * The shape of a program
  * ----------------------
- *   open an instance    xport_open           the environment (XPORT_BACKEND) decides what it travels over
+ *   open an instance    xport_open           the variable XPORT_BACKEND selects the transport
  *   connect endpoints   xport_listen / xport_accept on one side, xport_connect on the other
  *   register memory     xport_mr_reg or xport_mr_alloc, xport_rkey_pack, xport_rkey_unpack at the peer
  *   post operations     xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv
- *   reap completions    xport_poll, or xport_wait, or xport_fd in an event loop of your own
+ *   reap completions    xport_poll, or xport_wait, or xport_fd in an event loop of the application
  *   end                 xport_ep_close, xport_ep_destroy, xport_mr_dereg, xport_close
  *
- * Completion rule.  A posting function that returns XPORT_OK has accepted the operation, and exactly one completion
- * for it will come out of xport_poll or xport_wait, whatever happens to the peer, the network, or by closing
- * (XPORT_QUIET operations have none).  A posting function that returns an error has not accepted the operation, and
- * no completion comes.  After the completion, also one in error, nothing touches the operation's buffers again.
+ * Completion rule.  A posting function that returns XPORT_OK has accepted the operation.  Exactly one completion for
+ * it is then returned by xport_poll or xport_wait, even if the peer dies, the network fails, or the endpoint is
+ * closed.  XPORT_QUIET operations have no completion.  xport_close drops completions that were not reaped.  A
+ * posting function that returns an error has not accepted the operation, and no completion follows.  After the
+ * completion, even one in error, nothing accesses the buffers of the operation.
  *
- * Progress rule.  Operations move while the application calls xport_poll or xport_wait, at both ends; with
- * XPORT_PROGRESS=thread a thread of the library calls for it.  Where xport_info.passive_target is 1 at the target, its
- * application need not call anything for puts and gets: the network itself carries them, once the target has confirmed the
- * key (xport_rkey_info; until then it must poll), or its thread calls.  It says this of its own instance, not of a peer's.
+ * Progress rule.  Operations make progress only while the applications at both ends call xport_poll or xport_wait.  In
+ * an instance opened with XPORT_PROGRESS=thread, a thread of the library makes progress instead.
+ *   - If xport_info.passive_target is 1 at the target, native puts and gets need no calls by the target's application.
+ *     Query it on the target: it describes the local instance.
+ *   - xport_rkey_info.put and .get, at the initiator, show whether they are native for a region.  They become native
+ *     when the target has confirmed the key.  Until then the target must poll, or have a progress thread.
  *
- * Thread rule.  Calls on one instance, and on whatever belongs to it, are made by one thread at a time, unless the
- * instance was opened with XPORT_THREAD_MULTIPLE, or with the progress thread, which imply a lock.  Different
- * instances are independent.  A function says so where its rule differs.  XPORT_STRICT=1 finds out who breaks it.
+ * Thread rule.  Only one thread at a time may be in a call on an instance, or on an object that belongs to it.  The
+ * library locks by itself if the instance was opened with XPORT_THREAD_MULTIPLE or with the progress thread.
+ * Different instances are independent.  A function with a different rule says so in its comment.  With
+ * XPORT_STRICT=1 concurrent calls are detected and fail.
  *
- * Fork rule.  A forked child may only call exec or _exit; a call on an instance of its parent returns XPORT_ERR_FORK.
+ * Fork rule.  A forked child may only call exec or _exit.  A call on an instance of its parent returns
+ * XPORT_ERR_FORK.
  *
- * Ownership rule.  What the application passes by pointer stays its own.  Parameter structs and strings are read
- * during the call only.  Buffers of an operation belong to the library from a successful post to the completion.
+ * Ownership rule.  Memory that the application passes by pointer belongs to the application.  Parameter structs and
+ * strings are read during the call only.  The buffers of an operation belong to the library from a successful post
+ * to the completion.
  *
- * Parameter structs begin with `size`: set it to sizeof the struct and zero the rest; a zero field means the default.
- * Later versions may add to their ends: a library that does not know a field refuses it unless it is zero
- * (XPORT_ERR_NOT_SUPPORTED), and zeroes one that it should have filled.
- * Functions that can fail return a negative xport_status; xport_last_error tells what, why, and what to do.
- * Sizes and offsets are in bytes; times in milliseconds, -1 meaning without limit.
+ * Parameter structs begin with `size`: set it to sizeof the struct, and set unused fields to zero.  A zero field
+ * means the default.  Later versions may add fields to the end of a struct.  A parameter struct is refused if a field
+ * that this version does not know is not zero.  The status is then XPORT_ERR_NOT_SUPPORTED, or XPORT_ERR_CONFIG for
+ * struct xport_attr.  In a struct that the library fills, fields unknown to this version are zeroed.
+ *
+ * Errors.  A function that can fail returns a negative xport_status.  xport_last_error has the cause, and what to do
+ * about it.  On an error no result is stored through a pointer, unless the function's comment says so.  The comment
+ * of each function lists its errors.  In addition, every call on an instance, or on an object of it, can return:
+ *   XPORT_ERR_FORK     the process is a forked child of the process that opened the instance
+ *   XPORT_ERR_INVALID  XPORT_STRICT=1 is set, the instance has no lock (see the thread rule), and another thread is
+ *                      in a call on it
+ * A function that returns no status does nothing in these cases.  Exceptions: xport_close does not detect concurrent
+ * calls, and xport_last_error reports them in its result.
+ *
+ * Units.  Sizes and offsets are in bytes.  Times are in milliseconds.  A time limit of -1 means no limit, unless
+ * the function's comment gives another meaning; one below -1 is refused with XPORT_ERR_INVALID.
  */
 #ifndef XPORT_H
 #define XPORT_H
@@ -54,567 +71,1133 @@ extern "C" {
 #define XPORT_CHECK
 #endif
 
-/* An opened back end and its progress. */
+/* An instance: an opened back end, with its endpoints, memory and progress. */
 typedef struct xport xport;
-/* A connected peer. */
+/* An endpoint: a connection to one peer. */
 typedef struct xport_ep xport_ep;
-/* A listening address. */
+/* A listener: an address that peers connect to. */
 typedef struct xport_listener xport_listener;
-/* Registered local memory. */
+/* A region: registered local memory. */
 typedef struct xport_mr xport_mr;
-/* The unpacked key of a peer's memory. */
+/* The unpacked key of a peer's region. */
 typedef struct xport_rkey xport_rkey;
 
 /* ---- Status ------------------------------------------------------------------------------------------------- */
 
+/* Result of a call or of an operation.  xport_status(7) has the usual cause of each, and what to do. */
 typedef enum xport_status {
-	XPORT_OK = 0,
-	XPORT_ERR_AGAIN = -1,     /* queue full: poll, then try again; the fd becomes readable when it is worth it */
-	XPORT_ERR_INVALID = -2,   /* an argument that can never be right */
-	XPORT_ERR_NO_MEMORY = -3, /* out of memory, or out of memory that may be locked; xport_status(7) */
-	XPORT_ERR_NOT_SUPPORTED = -4, /* not on this back end, or not in this build */
-	XPORT_ERR_CONFIG = -5,        /* a bad value in the environment or in xport_attr */
-	XPORT_ERR_NO_BACKEND = -6,    /* no back end of that name, or none that is usable here */
-	XPORT_ERR_FAULT = -7,         /* memory that is not mapped, or not with the rights asked for */
-	XPORT_ERR_BOUNDS = -8,        /* outside the remote region */
-	XPORT_ERR_ACCESS = -9,        /* a right that the remote region does not grant */
-	XPORT_ERR_STALE_KEY = -10,    /* the key's registration, or its process, is gone */
+	XPORT_OK = 0, /* success; of a posting function: the operation was accepted */
+	/* The queue is full.  Poll, then try again.  The descriptor of xport_fd is readable when there is space. */
+	XPORT_ERR_AGAIN = -1,
+	XPORT_ERR_INVALID = -2,       /* an argument that is never allowed, or a call that is not allowed now */
+	XPORT_ERR_NO_MEMORY = -3,     /* out of memory, or over the limit of locked memory */
+	XPORT_ERR_NOT_SUPPORTED = -4, /* not supported by this back end or this build */
+	XPORT_ERR_CONFIG = -5,        /* a bad value in the environment or in struct xport_attr */
+	XPORT_ERR_NO_BACKEND = -6,    /* no back end has that name, or none is usable */
+	XPORT_ERR_FAULT = -7,         /* memory is not mapped, or does not allow the needed access */
+	XPORT_ERR_BOUNDS = -8,        /* outside the remote region; or a buffer for a name or key is too small */
+	XPORT_ERR_ACCESS = -9,        /* the remote region does not grant the right that is needed */
+	XPORT_ERR_STALE_KEY = -10,    /* the region was deregistered, or the process that owned it has ended */
 	XPORT_ERR_BAD_KEY = -11,      /* damaged bytes, or not a key */
-	XPORT_ERR_TRUNCATED = -12,    /* a message longer than its receive; length tells the true one */
-	XPORT_ERR_CANCELED = -13,     /* by xport_cancel */
-	XPORT_ERR_PEER_LOST = -14,    /* the peer died, stopped, or is cut off */
+	XPORT_ERR_TRUNCATED = -12,    /* the message was longer than its receive; length is its full length */
+	XPORT_ERR_CANCELED = -13,     /* cancelled by xport_cancel */
+	XPORT_ERR_PEER_LOST = -14,    /* the peer died, was suspended for too long, or is cut off */
 	XPORT_ERR_PEER_CLOSED = -15,  /* the peer closed the endpoint */
 	XPORT_ERR_CLOSED = -16,       /* this side closed the endpoint, listener or instance */
-	XPORT_ERR_TIMEOUT = -17,      /* the time limit of the call passed */
-	XPORT_ERR_REFUSED = -18,      /* nobody listens there, or the peer refused */
+	XPORT_ERR_TIMEOUT = -17,      /* the time limit of the call, or XPORT_OP_TIMEOUT of an operation, expired */
+	XPORT_ERR_REFUSED = -18,      /* nobody listens at the address, or the peer refused the connection */
 	XPORT_ERR_UNREACHABLE = -19,  /* no route, or a name that does not resolve */
 	XPORT_ERR_INCOMPATIBLE = -20, /* the peer runs another back end, provider or version */
 	XPORT_ERR_ADDRESS = -21,      /* malformed host:port, or an address that cannot be bound */
 	XPORT_ERR_AUTH = -22,         /* authentication is missing or failed */
-	XPORT_ERR_FORK = -23,         /* used in a forked child */
-	XPORT_ERR_SYSTEM = -24,       /* a system call failed; the native code is its errno */
-	XPORT_ERR_PROTOCOL = -25,     /* the peer sent what it must not send */
-	XPORT_ERR_BUSY = -26          /* too late to cancel: already matched */
+	XPORT_ERR_FORK = -23,         /* called in a forked child */
+	XPORT_ERR_SYSTEM = -24,       /* a system call failed; xport_error.native_code is its errno */
+	XPORT_ERR_PROTOCOL = -25,     /* the peer violated the protocol of the library */
+	XPORT_ERR_BUSY = -26          /* the receive has matched already, or posted receives use the region */
 } xport_status;
 
-/* The text of a status, in English; never NULL, also for numbers that are none.  Any thread. */
+/*
+ * xport_strerror - get the text of a status, in English.
+ *
+ * Any thread may call it at any time.
+ *
+ * Returns a static string: do not free it.  It is never NULL, even if `status` is not a valid status.
+ */
 const char *xport_strerror(int status);
-/* The name of a status, "XPORT_ERR_BOUNDS"; never NULL.  Any thread. */
+
+/*
+ * xport_status_name - get the name of a status, such as "XPORT_ERR_BOUNDS".
+ *
+ * Any thread may call it at any time.
+ *
+ * Returns a static string: do not free it.  It is never NULL, even if `status` is not a valid status.
+ */
 const char *xport_status_name(int status);
-/* The version of the library that is loaded, "0.1.0".  Any thread. */
+
+/*
+ * xport_version - get the version of the library that is loaded, such as "0.1.0".
+ *
+ * Any thread may call it at any time.
+ *
+ * Returns a static string: do not free it.
+ */
 const char *xport_version(void);
 
-/* What is known about the last failure. */
+/* The last failure.  Strings are terminated by NUL. */
 struct xport_error {
 	size_t size;         /* in: sizeof(struct xport_error) */
-	int status;          /* the status that was returned */
-	int64_t native_code; /* errno or the stack's own code; 0: none */
-	char operation[32];  /* "xport_connect" */
-	char peer[64];       /* "127.0.0.1:7000", or "" */
-	char native[64];     /* the stack's own name for it, or "" */
+	int status;          /* enum xport_status: the status that the function returned */
+	int64_t native_code; /* errno, or the code of the network's library; 0: none */
+	char operation[32];  /* the function, such as "xport_connect" */
+	char peer[64];       /* the peer that the failure is about, such as "127.0.0.1:7000"; "": none */
+	char native[64];     /* the name of native_code; "": none */
 	char text[512];      /* what went wrong and why, a sentence */
-	char hint[256];      /* what to do about it, or "" */
+	char hint[256];      /* what to do about it; "": nothing */
 };
 
 /*
- * Copies the last failure of the instance, or, with x NULL, of the calling thread's last failed call that had no
- * instance (xport_open, xport_list, xport_variables).  Ask right after the call: the next one, also one that succeeds, may
- * forget it.  Beside another thread's call XPORT_STRICT=1 has it say just that.  Returns XPORT_OK; XPORT_ERR_INVALID if `error` is NULL or of a
- * wrong size; XPORT_ERR_FORK in a forked child, of an instance of its parent's.
+ * xport_last_error - get the cause of the last failure.
+ *
+ * Copies the last failure of the instance `x` to *error.  With `x` NULL it copies the last failure of xport_open,
+ * xport_list or xport_variables in the calling thread.  A failed operation that was accepted is reported by its
+ * completion, not here.
+ *
+ * Any thread may call it with `x` NULL.  Set error->size before the call.  Call it right after the failure: any
+ * later call may replace or clear the error, even one that succeeds.
+ *
+ * If XPORT_STRICT=1 is set and another thread is in a call on the instance, the call returns XPORT_OK and *error
+ * reports the concurrent call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    error is NULL; error->size is wrong
  */
 int xport_last_error(const xport *x, struct xport_error *error);
 
 /* ---- Instance ----------------------------------------------------------------------------------------------- */
 
+/* The level of a log line.  Lines of the chosen level and of those with a lower number are written. */
 typedef enum xport_log_level {
-	XPORT_LOG_ERROR = 1, /* an operation, endpoint or instance failed and the application may not have seen why */
-	XPORT_LOG_WARN = 2,  /* it goes on, but not as asked or not as well as it could */
-	XPORT_LOG_INFO = 3,  /* opened, connected, closed, lost: a few lines an endpoint */
-	XPORT_LOG_DEBUG = 4  /* for those who read the source */
+	XPORT_LOG_ERROR = 1, /* an operation, endpoint or instance failed, and the application may not know why */
+	XPORT_LOG_WARN = 2,  /* the library continues, but not as requested, or not as well as it could */
+	XPORT_LOG_INFO = 3,  /* opened, connected, closed, lost: a few lines for each endpoint */
+	XPORT_LOG_DEBUG = 4  /* for readers of the source */
 } xport_log_level;
 
 /*
- * Receives log lines: a stable id ("XP-0012"), a line without newline.  May be called by any thread, also the
- * library's own; must not call the library.
+ * Receives one log line.  `arg` is xport_attr.log_arg, and `level` is enum xport_log_level.  `id` is a stable id,
+ * such as "XP-0012".  `line` has no newline.  Any thread may call the function, including threads of the library.
+ * The function must not call the library.
  */
 typedef void (*xport_log_fn)(void *arg, int level, const char *id, const char *line);
 
+/* Who ensures that only one thread is in a call on an instance. */
 typedef enum xport_thread_mode {
-	XPORT_THREAD_DEFAULT = 0,
-	XPORT_THREAD_SERIALIZED = 1, /* the application lets in one thread at a time (the default) */
-	XPORT_THREAD_MULTIPLE = 2    /* the library locks */
+	XPORT_THREAD_DEFAULT = 0,    /* the default, which is XPORT_THREAD_SERIALIZED */
+	XPORT_THREAD_SERIALIZED = 1, /* the application */
+	XPORT_THREAD_MULTIPLE = 2    /* the library, by a lock */
 } xport_thread_mode;
 
-/* How to open.  NULL instead of a struct, or a zero field: from the environment, else the default. */
+/*
+ * Options of xport_open.  If attr is NULL or a field is zero, the environment variable applies.  If that is not set,
+ * the default applies.  xport_env(7) describes the variables named here.
+ */
 struct xport_attr {
-	size_t size;
-	const char *backend;  /* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list in order of preference */
-	const char *require;  /* XPORT_REQUIRE: capabilities without which open fails, "target_bounds,passive_target" */
-	const char *emulate;  /* XPORT_EMULATE: carried by the core: of "put,get,atomic,cma", or "all" */
-	const char *progress; /* XPORT_PROGRESS: "poll" or "thread" or "thread@CORE" */
+	size_t size; /* sizeof(struct xport_attr) */
+	/* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list of these in order of preference, separated by
+	   commas. */
+	const char *backend;
+	/* XPORT_REQUIRE: required capabilities: "target_bounds", "passive_target", or both, separated by a comma.
+	   Opening fails if the provider lacks one. */
+	const char *require;
+	/* XPORT_EMULATE: operations to emulate over messages even where the network or the host supports them natively.
+	   Any of "put,get,atomic,cma", or "all". */
+	const char *emulate;
+	const char *progress; /* XPORT_PROGRESS: "poll", "thread" or "thread@CORE" */
 	int thread_mode;      /* enum xport_thread_mode */
-	int peer_timeout_ms;  /* XPORT_PEER_TIMEOUT: silence after which a peer is lost; 200 to 3600000, default 5000 */
-	int op_timeout_ms;    /* XPORT_OP_TIMEOUT: an operation older than this fails its endpoint; -1: never */
-	uint32_t queue_depth; /* XPORT_QUEUE_DEPTH: operations in flight or unreaped an endpoint, then AGAIN */
-	xport_log_fn log_fn;  /* NULL: standard error, or the file named by XPORT_LOG */
-	void *log_arg;
-	int log_level; /* XPORT_LOG: enum xport_log_level; default XPORT_LOG_WARN */
+	/* XPORT_PEER_TIMEOUT: silence after which a peer is lost.  The loss is reported after at most 1.5 times this.
+	   200 to 3600000, default 5000. */
+	int peer_timeout_ms;
+	/* XPORT_OP_TIMEOUT: age at which an unfinished operation ends its endpoint with XPORT_ERR_TIMEOUT.  Default
+	   -1: never (in the variable: 0). */
+	int op_timeout_ms;
+	/* XPORT_QUEUE_DEPTH: operations of an endpoint that may be in flight or not reaped; further posts return
+	   XPORT_ERR_AGAIN.  1 to 1048576, default 16384. */
+	uint32_t queue_depth;
+	xport_log_fn log_fn; /* receives log lines; NULL: standard error, or the file named by XPORT_LOG */
+	void *log_arg;       /* first argument of log_fn */
+	int log_level;       /* XPORT_LOG: enum xport_log_level; default XPORT_LOG_WARN */
 };
 
 /*
- * Opens an instance.  Reads the environment now and never again (not at all in a set-user-ID program).
- * *x is set on success only.  Errors: CONFIG, NO_BACKEND (the text lists each candidate and its reason), NO_MEMORY,
- * SYSTEM.  Any thread; others may read the environment meanwhile (getenv, localtime, getaddrinfo), but none may change
- * it: the first to load a stack sets variables that it reads.
+ * xport_open - open an instance.
+ *
+ * Selects a back end and provider, and opens it.  *x is set on success only.  The call never substitutes another back
+ * end or provider for the requested one.  If none of those requested can be opened, it fails, and the error gives the
+ * reason for each candidate.  xport_last_error with NULL has the error.
+ *
+ * The environment is read now and never again.  In a set-user-ID program it is not read at all.
+ *
+ * Any thread may call it.  The first call that loads a stack (UCX, rdma-core or libfabric) sets environment variables
+ * for that stack, and restores them afterwards.  Meanwhile other threads may read the environment (getenv, localtime
+ * and getaddrinfo do), but must not change it.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       x is NULL
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED XPORT_AUTH_KEY_FILE is set, and this build has no authentication
+ *   XPORT_ERR_CONFIG        a variable or a field of attr has a value that is not allowed; attr->size is wrong; a field
+ *                           of attr that this version does not know is not zero
+ *   XPORT_ERR_NO_BACKEND    no back end of that name; none is usable here; none has what `require` asks for
+ *   XPORT_ERR_INCOMPATIBLE  the back end reports capabilities that contradict each other, a defect of the back end
+ *   XPORT_ERR_FORK          a process that this one was forked from had an instance open
+ *   XPORT_ERR_SYSTEM        a system call failed; xport_error.native_code is its errno
  */
 int xport_open(const struct xport_attr *attr, xport **x) XPORT_CHECK;
 
 /*
- * Closes the instance and all that belongs to it: endpoints that are still open are closed at once (the peers see
- * XPORT_ERR_PEER_CLOSED), unreaped completions are dropped, memory is deregistered, handles become invalid.  NULL is
- * allowed.  No other thread may be in a call on the instance.
+ * xport_close - close an instance and everything that belongs to it.
+ *
+ * Open endpoints are closed without waiting: their peers get XPORT_ERR_PEER_CLOSED.  Completions that were not
+ * reaped are dropped.  Memory is deregistered.  All handles become invalid.
+ *
+ * No other thread may be in a call on the instance.  In a forked child the call does nothing.  NULL is allowed.
  */
 void xport_close(xport *x);
 
-/* Whether an operation is carried by the network's own means or by the library's protocol over messages. */
-typedef enum xport_path { XPORT_EMULATED = 0, XPORT_NATIVE = 1 } xport_path;
+/* Who carries out an operation. */
+typedef enum xport_path {
+	XPORT_EMULATED = 0, /* the library of the target, after a message */
+	XPORT_NATIVE = 1    /* the network or the CPU, without the program of the target */
+} xport_path;
 
-/* What an opened instance is and can do.  Filled by what was probed, not by what a stack claims. */
+/*
+ * What an instance is and can do.  The library has probed it, and does not rely on what the stack claims.
+ * Strings are terminated by NUL.
+ */
 struct xport_info {
-	size_t size;
-	char backend[16];        /* "ucx" */
-	char provider[48];       /* "tcp" */
-	char device[64];         /* "lo", "rxe0", or what the stack chose among, "lo,eth0" */
-	char stack[64];          /* "UCX 1.13.1" */
-	int put, get, notify;    /* enum xport_path, for memory from xport_mr_alloc */
-	int atomic, send, flush; /* enum xport_path */
-	int put_reg, get_reg;    /* enum xport_path, for memory from xport_mr_reg */
+	size_t size;             /* in: sizeof(struct xport_info) */
+	char backend[16];        /* the back end, such as "ucx" */
+	char provider[48];       /* the provider, such as "tcp" */
+	char device[64];         /* the device, "rxe0", or those that the stack chose among, "lo,eth0" */
+	char stack[64];          /* the stack and its version, such as "UCX 1.13.1" */
+	int put, get, notify;    /* enum xport_path of these operations on memory from xport_mr_alloc */
+	int atomic, send, flush; /* enum xport_path of these operations */
+	int put_reg, get_reg;    /* enum xport_path of puts and gets on memory from xport_mr_reg */
 	int target_bounds;       /* 1: every remote access is checked at the target as well */
-	int passive_target;      /* 1: peers' puts and gets need no calls here, see the progress rule */
-	int stack_threads;       /* threads that the stack runs for this instance beside the helper thread */
-	int thread_mode;         /* enum xport_thread_mode in force */
-	int peer_timeout_ms;
-	uint32_t queue_depth;
-	uint64_t eager_max; /* longest send that may complete before it is matched; the smaller of both sides' counts */
-	uint64_t frame_max; /* longest frame of the core's protocol */
-	uint64_t message_max; /* longest send, put or get */
+	/* 1: peers' native puts and gets need no calls by this application, see the progress rule.  With the progress
+	   thread emulated ones need none either.  Describes this instance. */
+	int passive_target;
+	int stack_threads;    /* threads of the stack for this instance, without libxport's own thread */
+	int thread_mode;      /* enum xport_thread_mode in force */
+	int peer_timeout_ms;  /* peer timeout in force */
+	uint32_t queue_depth; /* queue depth in force */
+	/* Bytes of the longest message that is sent eagerly: its send may complete before a receive matches it.  On a
+	   connection the smaller value of the two sides applies. */
+	uint64_t eager_max;
+	uint64_t frame_max;   /* bytes of the longest frame of the library's protocol */
+	uint64_t message_max; /* bytes of the longest send, put or get */
 	uint64_t window;      /* bytes of unmatched messages and unreaped notifications an endpoint may have sent */
-	uint64_t rkey_max;    /* longest packed key */
-	uint64_t private_max; /* longest private data of a connection */
-	int nic_atomic;       /* enum xport_path of atomics, for regions registered with XPORT_ATOMIC_NIC */
-};
-
-int xport_query(xport *x, struct xport_info *info) XPORT_CHECK;
-
-typedef enum xport_state {
-	XPORT_READY = 0,         /* can be opened here and now */
-	XPORT_ABSENT = 1,        /* built, but the stack or the device is not on this machine */
-	XPORT_MISCONFIGURED = 2, /* there, but something stops it: the reason and the hint say what */
-	XPORT_NOT_BUILT = 3      /* left out when this library was configured */
-} xport_state;
-
-/* One thing that XPORT_BACKEND could name. */
-struct xport_candidate {
-	char name[64];    /* "ucx:tcp" */
-	int state;        /* enum xport_state */
-	char reason[192]; /* why not, or what it is */
-	char hint[192];   /* what to do about it, or "" */
+	uint64_t rkey_max;    /* bytes of the longest packed key */
+	uint64_t private_max; /* bytes of the longest private data of a connection */
+	int nic_atomic;       /* enum xport_path of atomics on this instance's regions with XPORT_ATOMIC_NIC */
 };
 
 /*
- * Lists the candidates in the order in which "auto" tries them, by really asking the stacks.  Writes at most `max`
- * entries of `entry_size` = sizeof(struct xport_candidate) bytes and returns how many there are, or an error.
- * `attr` as for xport_open.  Threads: as xport_open.
+ * xport_query - get the properties of an instance.
+ *
+ * Set info->size before the call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    x or info is NULL; info->size is wrong
+ */
+int xport_query(xport *x, struct xport_info *info) XPORT_CHECK;
+
+/* Whether a candidate can be opened. */
+typedef enum xport_state {
+	XPORT_READY = 0,         /* it can be opened here and now */
+	XPORT_ABSENT = 1,        /* it is built, but this machine lacks the stack or the device */
+	XPORT_MISCONFIGURED = 2, /* it is present, but cannot be opened; the reason and the hint say why */
+	XPORT_NOT_BUILT = 3      /* it was left out when this library was configured */
+} xport_state;
+
+/* One value that XPORT_BACKEND can have.  Strings are terminated by NUL. */
+struct xport_candidate {
+	char name[64];    /* the value, such as "ucx:tcp" */
+	int state;        /* enum xport_state */
+	char reason[192]; /* why it cannot be opened; of one that can: what it is */
+	char hint[192];   /* what to do about it; "": nothing */
+};
+
+/*
+ * xport_list - list the candidates for XPORT_BACKEND.
+ *
+ * The list is in the order in which "auto" tries the candidates.  The call asks the stacks, and so loads them
+ * into the process.  `attr` is used as by xport_open, but attr->backend does not shorten the list.
+ *
+ * Writes at most `max` entries to `list`, each of `entry_size` = sizeof(struct xport_candidate) bytes.  With `max` 0
+ * it only counts.  xport_last_error with NULL has the error.
+ *
+ * Any thread may call it, under the rules of xport_open.
+ *
+ * Returns the number of candidates, which may be greater than `max`, or
+ *   XPORT_ERR_INVALID       max is negative; max is not 0, and list is NULL or entry_size is wrong
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED, XPORT_ERR_CONFIG, XPORT_ERR_SYSTEM
+ *                           as for xport_open
  */
 int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size_t entry_size, int max) XPORT_CHECK;
 
-/* One variable that the library reads from the environment.  The strings are the library's, but `value`, which is the
- * environment's. */
+/*
+ * One variable that the library reads from the environment.  The strings belong to the library.  Only `value`
+ * belongs to the environment, and is valid until the environment changes.
+ */
 struct xport_variable {
-	const char *name;     /* "XPORT_PEER_TIMEOUT" */
-	const char *type;     /* "time" */
-	const char *range;    /* "200ms to 1h" */
-	const char *standard; /* what holds where it is not set: "5s", or "" for nothing */
-	const char *text;     /* what it is for */
-	const char *value;    /* as the environment has it; NULL: not set, empty, or not read (set-user-ID program) */
-	char problem[192];    /* why xport_open would refuse this value, or "" */
+	const char *name;     /* the name, such as "XPORT_PEER_TIMEOUT" */
+	const char *type;     /* the type of the value, such as "time" */
+	const char *range;    /* the values allowed, such as "200ms to 1h" */
+	const char *standard; /* the default, such as "5s"; "": none */
+	const char *text;     /* the purpose of the variable */
+	const char *value;    /* the value that is set; NULL: not set, empty, or not read (set-user-ID program) */
+	char problem[192];    /* why xport_open would refuse the value; "": it would not */
 };
 
 /*
- * Lists the variables, all of them, in the order in which they are read.  Writes at most `max` entries of `entry_size` =
- * sizeof(struct xport_variable) bytes and returns how many there are.  INVALID as for xport_list.  Any thread, while
- * none changes the environment.
+ * xport_variables - list the variables that xport_open reads from the environment.
+ *
+ * The list has all variables, in the order in which they are read.  Writes at most `max` entries to `list`, each of
+ * `entry_size` = sizeof(struct xport_variable) bytes.  With `max` 0 it only counts.  xport_last_error with NULL has
+ * the error.
+ *
+ * Any thread may call it while no thread changes the environment.
+ *
+ * Returns the number of variables, which may be greater than `max`, or
+ *   XPORT_ERR_INVALID       max is negative; max is not 0, and list is NULL or entry_size is wrong
  */
 int xport_variables(struct xport_variable *list, size_t entry_size, int max) XPORT_CHECK;
 
 /* ---- Connections -------------------------------------------------------------------------------------------- */
 
-/* Options of xport_listen and xport_connect.  NULL: all defaults. */
+/* Options of xport_listen and xport_connect.  NULL instead of a struct: all defaults.  Read during the call only. */
 struct xport_conn_attr {
-	size_t size;
-	const void *private_data; /* handed to the peer with the connection; copied */
-	size_t private_len;       /* at most xport_info.private_max */
-	void *context;            /* xport_ep_info.context of the new endpoint (listen: of each accepted one) */
-	int backlog;              /* listen: connections that may wait for xport_accept; 0: 64 */
+	size_t size;              /* sizeof(struct xport_conn_attr) */
+	const void *private_data; /* bytes that the peer gets with the connection; copied; NULL: none */
+	size_t private_len;       /* number of these bytes, at most xport_info.private_max */
+	void *context;            /* xport_ep_info.context of the new endpoint; xport_listen: of each accepted one */
+	int backlog;              /* xport_listen: connections that may wait for xport_accept; 0: 64 */
 };
 
 /*
- * Listens on "host:port": an IPv4 address, an IPv6 address in brackets, a name, or "*" for all addresses; port 0 lets
- * the system choose.  While the application polls, incoming connections are checked, refused if they do not fit, and
- * made ready for xport_accept; at most 64 may be half made, each at most 5 s long.  A name is looked up within the call,
- * which may take long.  An address off loopback needs
- * XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.  Errors: ADDRESS, UNREACHABLE (the name does not resolve), AUTH, INVALID,
- * NO_MEMORY, SYSTEM.
+ * xport_listen - listen for connections.
+ *
+ * `address` is "host:port".  The host is one of:
+ *   - an IPv4 address
+ *   - an IPv6 address in brackets; a link-local one needs its zone, as in "[fe80::1%eth0]:7000"
+ *   - a name, which is looked up within the call; that may take long
+ *   - "*", which means all addresses of this host
+ * With port 0 the system chooses the port, and xport_listener_name returns it.  An address that other hosts can
+ * reach needs XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none.
+ *
+ * Connections arrive while the application polls.  The library checks each one, and refuses a peer that is not
+ * compatible.  The others become ready for xport_accept.  At most 128 handshakes may be in progress; each times out
+ * after 5 s.  If the backlog is full, a client waits in the handshake, and is refused after 5 s.
+ *
+ * *listener is set on success only.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       x, address or listener is NULL; attr->size is wrong; the private data is too long, or is
+ *                           NULL although private_len is not 0; the backlog is negative
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
+ *   XPORT_ERR_UNREACHABLE   the name does not resolve
+ *   XPORT_ERR_ADDRESS       address is malformed or not an address of this host; the port is in use or not permitted
+ *   XPORT_ERR_AUTH          other hosts can reach the address, and there is neither an authentication key nor
+ *                           XPORT_AUTH=none
+ *   XPORT_ERR_SYSTEM        a system call failed
  */
 int xport_listen(xport *x, const char *address, const struct xport_conn_attr *attr,
                  xport_listener **listener) XPORT_CHECK;
 
-/* Writes the listener's own "host:port" with the real port, NUL-terminated.  BOUNDS if `len` is too short. */
+/*
+ * xport_listener_name - get the address of a listener.
+ *
+ * Writes "host:port" with the real port to the `len` bytes at `buf`, terminated by NUL.  64 bytes are enough.
+ *
+ * For a listener on all addresses ("*", 0.0.0.0 or [::]) the host is the first address of this host that is not
+ * loopback.  IPv4 is preferred if the listener has it.  If there is no such address, the host is the loopback
+ * address.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    listener or buf is NULL
+ *   XPORT_ERR_BOUNDS     len is too small
+ */
 int xport_listener_name(const xport_listener *listener, char *buf, size_t len) XPORT_CHECK;
 
 /*
- * Takes the next ready connection, waiting up to `timeout_ms` (0: only look); makes progress while it waits.  When
- * one becomes ready, XPORT_EVENT_INCOMING tells, unless this call has taken it before the event was reaped.
- * Errors: TIMEOUT, CLOSED, SYSTEM.
+ * xport_accept - take the next ready connection.
+ *
+ * Waits up to `timeout_ms` for a connection, and makes progress while it waits.  *ep is set to its open endpoint, on
+ * success only.
+ *
+ * When a connection becomes ready, XPORT_EVENT_INCOMING is returned by xport_poll, unless xport_accept took the
+ * connection first.
+ *
+ * If a connection is lost before it is accepted, it is dropped together with its messages, and no event comes.
+ * Exception: if xport_poll has already returned a message or notification from it, XPORT_EVENT_LOST comes.  The
+ * application must then destroy the endpoint.  A connection that the peer closed is not dropped: its messages can be
+ * received.
+ *
+ * timeout_ms  -1: no limit.  0: do not wait.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    listener or ep is NULL; timeout_ms is below -1
+ *   XPORT_ERR_CLOSED     another thread closed the listener while this call waited
+ *   XPORT_ERR_TIMEOUT    no connection was ready in time
+ *   XPORT_ERR_SYSTEM, or another status that the stack caused
+ *                        the back end failed, see xport_poll
  */
 int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep) XPORT_CHECK;
 
 /*
- * Stops listening and closes connections that nobody accepted.  Those of which a completion or event has told are to be
- * destroyed by the application, after XPORT_EVENT_LOST unless their end was told before.  Another thread that waits in
- * xport_accept is told CLOSED; none may begin to.  NULL is allowed.
+ * xport_listener_close - stop listening.
+ *
+ * Closes the connections that were not accepted.  Accepted endpoints are not affected.  NULL is allowed.
+ *
+ * A message, a notification or XPORT_EVENT_CLOSED may have named an endpoint that was not accepted.  The application
+ * must destroy such an endpoint.  If it has not ended yet, XPORT_EVENT_LOST comes first.
+ *
+ * XPORT_EVENT_INCOMING of this listener no longer comes.  The handle is invalid after the call.  Another
+ * thread that waits in xport_accept gets XPORT_ERR_CLOSED.  No thread may enter xport_accept after that.
  */
 void xport_listener_close(xport_listener *listener);
 
 /*
- * Connects to a listener.  Waits up to `timeout_ms` (-1: 30 s) and makes progress while it waits.  With 0 it returns
- * at once, with an error if it is already known, else XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows; operations may
- * be posted only after CONNECTED.  A name that is no number is looked up within the call, also with 0, and no limit ends
- * that: event loops pass numbers.
- * Errors: ADDRESS, UNREACHABLE, REFUSED, TIMEOUT, INCOMPATIBLE, AUTH, PROTOCOL, NO_MEMORY, SYSTEM.
+ * xport_connect - connect to a listener.
+ *
+ * `address` is "host:port" as for xport_listen, but not "*".  Waits up to `timeout_ms` and makes progress while it
+ * waits.  *ep is set on success only.
+ *
+ * With timeout_ms 0 the call does not wait for the peer.  It returns an error if one is already known.  Otherwise it
+ * returns XPORT_OK, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows within 30 s.  Until XPORT_EVENT_CONNECTED
+ * no operation may be posted on the endpoint, and no key unpacked.
+ *
+ * The timeout does not cover name resolution, which is part of the call.  Event loops should pass numeric addresses.
+ *
+ * For a peer on another host, both sides need the same authentication key (XPORT_AUTH_KEY_FILE), or XPORT_AUTH=none.
+ *
+ * timeout_ms  -1: 30 s.  0: do not wait.
+ *
+ * Returns XPORT_OK, or one of the following.  With timeout_ms 0 an error that is found later is the status of
+ * XPORT_EVENT_LOST.
+ *   XPORT_ERR_INVALID       x, address or ep is NULL; timeout_ms is below -1; attr->size is wrong; the private data is
+ *                           too long, or is NULL although private_len is not 0; the backlog is negative
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
+ *   XPORT_ERR_TIMEOUT       the time limit expired
+ *   XPORT_ERR_REFUSED       nobody listens at the address; the backlog of the listener is full; the peer refused, or
+ *                           went away during the handshake
+ *   XPORT_ERR_UNREACHABLE   the name does not resolve; there is no route; the network did not connect
+ *   XPORT_ERR_INCOMPATIBLE  the peer runs another back end, provider or version; the text names both
+ *   XPORT_ERR_ADDRESS       address is malformed
+ *   XPORT_ERR_AUTH          the two sides do not have the same authentication key; the peer is on another host, and
+ *                           there is neither such a key nor XPORT_AUTH=none; a third party changed the handshake on
+ *                           its way; the provider shares memory, and the two processes do not run as the same user
+ *   XPORT_ERR_SYSTEM        a system call failed
+ *   XPORT_ERR_PROTOCOL      the peer does not speak the protocol of this library
+ *   another status that the stack caused: the back end failed, see xport_poll
  */
 int xport_connect(xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
                   xport_ep **ep) XPORT_CHECK;
 
 /*
- * Closes: refuses new operations, lets those already posted finish for up to `timeout_ms`, tells the peer (which sees
- * XPORT_EVENT_CLOSED after everything that was sent, if the time sufficed), then completes what is left, receives from this
- * peer included, with XPORT_ERR_CLOSED, or PEER_CLOSED where the peer's closing cut it off.  0: at once, and never TIMEOUT:
- * the completions tell what was cut off, but a send that had completed may be, too, since that it completed says no more
- * than that the buffer is free.  The handle stays valid until xport_ep_destroy; to post on it is XPORT_ERR_CLOSED, but a
- * receive still takes what had arrived.
- * Returns XPORT_OK, which says, but for 0, that the peer's library has taken all that was posted, also messages that had
- * completed (not, that its application has received them); TIMEOUT if not everything ended in time (the endpoint is closed
- * all the same); PEER_LOST or PEER_CLOSED if the peer was gone before all had ended or been taken; what ended it, if
- * something else did (an error of xport_connect's, NO_MEMORY); CLOSED if it was closed already.
+ * xport_ep_close - flush and close an endpoint.
+ *
+ * Rejects new operations, and waits up to `timeout_ms` for the posted ones to complete.  Then it notifies the peer,
+ * which gets XPORT_EVENT_CLOSED after all data that was sent earlier.  Operations that have not completed by then, and
+ * receives posted for this peer, complete with XPORT_ERR_CLOSED.  If the peer's own close interrupted them, they
+ * complete with XPORT_ERR_PEER_CLOSED.
+ *
+ * The handle stays valid until xport_ep_destroy.  Posts on it return XPORT_ERR_CLOSED.  xport_recv with this
+ * endpoint as source still takes messages that had arrived.
+ *
+ * timeout_ms  -1: no limit.  0: close at once.  With 0, or if the time limit expires, data that has not been sent is
+ *             dropped.  This includes sends that had completed: completion only means that the buffer may be reused.
+ *
+ * XPORT_OK with a timeout_ms other than 0 means that the peer's library has received everything posted.  The peer's
+ * application may not have received it.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID     ep is NULL; timeout_ms is below -1: the endpoint is not closed
+ *   XPORT_ERR_TIMEOUT     the time limit expired first; never with timeout_ms 0
+ *   XPORT_ERR_PEER_LOST   the peer was lost before it had received everything
+ *   XPORT_ERR_PEER_CLOSED the peer closed before it had received everything
+ *   XPORT_ERR_CLOSED      the endpoint was closed already
+ *   XPORT_ERR_NO_MEMORY, or another status of an ended endpoint, or an error of xport_connect
+ *                         the endpoint had already ended for this reason
+ * The endpoint is closed after each of these except XPORT_ERR_INVALID.
  */
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 
 /*
- * Closes at once if need be, and gives the handle back.  Its completions stay to be reaped: messages and notifications with
- * xport_completion.ep NULL, the others name what is no handle any more.  What was reaped before may be looked at: until the
- * next xport_poll or xport_wait, of any thread, xport_ep_query says that it is closed.  Keys that were unpacked on it are still
- * to be given back, and keep its memory until then.  NULL is allowed.
+ * xport_ep_destroy - free an endpoint.
+ *
+ * Closes the endpoint first, without waiting, if it is still open.  NULL is allowed.
+ *
+ * Completions of the endpoint can still be reaped.  Their ep is NULL for messages and notifications.  In other
+ * completions ep is a stale handle: do not use it.
+ *
+ * A handle from a completion that was reaped earlier can be queried until the next xport_poll or xport_wait of any
+ * thread.  xport_ep_query then reports that the endpoint has ended.
+ *
+ * Keys that were unpacked on the endpoint must still be freed by xport_rkey_destroy.  Until
+ * then the memory of the endpoint is not freed.
  */
 void xport_ep_destroy(xport_ep *ep);
 
+/* The state of an endpoint. */
 typedef enum xport_ep_state {
-	XPORT_EP_CONNECTING = 0,
-	XPORT_EP_OPEN = 1,
-	XPORT_EP_CLOSED = 2, /* here, or by the peer */
-	XPORT_EP_LOST = 3
+	XPORT_EP_CONNECTING = 0, /* xport_connect with timeout_ms 0 is in progress; no operations yet */
+	XPORT_EP_OPEN = 1,       /* operations may be posted */
+	XPORT_EP_CLOSED = 2,     /* closed by this side or by the peer */
+	XPORT_EP_LOST = 3        /* ended for another reason: the peer was lost, or the connection failed */
 } xport_ep_state;
 
+/* What an endpoint is.  Strings are terminated by NUL. */
 struct xport_ep_info {
-	size_t size;
+	size_t size;              /* in: sizeof(struct xport_ep_info) */
 	int state;                /* enum xport_ep_state */
-	int reason;               /* why it ended: a status; XPORT_OK while it lives */
+	int reason;               /* enum xport_status: why the endpoint ended; XPORT_OK before its end */
 	char peer[64];            /* "host:port" of the peer's end of the control channel */
-	char local[64];           /* of this end */
-	char peer_host[64];       /* the peer's host name, as it gave it */
-	int64_t peer_pid;         /* the peer's process id, as it gave it */
-	const void *private_data; /* what the peer gave; valid until xport_ep_destroy */
-	size_t private_len;
-	void *context;
-	uint64_t in_flight; /* operations accepted and not yet reaped */
-};
-
-int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
-
-/* What happened on an endpoint, ever, and how it stands.  Always counted.  Later versions add to the end. */
-struct xport_counters {
-	size_t size;
-	uint64_t puts, gets, put_notifies, atomics, sends, flushes; /* accepted */
-	uint64_t receives;                                          /* receives that a message was matched to */
-	uint64_t notifications;                                     /* that arrived */
-	uint64_t bytes_out;                                         /* of puts, notified puts and sends accepted */
-	uint64_t bytes_in;        /* of gets accepted, and of messages into their receives */
-	uint64_t again;           /* posts answered XPORT_ERR_AGAIN */
-	uint64_t in_flight;       /* operations accepted and not yet reaped, and events */
-	uint64_t in_flight_max;   /* the most that were so at a time; the instance's: the most of an endpoint */
-	uint64_t unmatched;       /* messages that wait for a receive */
-	uint64_t posted_receives; /* receives without a message; an endpoint's: those that name it as source */
-	uint64_t frames_out;      /* frames sent; several small operations may share one */
-	uint64_t frames_in;       /* frames received */
-	uint64_t frames_acked;    /* of frames_out, acknowledged by the peer */
-	uint64_t acks_out;        /* frames besides, which only acknowledge or tell of failures: sent */
-	uint64_t acks_in;         /* and received */
-	uint64_t errors[32];      /* operations that ended in error, by status: errors[-XPORT_ERR_PEER_LOST] */
+	char local[64];           /* "host:port" of this end of the control channel */
+	char peer_host[64];       /* host name of the peer, as the peer reported it */
+	int64_t peer_pid;         /* process id of the peer, as the peer reported it */
+	const void *private_data; /* private data of the peer; owned by the library, valid until xport_ep_destroy */
+	size_t private_len;       /* number of these bytes */
+	void *context;            /* xport_conn_attr.context of xport_connect or xport_listen */
+	uint64_t in_flight;       /* operations accepted and not reaped yet, and events not reaped yet */
+	char why[160];            /* why the endpoint ended, a sentence, until xport_ep_destroy; "" before its end */
 };
 
 /*
- * Fills in the endpoint's counters; with ep NULL the sums of all endpoints that the instance has had, and what belongs to
- * none.  An endpoint's stay until xport_ep_destroy.  What of the struct this library does not know is zeroed.  INVALID:
- * the size is too small, or the endpoint another instance's.
+ * xport_ep_query - get the state, the addresses and the private data of an endpoint.
+ *
+ * Set info->size before the call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    ep or info is NULL; info->size is wrong
+ */
+int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
+
+/*
+ * Counters of an endpoint since it was made, or of an instance.  They are always counted.  Later versions add fields
+ * to the end.
+ */
+struct xport_counters {
+	size_t size;                                                /* in: sizeof(struct xport_counters) */
+	uint64_t puts, gets, put_notifies, atomics, sends, flushes; /* operations accepted, by kind */
+	uint64_t receives;                                          /* receives that a message has matched */
+	uint64_t notifications;                                     /* notifications that have arrived */
+	uint64_t bytes_out;       /* bytes of accepted puts, notified puts and sends */
+	uint64_t bytes_in;        /* bytes of accepted gets, and of messages stored in their receives */
+	uint64_t again;           /* posts refused with XPORT_ERR_AGAIN; receives count for the instance only */
+	uint64_t in_flight;       /* operations accepted and not reaped yet, and events not reaped yet */
+	uint64_t in_flight_max;   /* highest in_flight so far; of an instance: the highest of a single endpoint */
+	uint64_t unmatched;       /* messages that have arrived and wait for a receive */
+	uint64_t posted_receives; /* receives that wait for a message; of an endpoint: those with it as opt->source */
+	uint64_t frames_out;      /* frames sent; several small operations may share one */
+	uint64_t frames_in;       /* frames received */
+	uint64_t frames_acked;    /* frames of frames_out that the peer has acknowledged */
+	uint64_t acks_out;        /* frames sent in addition that carry only acknowledgements or reports of failures */
+	uint64_t acks_in;         /* such frames received */
+	uint64_t errors[32];      /* operations that ended in error, by status: errors[-XPORT_ERR_PEER_LOST] */
+	/* Puts, gets, notified puts, atomics and sends, by the path of their data.  Each operation is counted once,
+	   when its last part is passed on.  An operation without data may not be counted at all. */
+	uint64_t by_copy;    /* copied to or from mapped memory of the peer, on the same host */
+	uint64_t by_network; /* native operations of the network */
+	uint64_t by_message; /* data in frames of this library: messages, and emulated operations */
+	uint64_t by_cma;     /* long data that the receiver copied from the sender's memory, on the same host */
+	uint64_t coalesced;  /* operations whose data or request shared a frame with others */
+};
+
+/*
+ * xport_stats - get the counters of an endpoint or an instance.
+ *
+ * With `ep` NULL it returns the sums over all endpoints that the instance has had, and what belongs to no endpoint.
+ * The counters of an endpoint remain available after its end, until xport_ep_destroy.  Set counters->size before the
+ * call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    x or counters is NULL; counters->size is wrong; ep belongs to another instance
  */
 int xport_stats(xport *x, const xport_ep *ep, struct xport_counters *counters) XPORT_CHECK;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------- */
 
+/* What peers may do with a region by means of its key.  Combined by |. */
 typedef enum xport_rights {
-	XPORT_REMOTE_READ = 1,   /* get */
-	XPORT_REMOTE_WRITE = 2,  /* put */
-	XPORT_REMOTE_ATOMIC = 4, /* atomic */
-	XPORT_ATOMIC_NIC = 8,    /* with XPORT_REMOTE_ATOMIC: the adapter may carry it, see xport_atomic */
-	XPORT_REMOTE_RECV = 16   /* senders' adapters may write messages received into it, see xport_recv */
+	XPORT_REMOTE_READ = 1,   /* xport_get */
+	XPORT_REMOTE_WRITE = 2,  /* xport_put, xport_put_notify */
+	XPORT_REMOTE_ATOMIC = 4, /* xport_atomic */
+	XPORT_ATOMIC_NIC = 8,    /* with XPORT_REMOTE_ATOMIC: the adapter may apply the atomics, see xport_atomic */
+	/* Allows a sender's adapter to write long messages directly into the region.  It does not allow xport_put.
+	   See xport_recv, Direct placement, for the peers that must be trusted. */
+	XPORT_REMOTE_RECV = 16
 } xport_rights;
 
 /*
- * Registers memory of the application's.  `rights`: any of enum xport_rights, or 0 for memory that is only a local
- * buffer.  The memory must stay mapped until xport_mr_dereg returned.  Errors: INVALID (NULL, zero length, base plus
- * length overflows), FAULT (not mapped, or not writable where writing is granted), NO_MEMORY.
+ * xport_mr_reg - register memory of the application.
+ *
+ * Registers the `length` bytes at `base`.  The memory must stay mapped until xport_mr_dereg has returned.  *mr is
+ * set on success only.
+ *
+ * `rights` is any combination of enum xport_rights, or 0 for a region that is only a local buffer.  If no right lets
+ * peers write, the memory may be read-only.  An operation that would write to read-only memory, with the region as
+ * opt->mr, is refused with XPORT_ERR_FAULT when it is posted.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    x, base or mr is NULL; length is 0; base plus length overflows; rights has unknown bits, or
+ *                        XPORT_ATOMIC_NIC without XPORT_REMOTE_ATOMIC
+ *   XPORT_ERR_NO_MEMORY  out of memory, or over the limit of locked memory (ulimit -l)
+ *   XPORT_ERR_FAULT      part of the memory is not mapped, or is not writable although rights has XPORT_REMOTE_WRITE,
+ *                        XPORT_REMOTE_ATOMIC or XPORT_REMOTE_RECV; the text has the address
+ *   XPORT_ERR_SYSTEM     /proc/self/maps cannot be read, or another system call failed
  */
 int xport_mr_reg(xport *x, void *base, size_t length, uint32_t rights, xport_mr **mr) XPORT_CHECK;
 
 /*
- * Allocates memory, zeroed and page-aligned, and registers it: the fastest memory that the back end has.  Freed by
- * xport_mr_dereg.
+ * xport_mr_alloc - allocate and register memory.
  *
- * Over shared memory peers map it (xport_rkey_info.direct): their puts are plain copies, their atomics instructions.  So nothing keeps
- * a peer that was only stopped, and so was lost, from going on in it when it wakes, until it notices.  What
- * must not change after the event that told of the loss is memory for xport_mr_reg, which nobody maps.
+ * The memory is zeroed and page-aligned.  It is the fastest memory that the back end offers.  xport_mr_dereg frees
+ * it.  *mr is set on success only.  xport_mr_query returns the address.
+ *
+ * Over shared memory, peers map the region (xport_rkey_info.direct): their puts are plain copies, and their atomics
+ * are CPU instructions.  A peer that was suspended and reported lost can still write to the region after it resumes,
+ * until it notices the loss.  Use xport_mr_reg for memory that must not change after XPORT_EVENT_LOST: peers never
+ * map it.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    x or mr is NULL; length is 0; rights has unknown bits, or XPORT_ATOMIC_NIC without
+ *                        XPORT_REMOTE_ATOMIC
+ *   XPORT_ERR_NO_MEMORY  out of memory, or over the limit of locked memory (ulimit -l)
+ *   XPORT_ERR_SYSTEM     a system call failed
  */
 int xport_mr_alloc(xport *x, size_t length, uint32_t rights, xport_mr **mr) XPORT_CHECK;
 
 /*
- * Ends a registration.  Waits until no peer can reach the memory any more, and for operations of this side that use
- * it; from then on its keys are XPORT_ERR_STALE_KEY everywhere: at once, or, where the peer has not heard of it yet, as
- * the operation's completion.  BUSY: a posted receive uses it; nothing was done.  NULL is allowed.
+ * xport_mr_dereg - end a registration.
+ *
+ * Waits until no peer can access the memory, and until operations of this side that use it have completed.  It makes
+ * progress while it waits, and has no time limit.  Memory from xport_mr_alloc is freed.  NULL is allowed.
+ *
+ * Afterwards all keys to the region are stale.  An operation with such a key fails with XPORT_ERR_STALE_KEY.  It fails
+ * when it is posted if the initiator already knows of the deregistration, otherwise in the completion.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    another thread is in xport_mr_dereg of this region
+ *   XPORT_ERR_BUSY       posted receives use the region: cancel them, or wait until they complete.  The region is
+ *                        unchanged.
  */
 int xport_mr_dereg(xport_mr *mr);
 
+/* What a region is. */
 struct xport_mr_info {
-	size_t size;
-	void *base;
-	size_t length;
-	uint32_t rights;
-	int allocated; /* 1: by xport_mr_alloc */
+	size_t size;     /* in: sizeof(struct xport_mr_info) */
+	void *base;      /* start of the memory */
+	size_t length;   /* its length in bytes */
+	uint32_t rights; /* enum xport_rights, combined by | */
+	int allocated;   /* 1: the region is from xport_mr_alloc; 0: from xport_mr_reg */
 };
 
+/*
+ * xport_mr_query - get the address, length and rights of a region.
+ *
+ * Set info->size before the call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    mr or info is NULL; info->size is wrong
+ */
 int xport_mr_query(const xport_mr *mr, struct xport_mr_info *info) XPORT_CHECK;
 
 /*
- * Writes the region's key: opaque bytes to be sent to peers by any means.  `*len`: in, room in `buf`; out, bytes
- * written, or needed if the call returns XPORT_ERR_BOUNDS (also with `buf` NULL).
+ * xport_rkey_pack - write the key of a region.
+ *
+ * Writes opaque bytes to `buf`.  The application sends them to peers by any means, for example as private data of a
+ * connection.  A key belongs to one registration in one process.
+ *
+ * *len is the size of `buf` before the call, and the number of bytes written after it.  xport_info.rkey_max bytes
+ * are always enough.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    mr or len is NULL
+ *   XPORT_ERR_BOUNDS     buf is NULL or too small; *len is set to the number of bytes needed
  */
 int xport_rkey_pack(const xport_mr *mr, void *buf, size_t *len) XPORT_CHECK;
 
 /*
- * Makes a key of the peer's usable on the endpoint that leads to it.  Errors: BAD_KEY (damaged, or no key),
- * STALE_KEY (of another process or incarnation than this peer), INVALID, NO_MEMORY, CLOSED and its like.
+ * xport_rkey_unpack - make a peer's key usable on an endpoint.
+ *
+ * `ep` is the endpoint that leads to the owner of the region.  The `len` bytes at `buf` need not be
+ * trusted: any bytes are safe to pass.  They are not needed after the call.  *rkey is set on success only.  The key
+ * is valid on this endpoint only.  xport_rkey_destroy frees it.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    ep or rkey is NULL; the endpoint is not connected yet
+ *   XPORT_ERR_NO_MEMORY  out of memory
+ *   XPORT_ERR_STALE_KEY  the key belongs to a process other than this peer, or to an earlier run of this peer
+ *   XPORT_ERR_BAD_KEY    buf is NULL; the bytes are damaged, or are not a key
+ *   a status of an ended endpoint, see Operations
  */
 int xport_rkey_unpack(xport_ep *ep, const void *buf, size_t len, xport_rkey **rkey) XPORT_CHECK;
 
-/* Gives the key back; operations in flight that use it go on unharmed.  NULL is allowed. */
+/*
+ * xport_rkey_destroy - free an unpacked key.
+ *
+ * Operations in flight that use the key are not affected.  NULL is allowed.
+ */
 void xport_rkey_destroy(xport_rkey *rkey);
 
+/* What an unpacked key allows, and how its region is accessed. */
 struct xport_rkey_info {
-	size_t size;
-	uint64_t length;
-	uint32_t rights;
-	int put, get; /* enum xport_path of this region on this endpoint: native once its owner has confirmed the key */
-	int direct;   /* 1: the memory is mapped here: put and get are copies, an atomic is this CPU's */
-	int atomic;   /* enum xport_path: native where the owner's adapter carries atomics on it */
+	size_t size;     /* in: sizeof(struct xport_rkey_info) */
+	uint64_t length; /* bytes of the region */
+	uint32_t rights; /* enum xport_rights, combined by |; never XPORT_REMOTE_RECV */
+	/* enum xport_path of puts and gets to this region on this endpoint.  XPORT_NATIVE only after the owner has
+	   confirmed the key, which needs progress at both ends; until then XPORT_EMULATED. */
+	int put, get;
+	int direct; /* 1: the memory is mapped in this process: puts and gets are copies, atomics CPU instructions */
+	int atomic; /* enum xport_path of atomics: XPORT_NATIVE if the owner's adapter applies them */
 };
 
+/*
+ * xport_rkey_query - get the length, the rights and the path of a key.
+ *
+ * Set info->size before the call.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    rkey or info is NULL; info->size is wrong
+ */
 int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT_CHECK;
 
 /* ---- Operations --------------------------------------------------------------------------------------------- */
 
-enum {
-	XPORT_LOCAL = 1, /* put: complete when the source buffer is the caller's again, not when placed */
-	XPORT_QUIET = 2, /* put, put_notify, get, atomic without result: no completion; once a later xport_flush
-	                    completed, the buffer may be reused, and a get's holds the bytes; failures after the post
-	                    are reported by that flush */
-	XPORT_EAGER = 4  /* recv: takes whole messages of up to the eager_max (xport_info) of both sides alone, and so
-	                    never waits for a sender; one that is longer completes it with XPORT_ERR_TRUNCATED and none of
-	                    its bytes, however long the buffer is */
-};
+/*
+ * Rules for xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv and xport_flush
+ *
+ * Each call posts one operation and returns without waiting for it.  XPORT_OK means that the operation was accepted.
+ * Its completion is returned by xport_poll or xport_wait.  After an error no completion follows.
+ *
+ * A post refused with XPORT_ERR_AGAIN can be repeated when the queue has space.  xport_wait then returns 0, and the
+ * descriptor of xport_fd becomes readable.
+ *
+ * Statuses of an ended endpoint.  A post on an endpoint that has ended returns one of these.  Operations that are
+ * outstanding when an endpoint ends complete with one of these, and may or may not have taken effect:
+ *   XPORT_ERR_CLOSED       this side closed the endpoint
+ *   XPORT_ERR_PEER_CLOSED  the peer closed the endpoint
+ *   XPORT_ERR_PEER_LOST    the peer died, was suspended for too long, or is cut off; or the back end failed
+ *   XPORT_ERR_TIMEOUT      an operation was older than XPORT_OP_TIMEOUT
+ *   XPORT_ERR_NO_MEMORY    memory to go on with the endpoint could not be allocated
+ *   XPORT_ERR_PROTOCOL     the peer violated the protocol of the library
+ * xport_ep_info.why has the cause as a sentence.  If xport_connect with timeout_ms 0 failed, the status can also be
+ * any error of xport_connect.
+ */
 
-/* What an operation may carry beyond its own arguments.  NULL: none of it. */
-struct xport_opt {
-	size_t size;
-	uint64_t flags;   /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
-	void *context;    /* xport_completion.context */
-	xport_mr *mr;     /* the local region that holds the buffer; NULL: not registered (copied where need be) */
-	uint64_t value;   /* xport_put_notify: the value that arrives */
-	xport_ep *source; /* xport_recv: only from this peer; NULL: from any */
-	uint64_t *id;     /* xport_recv: where to write the id that xport_cancel takes; NULL: nowhere */
+/* Flags of an operation, for xport_opt.flags. */
+enum {
+	/* xport_put, xport_put_notify, xport_atomic without a result: the operation completes as soon as the caller
+	   may reuse the source buffer.  The completion does not mean that the bytes are placed. */
+	XPORT_LOCAL = 1,
+	/* xport_put, xport_put_notify, xport_get, xport_atomic without a result: the operation has no completion.
+	   After a later xport_flush has completed, the buffer may be reused.  The buffer of a get then holds the
+	   bytes.  The flush also reports a failure of the operation. */
+	XPORT_QUIET = 2,
+	/* xport_recv: the receive stores only messages that are sent eagerly, at most the smaller eager_max
+	   (xport_info) of the two sides.  So it never waits for a sender.  If a longer message matches, the receive
+	   completes with XPORT_ERR_TRUNCATED and without data, whatever the size of the buffer. */
+	XPORT_EAGER = 4
 };
 
 /*
- * Writes `len` bytes at `offset` of the remote region.  Completes when they are visible to loads by the target's CPU
- * (XPORT_LOCAL: when `buf` may be reused).  Zero length is checked like any other and moves nothing.
- * Errors at once: BOUNDS, ACCESS, STALE_KEY, AGAIN, INVALID, CLOSED, PEER_LOST, PEER_CLOSED.
+ * Options of an operation.  The struct is read during the call only.  NULL instead of a struct: no flags, no
+ * context, no region, value 0, receive from any peer.
+ */
+struct xport_opt {
+	size_t size;    /* sizeof(struct xport_opt) */
+	uint64_t flags; /* XPORT_LOCAL, XPORT_QUIET and XPORT_EAGER, combined by |; each only where it applies */
+	void *context;  /* returned as xport_completion.context */
+	/* The local region that holds the buffer.  The network can then access the buffer directly.  NULL: the buffer
+	   is not registered, and the library copies it where the network needs registered memory. */
+	xport_mr *mr;
+	uint64_t value;   /* xport_put_notify: the value that the target receives */
+	xport_ep *source; /* xport_recv: the only peer to receive from; NULL: any peer of the instance */
+	uint64_t *id;     /* xport_recv: where the call stores the id for xport_cancel; NULL: not stored */
+};
+
+/*
+ * xport_put - write to a remote region.
+ *
+ * Writes the `len` bytes at `buf` to the region of `rkey`, starting `offset` bytes into the region.  Completes when
+ * the bytes are visible to loads by the target's CPU.  With XPORT_LOCAL it completes when `buf` may be reused.
+ *
+ * Zero length is checked like any other length and transfers nothing.  Puts, gets and atomics are not ordered among
+ * each other: xport_fence orders them.  Until a put has completed, its bytes become visible at the target in any
+ * order.
+ *
+ * opt->flags  XPORT_LOCAL, XPORT_QUIET
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
+ *   XPORT_ERR_INVALID       ep or rkey is NULL; buf is NULL and len is not 0; the key belongs to another endpoint; the
+ *                           endpoint is not connected yet; opt->size is wrong; a flag does not apply; buf is not
+ *                           inside opt->mr
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
+ *   XPORT_ERR_BOUNDS        offset plus len is beyond the end of the region
+ *   XPORT_ERR_ACCESS        the region does not grant XPORT_REMOTE_WRITE
+ *   XPORT_ERR_STALE_KEY     the peer deregistered the region
+ *   a status of an ended endpoint, see above
+ *
+ * The completion has XPORT_OK, or
+ *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile; nothing is written after xport_mr_dereg
+ *                           has returned
+ *   a status of an ended endpoint: the bytes may or may not have been placed
  */
 int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
               const struct xport_opt *opt) XPORT_CHECK;
 
-/* Reads `len` bytes at `offset` of the remote region into `buf`; completes when they are there. */
+/*
+ * xport_get - read from a remote region.
+ *
+ * Reads `len` bytes from the region of `rkey`, starting `offset` bytes into the region, into `buf`.  Completes when
+ * the bytes are in `buf`.
+ *
+ * Each byte is read at some moment between the post and the completion.  If the target's memory changes meanwhile,
+ * old and new bytes may be mixed, even within an aligned word.
+ *
+ * opt->flags  XPORT_QUIET
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_FAULT         buf is in a read-only part of opt->mr
+ *   XPORT_ERR_ACCESS        the region does not grant XPORT_REMOTE_READ
+ *   XPORT_ERR_AGAIN, XPORT_ERR_INVALID, XPORT_ERR_NO_MEMORY, XPORT_ERR_NOT_SUPPORTED, XPORT_ERR_BOUNDS,
+ *   XPORT_ERR_STALE_KEY, a status of an ended endpoint: as for xport_put
+ *
+ * The completion has XPORT_OK, or
+ *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile
+ *   a status of an ended endpoint: buf may hold some of the bytes
+ */
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
               const struct xport_opt *opt) XPORT_CHECK;
 
 /*
- * xport_put, and then XPORT_EVENT_NOTIFY with opt->value comes out of the target's xport_poll, after these bytes and
- * all earlier puts of this endpoint are visible there, in order with its sends.  Nothing need be posted for it.
+ * xport_put_notify - write to a remote region and notify the target.
+ *
+ * Does what xport_put does.  Then the target's xport_poll returns XPORT_EVENT_NOTIFY with the value opt->value, or 0
+ * if opt is NULL.  The target posts nothing for it.
+ *
+ * When the event comes, these bytes and all earlier puts of the endpoint are visible at the target.  It is ordered
+ * with the sends and other notifications of the endpoint.  If the bytes were refused, no event comes.  If the target
+ * deregisters the region after the bytes were placed, the event still comes, and its mr is NULL.
+ *
  * Completes as xport_put does.
+ *
+ * opt->flags  XPORT_LOCAL, XPORT_QUIET
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped, or too many
+ *                           notifications of it wait to be sent
+ *   the other errors of xport_put
+ *
+ * The completion has the statuses of xport_put.
  */
 int xport_put_notify(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
                      const struct xport_opt *opt) XPORT_CHECK;
 
+/* What an atomic stores in the word. */
 typedef enum xport_atomic_op {
-	XPORT_ATOMIC_ADD = 0,
-	XPORT_ATOMIC_AND = 1,
-	XPORT_ATOMIC_OR = 2,
-	XPORT_ATOMIC_XOR = 3,
-	XPORT_ATOMIC_SWAP = 4,
-	XPORT_ATOMIC_CAS = 5
+	XPORT_ATOMIC_ADD = 0,  /* word + operand */
+	XPORT_ATOMIC_AND = 1,  /* word & operand */
+	XPORT_ATOMIC_OR = 2,   /* word | operand */
+	XPORT_ATOMIC_XOR = 3,  /* word ^ operand */
+	XPORT_ATOMIC_SWAP = 4, /* operand */
+	XPORT_ATOMIC_CAS = 5   /* operand if the word equals compare; otherwise the word is not changed */
 } xport_atomic_op;
 
+/* Arguments of xport_atomic.  The struct is read during the call only. */
 struct xport_atomic_args {
-	size_t size;
+	size_t size;      /* sizeof(struct xport_atomic_args) */
 	int op;           /* enum xport_atomic_op */
-	int width;        /* 4 or 8 bytes; the word is in the target's byte order */
-	uint64_t operand; /* CAS: the new value */
-	uint64_t compare; /* CAS: the expected value */
-	void *result;     /* where the old value goes, `width` bytes; NULL: not fetched (SWAP and CAS may do without) */
+	int width;        /* bytes of the word, 4 or 8; the word has the byte order of the target */
+	uint64_t operand; /* the operand; XPORT_ATOMIC_CAS: the new value */
+	uint64_t compare; /* XPORT_ATOMIC_CAS: the expected value */
+	/* Where the old value is stored, `width` bytes.  The memory belongs to the library until the completion.
+	   NULL: the old value is not fetched.  XPORT_ATOMIC_SWAP and XPORT_ATOMIC_CAS allow NULL as well. */
+	void *result;
 };
 
 /*
- * Changes one naturally aligned word of the remote region, atomically against all other atomics on it and against
- * C11 atomics of the target's CPU.  After a lost peer it may or may not have been applied.  The target carries it out as it
- * makes progress; where the region is mapped here (xport_rkey_info.direct), this call does, as of a put.
- * Errors as xport_put; INVALID if misaligned.
+ * xport_atomic - change one word of a remote region atomically.
  *
- * A region with XPORT_ATOMIC_NIC promises less, the same on every network, so that an adapter can carry its atomics
- * without the target's calls (xport_rkey_info.atomic tells whether one does): XPORT_ATOMIC_ADD and XPORT_ATOMIC_CAS of 8
- * bytes, others are NOT_SUPPORTED at once; atomic against each other, not against the target's CPU, which may read the
- * words, nor against puts to them.  Register no such word twice.
+ * Changes the word at `offset` bytes into the region of `rkey`.  The word must be naturally aligned in the target's
+ * memory.  Completes when the word was changed and the old value, if requested, is in args->result.
+ *
+ * The change is atomic against all other atomics on the word, by any peer, and against C11 atomics of the target's
+ * CPU.  The target applies it when the target makes progress.  If the region is mapped in this process
+ * (xport_rkey_info.direct), this call applies it, and the target need not make progress.
+ *
+ * Regions with XPORT_ATOMIC_NIC.  On such a region the owner's adapter may apply atomics, without calls by the
+ * owner.  xport_rkey_info.atomic tells whether it does.  The guarantees are weaker, and the same on every network:
+ *   - Only XPORT_ATOMIC_ADD and XPORT_ATOMIC_CAS with width 8 are supported.
+ *   - Atomics are atomic against each other.  They are not atomic against the target's CPU, nor against puts to the
+ *     same word.  The target's CPU may read the words, but must not change them while peers may.
+ *   - Do not register such a word a second time: neither without XPORT_ATOMIC_NIC, nor in another instance.
+ *
+ * opt->flags  XPORT_LOCAL (ignored if args->result is set), XPORT_QUIET (only if args->result is NULL)
+ * opt->mr     not needed; if set, the call checks that args->result is not in a read-only part of it
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       args is NULL; args->size, op or width is wrong; the word is not aligned; XPORT_QUIET with a
+ *                           result; ep, rkey, opt->size or opt->flags is wrong as for xport_put
+ *   XPORT_ERR_NOT_SUPPORTED the region has XPORT_ATOMIC_NIC, and op or width is not one of those above; a field of args
+ *                           or opt that this version does not know is not zero
+ *   XPORT_ERR_FAULT         args->result is in a read-only part of opt->mr
+ *   XPORT_ERR_ACCESS        the region does not grant XPORT_REMOTE_ATOMIC
+ *   XPORT_ERR_AGAIN, XPORT_ERR_NO_MEMORY, XPORT_ERR_BOUNDS, XPORT_ERR_STALE_KEY, a status of an ended endpoint:
+ *   as for xport_put
+ *
+ * The completion has XPORT_OK, or
+ *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile; the word was not changed
+ *   XPORT_ERR_NOT_SUPPORTED the owner's adapter applies the atomics of the region, and this side's adapter cannot post
+ *                           them; the word was not changed
+ *   a status of an ended endpoint: the word may or may not have been changed
  */
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
                  const struct xport_opt *opt) XPORT_CHECK;
 
 /*
- * Sends a message.  Completes when `buf` is the caller's again: for a long one not before it is matched.  Messages
- * and notifications of one endpoint arrive in the order posted; a long one does so when it is matched, and its receive
- * completes once its bytes are there, which may be after what was posted later.  The peer's memory for messages that nobody
- * receives is bounded (xport_info.window): beyond it they wait here, and beyond the queue depth the call is AGAIN.
+ * xport_send - send a tagged message.
+ *
+ * Sends the `len` bytes at `buf` with the tag `tag`.  Completes when `buf` may be reused.  The completion does not
+ * mean that the peer has received the message.  A message longer than eager_max (xport_info) completes only after a
+ * receive has matched it.
+ *
+ * Messages and notifications of one endpoint arrive in the order posted.  A message longer than eager_max takes its
+ * place in this order when it is matched.  Its receive completes when the bytes have arrived.  Receives of later
+ * messages may complete first.
+ *
+ * The peer stores at most xport_info.window bytes of messages of an endpoint that have no receive.  Further messages
+ * wait on this side.  Once queue_depth operations are in flight or not reaped, posts return XPORT_ERR_AGAIN.
+ *
+ * opt->flags  must be 0
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
+ *   XPORT_ERR_INVALID       ep is NULL; buf is NULL and len is not 0; the endpoint is not connected yet; opt->size is
+ *                           wrong; opt->flags is not 0; buf is not inside opt->mr
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
+ *   a status of an ended endpoint, see above
+ *
+ * The completion has XPORT_OK, or
+ *   a status of an ended endpoint: the message may or may not arrive
  */
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt) XPORT_CHECK;
 
 /*
- * Posts a receive for a message whose tag equals `tag` in all bits of `mask`, from opt->source or any peer.  Posted
- * receives match in the order posted.  A longer message completes it with XPORT_ERR_TRUNCATED: the first `len` bytes
- * and the true length.  One that is longer than eager_max (xport_info) of either side is fetched once it is matched, as fast as
- * its sender polls; a receive that is to wait for no sender has XPORT_EAGER.  A message may come before xport_accept or
- * xport_connect has handed out its endpoint: xport_completion.ep is the one that it will; or XPORT_EVENT_LOST comes for it,
- * and it is to be destroyed.
- * If the receive's opt->mr has XPORT_REMOTE_RECV and the sender gives its opt->mr, such a long message is not copied on the
- * way where the network can do without (verbs): the sender's adapter writes it.  Who has sent a long message into such a
- * region, or has a key to it with whatever right, has the means to write anywhere in it until it is deregistered, and is
- * trusted not to.  With XPORT_REQUIRE=target_bounds such messages are copied, as elsewhere.
- * Errors: AGAIN (queue_depth receives are posted), INVALID, and those of the source endpoint.
+ * xport_recv - post a receive for a tagged message.
+ *
+ * The receive takes one message whose tag equals `tag` in all bits of `mask`; with mask 0 any tag matches.  It takes
+ * messages from opt->source only, or from any peer of the instance if opt->source is NULL.  At most `len` bytes are
+ * stored in `buf`.  In the completion ep is the sender, tag the tag of the message, and length its full length.
+ *
+ * Matching.  Posted receives match in the order posted, and messages of one peer in the order sent.  With a mask of
+ * all ones, matching uses a keyed hash table: peers cannot slow it down by their choice of tags.  With any other
+ * mask, posting the receive scans the waiting messages, and each arriving message is compared with all posted
+ * receives of this kind.
+ *
+ * Long messages.  A message longer than the eager_max (xport_info) of either side is fetched after it has matched,
+ * as fast as its sender polls.  Meanwhile the receive cannot be cancelled.  A receive that must not wait for a
+ * sender has the flag XPORT_EAGER.
+ *
+ * Endpoints not accepted yet.  Messages and notifications come after XPORT_EVENT_INCOMING or XPORT_EVENT_CONNECTED
+ * of their endpoint.  xport_completion.ep may be used at once, even before xport_accept or xport_connect has
+ * returned it.  If a message or notification of it was reaped, and it is lost before the call returns it,
+ * XPORT_EVENT_LOST comes for it, and the application must destroy it.
+ *
+ * Direct placement.  If the receive's opt->mr has XPORT_REMOTE_RECV and the sender gave its opt->mr, a long message
+ * is not copied where the network supports that (verbs): the sender's adapter writes into the region.  Until
+ * the region is deregistered, a peer that has sent such a message, or that has any key to the region, is technically
+ * able to write anywhere in it.  Use XPORT_REMOTE_RECV only with peers that are trusted not to do so.  With
+ * XPORT_REQUIRE=target_bounds such messages are copied.
+ *
+ * opt->flags  XPORT_EAGER
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN         queue_depth receives of the instance are posted
+ *   XPORT_ERR_INVALID       x is NULL; buf is NULL and len is not 0; opt->source belongs to another instance or is not
+ *                           connected yet; opt->size is wrong; a flag does not apply; buf is not inside opt->mr
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
+ *   XPORT_ERR_FAULT         buf is in a read-only part of opt->mr
+ *   a status of an ended endpoint: opt->source has ended, and no message that it sent before matches
+ *
+ * The completion has XPORT_OK, or
+ *   XPORT_ERR_TRUNCATED     the message is longer than `len`: the first `len` bytes are in buf, and length is its full
+ *                           length.  With XPORT_EAGER, a message longer than eager_max: no bytes are in buf
+ *   XPORT_ERR_CANCELED      xport_cancel cancelled the receive
+ *   a status of an ended endpoint: opt->source, or the sender of the matched message, has ended
+ * A receive from any peer stays posted when a peer is lost.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;
 
 /*
- * Cancels a posted receive: it completes with XPORT_ERR_CANCELED.  BUSY: already matched, it completes by itself.
- * INVALID: no such receive (any more).
+ * xport_cancel - cancel a posted receive.
+ *
+ * The receive completes with XPORT_ERR_CANCELED.  `id` is the number that xport_recv stored in *opt->id.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       x is NULL; no receive has this id; the completion of the receive was reaped already
+ *   XPORT_ERR_BUSY          a message has matched the receive already, or the receive has completed: its completion
+ *                           comes without this call
  */
 int xport_cancel(xport *x, uint64_t id);
 
 /*
- * Orders: whatever is posted on the endpoint after it takes effect after the puts, gets and atomics posted before it.
- * Does not wait.
+ * xport_fence - order later operations behind earlier ones.
+ *
+ * Operations posted on the endpoint after the fence take effect after the puts, gets and atomics posted before it.
+ * The call does not wait, and has no completion.
+ *
+ * Messages and notifications arrive in the order posted, without a fence.  A notification needs no fence after a put.
+ * A message that must arrive after a put needs one: call xport_fence between them.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       ep is NULL, or the endpoint is not connected yet
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   a status of an ended endpoint, see above
  */
 int xport_fence(xport_ep *ep) XPORT_CHECK;
 
 /*
- * Posts a flush: completes when every earlier put, notified put and atomic of the endpoint is placed and every quiet
- * operation's buffer is the caller's again, a get's with its bytes; in error on any doubt.  Sends need not have been
- * matched.
+ * xport_flush - complete when all earlier operations are placed.
+ *
+ * Completes when both are true:
+ *   - every earlier put, notified put and atomic of the endpoint is placed
+ *   - the buffer of every earlier quiet operation may be reused, and the buffer of a quiet get holds its bytes
+ * It completes in error if the library cannot prove this.  It does not wait until sends have been matched.
+ *
+ * opt  only context is used
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
+ *   XPORT_ERR_INVALID       ep is NULL; the endpoint is not connected yet; opt->size is wrong; opt->flags is not 0
+ *   XPORT_ERR_NO_MEMORY     out of memory
+ *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
+ *   a status of an ended endpoint, see above
+ *
+ * The completion has XPORT_OK, or
+ *   the status of an earlier quiet operation that failed
+ *   a status of an ended endpoint
  */
 int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 
 /* ---- Completions -------------------------------------------------------------------------------------------- */
 
+/* What a completion belongs to: an operation of this side (XPORT_OP_), or an event (XPORT_EVENT_). */
 typedef enum xport_type {
-	XPORT_OP_PUT = 1,
-	XPORT_OP_GET = 2,
-	XPORT_OP_PUT_NOTIFY = 3,
-	XPORT_OP_ATOMIC = 4,
-	XPORT_OP_SEND = 5,
-	XPORT_OP_RECV = 6,
-	XPORT_OP_FLUSH = 7,
-	XPORT_EVENT_NOTIFY = 16,    /* tag: the value; length, offset, mr: where the put went */
-	XPORT_EVENT_CONNECTED = 17, /* ep is open (only after xport_connect with timeout 0) */
-	XPORT_EVENT_CLOSED =
-		18, /* the peer closed ep; if with time enough, everything it sent before has been delivered */
-	XPORT_EVENT_LOST = 19,    /* ep is lost, or could not be connected; status tells */
-	XPORT_EVENT_INCOMING = 20 /* a connection waits for xport_accept; context: the listener */
+	XPORT_OP_PUT = 1,        /* xport_put */
+	XPORT_OP_GET = 2,        /* xport_get */
+	XPORT_OP_PUT_NOTIFY = 3, /* xport_put_notify, at the side that posted it */
+	XPORT_OP_ATOMIC = 4,     /* xport_atomic */
+	XPORT_OP_SEND = 5,       /* xport_send */
+	XPORT_OP_RECV = 6,       /* xport_recv */
+	XPORT_OP_FLUSH = 7,      /* xport_flush */
+	/* A peer's xport_put_notify has arrived.  tag is the value; mr, offset and length tell where the put went. */
+	XPORT_EVENT_NOTIFY = 16,
+	/* ep is open.  Comes only after xport_connect with timeout_ms 0. */
+	XPORT_EVENT_CONNECTED = 17,
+	/* The peer closed ep.  If its xport_ep_close had enough time, everything sent before has been delivered. */
+	XPORT_EVENT_CLOSED = 18,
+	/* ep is lost, or could not be connected.  status is the reason; xport_ep_info.why has the cause. */
+	XPORT_EVENT_LOST = 19,
+	/* A connection waits for xport_accept.  context is the listener. */
+	XPORT_EVENT_INCOMING = 20
 } xport_type;
 
 /* One completion or event.  Its layout is fixed. */
 struct xport_completion {
-	int32_t status; /* xport_status */
+	int32_t status; /* enum xport_status: XPORT_OK, or why the operation failed */
 	uint32_t type;  /* enum xport_type */
-	void *context;  /* of the operation; of the endpoint for its events */
-	xport_ep *
-		ep; /* the endpoint; recv: the source; NULL: none, or (recv, notify) it was destroyed before this was reaped */
-	uint64_t tag;    /* recv: the message's tag; notify: the value */
-	uint64_t length; /* bytes of the operation; recv: true length of the message; notify: of the put */
-	uint64_t offset; /* notify: where in mr the put went */
-	xport_mr *mr;    /* notify: the region; NULL if it was deregistered since, or for zero bytes */
-	uint64_t reserved;
+	void *context;  /* of the operation; of the endpoint for its events; XPORT_EVENT_INCOMING: the listener */
+	/* The endpoint; XPORT_OP_RECV: the sender.  NULL: the completion has no endpoint; or, for XPORT_OP_RECV and
+	   XPORT_EVENT_NOTIFY, the endpoint was destroyed before the completion was reaped. */
+	xport_ep *ep;
+	uint64_t tag; /* XPORT_OP_RECV: the tag of the message; XPORT_EVENT_NOTIFY: the value */
+	uint64_t
+		length; /* of the operation; XPORT_OP_RECV: full length of the message; XPORT_EVENT_NOTIFY: of the put */
+	uint64_t offset; /* XPORT_EVENT_NOTIFY: where in mr the put went */
+	xport_mr *mr;    /* XPORT_EVENT_NOTIFY: the region; NULL: it was deregistered since, or the put had no bytes */
+	uint64_t reserved; /* not used yet */
 };
 
 /*
- * Makes progress and writes up to `max` completions; returns how many (0: none), or an error: INVALID (also with
- * XPORT_STRICT=1 beside another thread's call), FORK, or what broke the back end, SYSTEM or the like: then every endpoint is
- * lost, and all that is left is to reap and to close.
- * With `max` 0, `list` NULL: only progress.  Never blocks.  Of threads that poll side by side each sees its own in order,
- * and none knows the order among them.
+ * xport_poll - make progress and reap completions.
+ *
+ * Writes up to `max` completions to `list`, an array of the caller.  With `max` 0 and `list` NULL it only makes
+ * progress.  It never blocks.
+ *
+ * Each of several threads that poll concurrently sees its own completions in order.  The order between threads is
+ * unknown.
+ *
+ * Returns the number of completions written, which may be 0, or
+ *   XPORT_ERR_INVALID       x is NULL; max is negative; list is NULL and max is not 0
+ *   XPORT_ERR_SYSTEM, or another status that the stack caused
+ *                           the back end failed, and every endpoint is lost.  The error is returned once no completions
+ *                           are left to reap, and by each later call.  The application can only close the instance.
  */
 int xport_poll(xport *x, struct xport_completion *list, int max);
 
 /*
- * xport_poll, waiting up to `timeout_ms` (-1: for ever) until there is at least one.  Returns 0 after the time limit,
- * when an operation that was answered AGAIN is worth trying again, and when a signal handler ran while it slept, or the
- * process was stopped meanwhile and went on (signal(7): the kernel makes no difference).  From its first sleep on it lets
- * signals in only while it sleeps, so that none goes unnoticed.  Before that it polls for a moment: where a handler that
- * runs then matters, block the signal and sleep in ppoll(2) on xport_fd.
+ * xport_wait - wait for completions and reap them.
+ *
+ * Does what xport_poll does, and waits until there is at least one completion.  It polls for a short time, which it
+ * adapts, and then sleeps.
+ *
+ * Signals.  After its first sleep begins, the call blocks signals except while it sleeps.  So no later signal is missed.
+ * A handler that runs before the first sleep does not end the call.  If that matters, block the signal and wait in
+ * ppoll(2) on the descriptor of xport_fd.
+ *
+ * timeout_ms  -1: no limit.  0: do not wait.
+ *
+ * Returns the number of completions written; or 0 if
+ *   - the time limit expired
+ *   - an operation that was refused with XPORT_ERR_AGAIN can be posted again
+ *   - a signal handler ran while the call slept
+ *   - the process was stopped and continued while the call slept; signal(7): the kernel reports both alike
+ * or a negative status:
+ *   XPORT_ERR_INVALID       timeout_ms is below -1; or as for xport_poll
+ *   the other errors of xport_poll
  */
 int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms);
 
 /*
- * The instance's one file descriptor, for poll(2), epoll(7) and their like: readable (level-triggered) when
- * xport_poll should be called.  Nothing need be armed, and it stays the same: ask once, or each time.  Owned by the library.
- * Returns it, or an error.
+ * xport_fd - get the file descriptor for an event loop.
+ *
+ * The descriptor is for poll(2), epoll(7) and similar calls.  It is readable, level-triggered, when xport_poll
+ * should be called.  It need not be armed, and no wake-up is lost.  An instance has one such descriptor: every call
+ * returns the same one.
+ *
+ * The library owns the descriptor.  Do not read from it, and do not close it.
+ *
+ * Returns the descriptor, which is 0 or greater, or
+ *   XPORT_ERR_INVALID       x is NULL
  */
 int xport_fd(xport *x);
 
-/* Writes the instance's endpoints and their operations in flight to the log sink, for somebody who has to find out
- * why nothing moves. */
+/*
+ * xport_dump - log the endpoints and their operations in flight.
+ *
+ * Writes to the log of the instance, at level XPORT_LOG_ERROR.  Each operation has a line with its length, the path of
+ * its data, and what it waits for.  It is meant for finding out why nothing moves.  NULL is allowed.
+ */
 void xport_dump(xport *x);
 
 #ifdef __cplusplus

@@ -1,26 +1,56 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * backend.h - THE contract between the core and a back end.
+ * backend.h - the contract between the core and a back end.
  *
- * Read it from top to bottom: it is all a back-end author needs; test/loop/ is the example to copy and
- * contrib/NEW-BACKEND.md walks through it.
+ * A back end connects the core to one network stack. This header is all that its author needs: read it from top to
+ * bottom. test/loop/ is the example to copy, and contrib/NEW-BACKEND.md walks through it.
  *
- * Locking law.  The core calls into one opened back end (struct xpi_be) from one thread at a time, not always the same,
- * and a back end calls the core only from within such a call.  A back end needs no locks and starts no threads.  Only
- * `list` may run concurrently with anything else.
+ * Threads
+ *   - The core calls one opened back end (struct xpi_be) from one thread at a time, not always from the same one.
+ *   - A back end calls the core only from within a call of the core. It starts no threads.
+ *   - An opened back end needs no locks for its own state. Data that several opened back ends share needs a lock: two
+ *     threads may call two opened back ends at the same time.
+ *   - `list` may run concurrently with every other slot.
  *
- * Calling back.  am_recv, done and ep_failed may be called from within `poll`, and done and ep_failed from within any
- * data or endpoint call except am_send, am_send_two, put, get, atomic and drain, whose return value says it all.  From within
- * am_recv the core sends; it never calls poll, ep_quiesce or ep_destroy from within a callback.
+ * Callbacks (struct xpi_core_ops)
+ *   - am_recv              from within poll, and from within arm if arm then returns XPORT_ERR_AGAIN
+ *   - done                 from there, and from within address, ep_connect and ep_quiesce
+ *   - ep_failed            from where done may be called, and from within ep_destroy
+ *   - back_end             from within open only
+ *   - same_user            from within ep_connect only
+ *   - am_send, am_send_two, put, get, atomic and drain never call back: their return value says everything.
+ *   - From within a callback the core may call am_send, am_send_two and rkey_destroy. It never calls poll, ep_quiesce
+ *     or ep_destroy there. So finish the changes to your own state first, and hold no resource that sending needs.
  *
- * Arguments are checked by the core; a back end may take them as good.  Bytes that come from a peer (address, packed
- * key) are authentic to the extent of a checksum: check lengths.
+ * Blocking
+ *   - list, open, close and the mr_* slots may block, for as long as the system calls that they make.
+ *   - No other slot waits for the peer, for the network or for a device. Return XPORT_ERR_AGAIN where the slot may.
  *
- * Memory.  A back end says how large its state of an endpoint, a region and a remote key is; the core allocates it,
- * zeroed, aligned to 16, before the call that sets it up, and frees it after the call that ends it.
+ * Arguments
+ *   - The core checks its arguments. A back end may rely on them.
+ *   - Bytes from a peer (`addr` of ep_connect, `buf` of rkey_unpack) may be anything: check lengths.
  *
- * Status.  Every int returned is an enum xport_status, or XPI_PENDING where the slot says so.  Whoever first sees an
- * error describes it with xpi_fail() on xpi_be_open_args.err.
+ * Memory
+ *   - query reports how large the back end's state of an endpoint, a region and a remote key is.
+ *   - The core allocates this state, zeroed and aligned to 16, before the call that sets it up (address; mr_reg or
+ *     mr_alloc; rkey_unpack). It frees the state after the call that ends it. The back end must not free it.
+ *
+ * Status
+ *   - Each int returned is an enum xport_status, or XPI_PENDING where the slot says so. poll and fds return counts.
+ *   - The function that detects an error describes it, with xpi_fail() on xpi_be_open_args.err.
+ *     XPORT_ERR_AGAIN needs no description.
+ *
+ * Life of an endpoint
+ *
+ *   address -> ep_connect+ -> [ am_send am_send_two put get atomic drain ]* -> ep_quiesce+ -> ep_destroy
+ *
+ *   +  repeated while it returns XPORT_ERR_AGAIN      *  any number of times, in any order
+ *
+ *   - If address fails, no other slot is called for this endpoint: address must undo what it did.
+ *   - ep_quiesce may come at any time after address: also before ep_connect, while it is in progress, or after it failed.
+ *   - Data slots are called only after ep_connect has returned XPORT_OK.
+ *   - After the first call of ep_quiesce only ep_quiesce, rkey_destroy and ep_destroy are called for this endpoint.
+ *   - All remote keys of an endpoint are destroyed before ep_destroy.
  */
 #ifndef XPI_BACKEND_H
 #define XPI_BACKEND_H
@@ -33,156 +63,392 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 8
+#define XPI_BACKEND_ABI 9
 
-/* What of a region's rights lets peers change it. */
+/* The rights that let peers change a region. */
 #define XPI_RIGHTS_TO_CHANGE (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
 
-enum { XPI_PENDING = 1 }; /* accepted; done() will be called */
+enum { XPI_PENDING = 1 }; /* accepted; done() follows */
 
-struct xpi_core;    /* the instance, seen from below: opaque */
-struct xpi_core_ep; /* the endpoint, seen from below: opaque */
+struct xpi_core;    /* the instance; opaque to a back end */
+struct xpi_core_ep; /* the endpoint; opaque to a back end */
 struct xpi_be;      /* each back end defines its own */
 struct xpi_backend;
 struct xpi_be_open_args;
 
-/* The head of whatever the core waits for; the back end may use `priv` between the call that was given it and done(). */
+/*
+ * A request: what the core waits for. The core owns it. The back end may use `priv` from the call that was given the
+ * request until done().
+ */
 struct xpi_req {
 	void *priv;
 };
 
-/* What the core offers to a back end. */
+/* The functions of the core that a back end calls. "Callbacks" above says from where. */
 struct xpi_core_ops {
 	/*
-	 * A frame arrived: exactly the bytes of one am_send, in one piece (data NULL, dlen 0) or cut where the sender's
-	 * was.  The bytes are read during the call only.
+	 * am_recv - deliver one frame.
+	 *
+	 * The frame has exactly the bytes of one am_send or am_send_two. Deliver it in one piece (data NULL, dlen 0),
+	 * or in two pieces, cut where the sender cut it. The core reads the bytes during the call only.
+	 *
+	 * from  the endpoint on whose channel the frame came, as given to `address`. Pass it if only the peer that this
+	 *       endpoint is connected to can send on that channel: the endpoint fails if the frame is for another one.
+	 *       The endpoint may be quiesced, but must not be destroyed.
+	 *       NULL: any process may have sent the frame, or the stack does not report the sender. Then the core goes
+	 *       by the frame's session, a random number that only the peer knows. Never derive `from` from
+	 *       the bytes of the frame: its sender wrote them.
 	 */
-	void (*am_recv)(struct xpi_core *core, const void *hdr, size_t hlen, const void *data, size_t dlen);
-	/* What returned XPI_PENDING is done: status XPORT_OK, or an error after which the endpoint will be failed. */
+	void (*am_recv)(struct xpi_core *core, struct xpi_core_ep *from, const void *hdr, size_t hlen, const void *data,
+	                size_t dlen);
+	/*
+	 * done - complete a request for which a slot returned XPI_PENDING.
+	 *
+	 * Once for each such request. If ep_quiesce returns XPORT_OK first, not at all: the core ends the rest itself.
+	 *
+	 * status  XPORT_OK, or an error; the core then fails the endpoint.
+	 */
 	void (*done)(struct xpi_core *core, struct xpi_req *req, int status);
-	/* The network says that this peer is gone or unusable.  A hint: the core decides.  `why` is for people. */
+	/*
+	 * ep_failed - report that the network considers this peer gone or unusable.
+	 *
+	 * A hint: the core decides. Do not tear down anything, since ep_quiesce follows if the core agrees.
+	 *
+	 * native_code  the stack's own error number
+	 * why          a text for people; read during the call only
+	 */
 	void (*ep_failed)(struct xpi_core *core, struct xpi_core_ep *ep, int64_t native_code, const char *why);
 	/*
-	 * For a back end that wraps another one, from within `open` alone: the slots of the back end of that name, loaded if
-	 * need be, none of them NULL.  Whoever opens it is its core.  NO_BACKEND, INCOMPATIBLE and NO_MEMORY say why.
+	 * back_end - find another back end, for a back end that wraps it. From within open only.
+	 *
+	 * Loads the back end if necessary. In *ops all slots are set, optional ones included. The opener acts as
+	 * its core.
+	 *
+	 * Returns XPORT_OK, or, described,
+	 *   XPORT_ERR_NO_BACKEND    no back end of that name, or its module cannot be loaded
+	 *   XPORT_ERR_INCOMPATIBLE  its module does not fit this library or this contract
+	 *   XPORT_ERR_NO_MEMORY     too many back ends are loaded
 	 */
 	int (*back_end)(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops);
+	/*
+	 * same_user - check that the peer is a process of our user on this host. From within ep_connect only.
+	 *
+	 * Required if the stack maps memory that a peer's address names. Call it before the stack gets
+	 * that address.
+	 *
+	 * Returns XPORT_OK if the kernel confirms it, or, described,
+	 *   XPORT_ERR_AUTH    the peer belongs to another user, or the kernel does not report the user
+	 *   XPORT_ERR_SYSTEM  called outside the handshake
+	 */
+	int (*same_user)(struct xpi_core *core, struct xpi_core_ep *ep);
 };
 
+/* The arguments of open. `core`, `up`, `log` and `err` are valid until close; the strings during the call only. */
 struct xpi_be_open_args {
-	const char *provider; /* what stood after the colon in XPORT_BACKEND; NULL: the back end's own choice */
+	const char *provider; /* the part after the colon in XPORT_BACKEND; NULL: the back end chooses */
 	struct xpi_core *core;
 	const struct xpi_core_ops *up;
 	const struct xpi_log *log;
-	struct xport_error *err; /* filled by whoever fails, through xpi_fail() */
+	struct xport_error *err; /* where the back end describes its errors, with xpi_fail() */
 	int peer_timeout_ms;
-	const char *options; /* XPORT_CHAOS, for the back end of that name; may be NULL.  Read during the call only */
+	const char *options; /* the value of XPORT_CHAOS, for the back end of that name; may be NULL */
 };
 
-/* What an opened back end is: probed, not claimed.  Zero means no, or none. */
+/*
+ * The capabilities of an opened back end: what was probed, not what the stack claims. Zero means no, or none.
+ *
+ * When an instance is opened, the core rejects contradictions with XPORT_ERR_INCOMPATIBLE: a capability without what
+ * the comment says that it needs.
+ */
 struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
-	char protocol[48]; /* must be equal at both ends, beside back end and provider: "ucp-am 1 / 1.13" */
-	bool local_provider; /* the provider names a thing of this machine: the peer's need not be equal */
-	/* am */
-	size_t am_max;       /* longest frame, hlen + dlen, at least 4096; small operations are packed up to 8 KiB */
-	unsigned am_credits; /* frames of a peer that may be under way; prepare for twice as many and eight more */
-	bool am_cheap;       /* a frame costs neither a system call nor a device's work: few records do not wait for each other */
-	size_t cma_min;      /* peers are processes of this host: data so long goes by core/cma.h; 0: none does */
+	char protocol[48]; /* must be equal at both ends, like back end and provider: "ucp-am 1 / 1.13" */
+	bool local_provider; /* the provider's name has a meaning on this machine only: the peer's may differ */
+	/* frames */
+	size_t am_max;       /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB */
+	unsigned am_credits; /* frames of one peer in flight; at least 4. Have buffers for 2 * am_credits + 8 of them */
+	bool am_cheap;       /* a frame costs neither a system call nor device work: few records do not wait for more */
+	/*
+	 * All peers are on this host: data of this length or more is read from the sender's memory by
+	 * process_vm_readv(2), and does not come by am_send. 0: peers may be on other hosts.
+	 */
+	size_t cma_min;
 	/* memory */
 	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
-	size_t rkey_native_max;             /* longest packed native key, at most 1024; with lends, 192 */
-	/* Messages may be put where they are received.  Such keys come from the peer without the application: rkey_unpack
-	 * bears any bytes.  And no put of the peer's over an endpoint lands once ep_quiesce returned XPORT_OK there. */
+	size_t rkey_native_max;             /* longest native key; at most 1024, with lends 192. Needs rkey_pack */
+	/*
+	 * Rendezvous messages may be put directly into posted receives (XPORT_REMOTE_RECV). Needs put and rma_reg. Then
+	 *   - rkey_unpack is also called for keys that the application did not unpack
+	 *   - no put that the peer posts over an endpoint may land after ep_quiesce returned XPORT_OK for it
+	 */
 	bool lends;
 	/* put, get */
-	bool rma_reg;        /* put and get reach memory from mr_reg; else only memory from mr_alloc */
-	bool put_placed;     /* a put that is done is visible to the target's CPU */
-	bool am_after_put;   /* what follows puts, a frame, put or get, finds them visible, without drain */
-	bool drain_places;   /* what is drained is visible to the target's CPU, which calls nothing for that */
-	bool target_bounds;  /* the target, or its hardware, checks put and get */
-	bool passive_target; /* put, flush and get end without calls at the target: by mapping, put_placed or drain_places */
-	size_t put_short;    /* a put of up to here is XPORT_OK or not accepted, never pending; needs am_after_put; 0: none */
-	uint64_t rma_max;    /* longest single put or get; 0: any; at least 128 (the core splits, in no pieces below 64) */
-	bool nic_atomic;     /* the slot atomic can be used */
+	bool rma_reg;        /* put and get reach memory from mr_reg; else from mr_alloc only. Needs mr_reg */
+	bool put_placed;     /* a completed put is visible to the target's CPU */
+	bool am_after_put;   /* a frame, put or get finds earlier puts visible, without drain. Else put needs drain */
+	bool drain_places;   /* drained puts are visible to the target's CPU, without calls there. Needs drain */
+	bool target_bounds;  /* the target, or its hardware, checks the bounds of put and get */
+	/*
+	 * put, flush and get complete without calls at the target: by mapped memory, put_placed or drain_places. Needs
+	 * native keys (rkey_native_max).
+	 */
+	bool passive_target;
+	size_t put_short;    /* puts of up to here are never XPI_PENDING; 0: none. Needs put and am_after_put */
+	uint64_t rma_max;    /* longest put or get, at least 128; 0: any. The core splits, into pieces of at least 64 */
+	bool nic_atomic;     /* the slot atomic is usable. Needs atomic, rma_reg, and drain or am_after_put */
 	/* waiting */
-	unsigned stack_threads; /* that the stack runs for each instance, and that cannot be avoided */
-	bool by_clock;       /* a descriptor is readable now and then, and not because of what happened */
-	unsigned poll_ms;    /* 0: fds and arm can be relied on; else poll must be called this often, there is no fd */
+	unsigned stack_threads; /* threads that the stack runs for each instance and that cannot be avoided */
+	bool by_clock;       /* a descriptor becomes readable from time to time although nothing happened */
+	unsigned poll_ms;    /* 0: fds and arm are reliable; else no descriptors: the core polls at this interval */
 };
 
-/* Whether a candidate can be opened; see struct xport_candidate. */
+/* Reports one candidate to `list`'s caller; see struct xport_candidate. `c` is read during the call only. */
 typedef void (*xpi_candidate_fn)(void *arg, const struct xport_candidate *c);
 
-enum xpi_role { XPI_ACTIVE, XPI_PASSIVE }; /* who called xport_connect, who accepted */
+enum xpi_role { XPI_ACTIVE, XPI_PASSIVE }; /* the side of xport_connect, the side of the listener */
 
+/*
+ * The slots.
+ *
+ *   slot                     required                        PENDING / AGAIN   may call back
+ *   list                     yes                             no                emit
+ *   open                     yes                             no                back_end
+ *   close, query             yes                             no                no
+ *   mr_reg                   with caps.rma_reg               no                no
+ *   mr_alloc, mr_dereg       no                              no                no
+ *   rkey_pack, rkey_unpack   both or none; with put or       no                no
+ *                            caps.rkey_native_max
+ *   rkey_destroy             no                              no                no
+ *   address                  yes                             no                done, ep_failed
+ *   ep_connect               yes                             AGAIN             done, ep_failed, same_user
+ *   ep_quiesce               yes                             AGAIN             done, ep_failed
+ *   ep_destroy               yes                             no                ep_failed
+ *   am_send, am_send_two     yes                             both              no
+ *   put, get                 both or none                    both              no
+ *   atomic                   with caps.nic_atomic            both              no
+ *   drain                    with put or caps.nic_atomic     both              no
+ *                            unless caps.am_after_put; with
+ *                            caps.drain_places
+ *   poll                     yes                             no                am_recv, done, ep_failed
+ *   fds                      no                              no                no
+ *   arm                      no                              AGAIN             as poll, if it returns AGAIN
+ *
+ * A missing optional slot is filled in once, when the back end is registered. It then returns XPORT_ERR_NOT_SUPPORTED;
+ * fds returns 0, arm XPORT_OK, mr_dereg and rkey_destroy do nothing. A missing required slot is XPORT_ERR_INCOMPATIBLE.
+ */
 struct xpi_backend {
 	unsigned abi; /* XPI_BACKEND_ABI */
 	const char *name;
 
-	/* ---- open: required ---- */
+	/* ---- open ---- */
 
-	/* Calls `emit` once for each provider there is, in order of preference, absent ones with their reason included.
-	 * Must not leave anything open.  Names are "NAME:PROVIDER". */
+	/*
+	 * list - report the providers.
+	 *
+	 * When: in xport_list and xport_open, whether or not a back end is open; concurrent with every other slot.
+	 * Blocks: may. Owns: nothing; it must leave nothing open.
+	 *
+	 * Calls `emit` once for each provider, in order of preference. A provider that is not usable is included, with
+	 * its reason. Names are "NAME:PROVIDER".
+	 *
+	 * Returns XPORT_OK, or
+	 *   any error  the providers cannot be listed: the core skips the back end
+	 */
 	int (*list)(const struct xpi_log *log, xpi_candidate_fn emit, void *arg);
-	/* Opens a provider.  NO_BACKEND if there is no such provider (the text names the nearest); never another one. */
+	/*
+	 * open - open one provider.
+	 *
+	 * When: in xport_open. Blocks: may. Owns: *be, until close.
+	 *
+	 * Opens exactly args->provider, never another one in its place.
+	 *
+	 * Returns XPORT_OK and *be, or, described, with nothing left open,
+	 *   XPORT_ERR_NO_BACKEND  no such provider; the text names the nearest one
+	 *   any other error       the provider cannot be opened: the core tries the next candidate of XPORT_BACKEND
+	 */
 	int (*open)(const struct xpi_be_open_args *args, struct xpi_be **be);
-	/* Frees everything.  All endpoints, regions and keys are gone already. */
+	/*
+	 * close - free everything.
+	 *
+	 * When: in xport_close, or after query if the core rejects the capabilities. All endpoints, regions and keys
+	 * are gone, and the descriptors are no longer watched. Blocks: may.
+	 */
 	void (*close)(struct xpi_be *be);
+	/*
+	 * query - fill in the capabilities.
+	 *
+	 * When: once, after open. Blocks: no. *caps is zeroed: leave fields zero that were not probed.
+	 */
 	void (*query)(struct xpi_be *be, struct xpi_be_caps *caps);
 
 	/* ---- memory ---- */
 
-	/* All optional; without mr_reg the core needs none.  `mr` has mr_size bytes.  NO_MEMORY names the limit.
-	 * XPORT_ATOMIC_NIC is among the rights only with caps.nic_atomic: then the slot atomic is used, and no other way. */
+	/*
+	 * mr_reg - register memory of the application.
+	 *
+	 * When: in xport_mr_reg, and in xport_mr_alloc if mr_alloc does not provide the memory; only with caps.rma_reg
+	 * and caps.rkey_native_max. Blocks: may.
+	 * Owns: `mr` (mr_size bytes), until mr_dereg; not the memory.
+	 *
+	 * rights  XPORT_ATOMIC_NIC is set only with caps.nic_atomic: atomics on the region then use the slot atomic and
+	 *         no other path.
+	 *
+	 * Returns XPORT_OK, also for a region that only messages can reach (rkey_pack then writes 0 bytes), or
+	 *   XPORT_ERR_NO_MEMORY  out of memory, or over a limit; the text names the limit
+	 *   any other error      the application gets it
+	 */
 	int (*mr_reg)(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
-	/* Allocates zeroed page-aligned memory that peers reach best, and registers it.  *base is set. */
+	/*
+	 * mr_alloc - allocate and register the memory that peers reach best.
+	 *
+	 * When: in xport_mr_alloc; only with caps.rkey_native_max, and never with XPORT_ATOMIC_NIC. Blocks: may.
+	 * Owns: `mr` and the memory, until mr_dereg.
+	 *
+	 * The memory is zeroed and page-aligned. *base is its address.
+	 *
+	 * Returns XPORT_OK, or
+	 *   XPORT_ERR_NOT_SUPPORTED  the core allocates the memory, and registers it with mr_reg if caps.rma_reg
+	 *   XPORT_ERR_NO_MEMORY      out of memory, or over a limit; the text names the limit
+	 *   any other error          the application gets it
+	 */
 	int (*mr_alloc)(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
-	/* Undoes mr_reg or mr_alloc; nobody uses the region any more. */
+	/*
+	 * mr_dereg - undo mr_reg or mr_alloc.
+	 *
+	 * When: no operation uses the region. Blocks: may. Frees the memory of mr_alloc.
+	 */
 	void (*mr_dereg)(struct xpi_be *be, void *mr);
-	/* Writes the native key, at most rkey_native_max bytes; *len: in room, out written. */
+	/*
+	 * rkey_pack - write the native key of a region: the bytes that a peer's rkey_unpack needs.
+	 *
+	 * When: at any time between mr_reg or mr_alloc and mr_dereg, also repeatedly. Blocks: no.
+	 *
+	 * *len  in: space in buf, rkey_native_max or more. Out: bytes written; 0: no native key, peers use messages.
+	 *
+	 * Returns XPORT_OK, or
+	 *   any error  no key: peers use messages
+	 */
 	int (*rkey_pack)(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-	/* `rkey` has rkey_size bytes; `length` and `rights` are those of the region.  *direct: set to where that many bytes of it
-	 * are mapped in this process with these rights (to be written to with XPI_RIGHTS_TO_CHANGE), if they are, whatever the
-	 * native key says: then the core copies and changes words itself, and put and get are not called for it. */
+	/*
+	 * rkey_unpack - prepare a peer's native key for put, get and atomic over one endpoint.
+	 *
+	 * When: after ep_connect, once the owner has confirmed that the region exists or (caps.lends) has sent the key.
+	 * Never within a callback. Blocks: no. Owns: `rkey` (rkey_size bytes), until rkey_destroy.
+	 * `buf` is valid during the call.
+	 *
+	 * length, rights  those of the region
+	 * *direct         NULL. Set it to the region's address in this process if `length` bytes of it are mapped here
+	 *                 with these rights (writable if any of XPI_RIGHTS_TO_CHANGE). Verify this, whatever the native
+	 *                 key says. The core then copies and changes words itself, and calls neither put nor get for
+	 *                 this key.
+	 *
+	 * Returns XPORT_OK, or, with nothing left to destroy,
+	 *   XPORT_ERR_BAD_KEY  malformed bytes
+	 *   any other error    not usable; in both cases the core reaches the region by messages
+	 */
 	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
 	                   uint32_t rights, void **direct);
+	/*
+	 * rkey_destroy - end what rkey_unpack prepared.
+	 *
+	 * When: no operation uses the key; before ep_destroy of its endpoint. Also within a callback.
+	 * Blocks: no.
+	 */
 	void (*rkey_destroy)(struct xpi_be *be, void *rkey);
 
-	/* ---- connect: required ---- */
+	/* ---- connect ---- */
 
-	/* Prepares `ep` (ep_size bytes) and writes the native address that the peer needs, at most 2048 bytes;
-	 * *len: in room, out written. */
+	/*
+	 * address - prepare an endpoint and write the native address that its peer needs.
+	 *
+	 * When: once, first for each endpoint. Blocks: no. Owns: `ep` (ep_size bytes), until ep_destroy.
+	 *
+	 * core_ep  names the endpoint in am_recv and ep_failed
+	 * *len     in: space in buf, 2048. Out: bytes written
+	 *
+	 * Returns XPORT_OK, or
+	 *   any error  the connection fails with it; neither ep_quiesce nor ep_destroy follows
+	 */
 	int (*address)(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
-	/* Connects to the peer whose address this is.  XPORT_OK: usable.  XPORT_ERR_AGAIN: under way, the core polls and
-	 * calls again with the same arguments.  Frames may arrive as soon as the peer has connected. */
+	/*
+	 * ep_connect - connect to the peer with this address.
+	 *
+	 * When: after address, when the peer's address is known. Blocks: no. `addr` is valid during the call.
+	 *
+	 * Frames may arrive as soon as the peer has connected, before this side has.
+	 *
+	 * Returns XPORT_OK (usable), or
+	 *   XPORT_ERR_AGAIN     in progress: the core polls and calls again with the same arguments
+	 *   XPORT_ERR_PROTOCOL  malformed address
+	 *   any other error     the connection fails with it; ep_quiesce follows
+	 */
 	int (*ep_connect)(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
-	/* Stops the endpoint so that afterwards the network touches no buffer of it and done() is called for none of its
-	 * requests any more.  XPORT_ERR_AGAIN: under way, the core polls and calls again, after a second only 50 times in
-	 * one; that has to end, also if the peer is gone and if poll fails.  After `address` at any time. */
+	/*
+	 * ep_quiesce - stop an endpoint.
+	 *
+	 * When: at any time after address. Blocks: no.
+	 *
+	 * After XPORT_OK the network touches no buffer of the endpoint, and done() is called for none of its requests.
+	 * Operations cannot be cancelled otherwise: wait until the stack has released the buffers.
+	 *
+	 * Returns XPORT_OK, or
+	 *   XPORT_ERR_AGAIN  in progress: the core polls and calls again, after the first second 50 times a second. This
+	 *                    must end, even if the peer is gone and even if poll fails.
+	 */
 	int (*ep_quiesce)(struct xpi_be *be, void *ep);
-	/* Frees it.  Comes after ep_quiesce returned XPORT_OK. */
+	/*
+	 * ep_destroy - free what belongs to an endpoint.
+	 *
+	 * When: once, after ep_quiesce returned XPORT_OK. Blocks: no. The core frees `ep` itself.
+	 */
 	void (*ep_destroy)(struct xpi_be *be, void *ep);
 
 	/* ---- move data ---- */
 
 	/*
-	 * Required.  Sends one frame to the peer: ordered, reliable, never blocks.  XPORT_OK: sent or copied, the buffer is
-	 * the core's again.  XPI_PENDING: it is the back end's until done(req).  XPORT_ERR_AGAIN: not accepted, the core
-	 * tries again after a poll; so with XPORT_ERR_NO_MEMORY.  Any other status: not accepted, and the endpoint is failed
-	 * soon; until then the same may be offered again.  So it is with put, get, atomic and drain.  The buffer may lie in any memory.
+	 * am_send - send one frame to the peer, reliably and in the order of the calls.
+	 *
+	 * When: at any time between ep_connect and ep_quiesce, also within a callback. Blocks: no.
+	 * Owns: the buffer, until done(), if it returns XPI_PENDING. The buffer may be in any memory.
+	 *
+	 * Returns XPORT_OK    sent or copied: the core may reuse the buffer at once; there is no done()
+	 *         XPI_PENDING accepted: the buffer belongs to the back end until done(req)
+	 * or, with nothing accepted,
+	 *   XPORT_ERR_AGAIN      no queue space: the core tries again after a poll
+	 *   XPORT_ERR_NO_MEMORY  likewise; the core fails the endpoint if this lasts for the peer timeout
+	 *   any other error      the core fails the endpoint soon; until then it may offer the same again
+	 *
+	 * put, get, atomic and drain return the same.
 	 */
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
-	/* Required.  The same for a frame that lies in two pieces: small ones come by am_send, long ones by this. */
+	/*
+	 * am_send_two - send one frame that is in two buffers.
+	 *
+	 * As am_send, and in one order with it. Short frames come by am_send, long ones by am_send_two.
+	 */
 	int (*am_send_two)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
 	                   struct xpi_req *req);
 	/*
-	 * Optional, both or none.  Between registered memory; `offset` counts from the region's base.  `mr` is the local
-	 * region's state that holds `buf`, or NULL if the buffer is not registered (then XPORT_ERR_NOT_SUPPORTED makes the
-	 * core carry this one itself).  Returns as am_send does; done means: put, the source may be reused (caps.put_placed:
-	 * and it is visible); get, the bytes are there.  Never zero bytes.  `req` is NULL for some puts of up to caps.put_short.
-	 * A put of up to caps.put_short that was accepted may wait in the back end to leave together with others: until the
-	 * next poll, or until something else is accepted for this endpoint.  As long as one waits, arm says AGAIN.
+	 * put, get - write to, or read from, a peer's region.
+	 *
+	 * When: between ep_connect and ep_quiesce. Blocks: no. Owns: `buf`, until done(), if it returns XPI_PENDING.
+	 *
+	 * len     never 0, at most caps.rma_max
+	 * mr      the state of the local region that contains `buf`; NULL: `buf` is not registered
+	 * rkey    from rkey_unpack on this endpoint
+	 * offset  counts from the base of the peer's region
+	 * req     NULL for some puts of up to caps.put_short, which are never PENDING
+	 *
+	 * Complete means, for put: the source may be reused, and with caps.put_placed the bytes are visible at the
+	 * target. For get: the bytes are in `buf`.
+	 *
+	 * A put of up to caps.put_short may be held back after XPORT_OK, to leave together with others. It must leave
+	 * at the next poll, or when anything else is accepted for this endpoint. While one is held, arm returns
+	 * XPORT_ERR_AGAIN.
+	 *
+	 * Returns as am_send, or
+	 *   XPORT_ERR_NOT_SUPPORTED  the core carries this operation by messages. Only for the first piece of an
+	 *                            operation: for example, because `mr` is NULL
 	 */
 	int (*put)(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
 	           struct xpi_req *req);
@@ -190,35 +456,70 @@ struct xpi_backend {
 	           struct xpi_req *req);
 
 	/*
-	 * Optional.  An atomic of the adapter's on 8 bytes of a region registered with XPORT_ATOMIC_NIC: XPORT_ATOMIC_ADD or
-	 * XPORT_ATOMIC_CAS, in the target's byte order.  `args` is valid during the call.  Returns as am_send does; done means
-	 * applied, and the old value stands in args->result, unless that is NULL.  What put promises of order to what follows,
-	 * and drain, holds for it as well.
+	 * atomic - have the adapter execute an atomic on 8 bytes of a peer's region.
+	 *
+	 * When: between ep_connect and ep_quiesce, for regions that were registered with XPORT_ATOMIC_NIC. Blocks: no.
+	 * Owns: the memory at args->result, until done(), if it returns XPI_PENDING. `args` is valid during the call.
+	 *
+	 * args->op is XPORT_ATOMIC_ADD or XPORT_ATOMIC_CAS, in the target's byte order. Complete means: executed, and
+	 * the old value is in args->result, unless that is NULL. What the capabilities and drain promise for puts holds
+	 * for atomics.
+	 *
+	 * Returns as am_send, or
+	 *   XPORT_ERR_NOT_SUPPORTED  the operation ends with this error: the core never executes it by messages
 	 */
 	int (*atomic)(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
 	              struct xpi_req *req);
 
 	/* ---- order ---- */
 
-	/* Required with put unless caps.am_after_put, and with caps.drain_places.  Done when a frame sent from then on arrives
-	 * after all earlier puts are visible (drain_places: when they are); in error if one of them failed.  One at a time for
-	 * an endpoint.  Returns as am_send does. */
+	/*
+	 * drain - order later frames behind earlier puts.
+	 *
+	 * When: between ep_connect and ep_quiesce, one at a time for each endpoint. Blocks: no.
+	 *
+	 * Complete means: a frame sent from now on arrives after all earlier puts are visible. With caps.drain_places:
+	 * they are visible. It completes with an error if one of these puts failed.
+	 *
+	 * Returns as am_send.
+	 */
 	int (*drain)(struct xpi_be *be, void *ep, struct xpi_req *req);
 
 	/* ---- complete ---- */
 
-	/* Required.  Makes progress, calls back; returns how much happened (0: nothing), or a status if the whole back end
-	 * broke.  Bounded: about a hundred events a call. */
+	/*
+	 * poll - make progress and call back.
+	 *
+	 * When: in each turn of the instance, never within a callback. Blocks: no. At most about 100 events a call.
+	 *
+	 * Returns the number of events (0: none), or
+	 *   any error  the whole back end is unusable: the core fails all endpoints. It goes on calling poll and
+	 *              ep_quiesce until they have ended.
+	 */
 	int (*poll)(struct xpi_be *be);
-	/* Writes the descriptors that become readable when poll is worth calling (after arm); returns how many. */
+	/*
+	 * fds - write the descriptors that become readable when poll has work to do (after arm).
+	 *
+	 * When: after open; the core may ask only once. Blocks: no. Owns: the descriptors, unchanged until close.
+	 *
+	 * Returns how many were written, at most `max`.
+	 */
 	int (*fds)(struct xpi_be *be, int *fds, int max);
-	/* Called before sleeping on the fds.  XPORT_OK: the next event makes one readable, until anything
-	 * but `fds` is called; a thread that sleeps then is woken by the core.  XPORT_ERR_AGAIN: do not sleep, poll; it may
-	 * have polled itself then. */
+	/*
+	 * arm - prepare for sleep on the descriptors.
+	 *
+	 * When: before a thread sleeps on them, and never within a callback. Blocks: no.
+	 *
+	 * Returns XPORT_OK  the next event makes a descriptor readable. This holds until any slot but `fds` is called;
+	 *                   the core wakes a thread that sleeps then
+	 * or
+	 *   XPORT_ERR_AGAIN  do not sleep, poll. arm may have polled and called back itself
+	 *   any other error  as XPORT_ERR_AGAIN
+	 */
 	int (*arm)(struct xpi_be *be);
 };
 
-/* A back end exports this one symbol: from its module, xpi_backend; in a static build, xpi_backend_NAME. */
+/* The one symbol that a back end exports: xpi_backend from a module, xpi_backend_NAME in a static build. */
 #ifdef XPI_BUILTIN_BACKENDS
 #define XPI_EXPORT_BACKEND(name) const struct xpi_backend xpi_backend_##name
 #else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bytes.h - the one bounded decoder (and its encoder): fixed-width little-endian fields.
+ * bytes.h - the only bounded decoder, and its encoder: fixed-width little-endian fields.
  *
- * A reader or writer that runs past its end sets `bad`, yields zeros, and stays bad: check once, at the end.
+ * A reader or writer that passes its end sets `bad`, yields zeros, and stays bad: check it once, at the end.
  */
 #ifndef XPI_BASE_BYTES_H
 #define XPI_BASE_BYTES_H

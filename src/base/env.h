@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * env.h - variables that a stack is to find while it starts, beside threads that read the environment.
+ * env.h - sets variables for a stack while it starts, although other threads may read the environment.
  *
- * setenv(3) may move `environ`, and frees what it leaves under a getenv(3) of any other thread: of the application, or
- * of the C library on its behalf (localtime, getaddrinfo).  So nothing here is moved or freed.  A copy of the
- * environment with the variables takes its place, and the one before comes back.
+ * setenv(3) may move `environ`, and frees memory that a getenv(3) of another thread still uses: of the application, or
+ * of the C library on its behalf (localtime, getaddrinfo). So nothing is moved or freed here. A copy of the environment
+ * with the variables replaces it, and the original is restored afterwards.
  */
 #ifndef XPI_BASE_ENV_H
 #define XPI_BASE_ENV_H

@@ -47,6 +47,23 @@ int xpi_fail(struct xport_error *err, int status, int64_t native_code, const cha
 	return status;
 }
 
+const char *xpi_errno_hint(int error)
+{
+	switch (error) {
+	case EMFILE:
+		return "the process has reached its limit of open files: raise `ulimit -n`, or close some";
+	case ENFILE:
+		return "the machine has reached its limit of open files: raise fs.file-max, or end programs that hold "
+		       "many";
+	case EINTR:
+		return "a signal handler interrupted the call: try again";
+	case EBUSY:
+		return "another program uses it: try again later";
+	default:
+		return NULL;
+	}
+}
+
 int xpi_fail_errno(struct xport_error *err, int status, const char *hint, const char *fmt, ...)
 {
 	int saved = errno;
@@ -64,7 +81,7 @@ int xpi_fail_errno(struct xport_error *err, int status, const char *hint, const 
 		n = 0;
 	if ((size_t)n < sizeof(sentence))
 		snprintf(sentence + n, sizeof(sentence) - (size_t)n, ": %s", text != NULL ? text : "unknown error");
-	fill(err, status, saved, strerrorname_np(saved), hint, sentence);
+	fill(err, status, saved, strerrorname_np(saved), hint != NULL ? hint : xpi_errno_hint(saved), sentence);
 	errno = saved;
 	return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* error.h - describing a failure once, where it is first seen. */
+/* error.h - describes a failure once, where it is detected. */
 #ifndef XPI_BASE_ERROR_H
 #define XPI_BASE_ERROR_H
 
@@ -15,8 +15,14 @@
 int xpi_fail(struct xport_error *err, int status, int64_t native_code, const char *native_name, const char *hint,
              const char *fmt, ...) __attribute__((format(printf, 6, 7), cold));
 
-/* The same for a system call that just failed: native code and name are errno's, and its text ends the sentence. */
+/*
+ * The same for a system call that just failed: native code and name are errno's, and its text ends the sentence.  Without a
+ * hint it has the one of xpi_errno_hint.
+ */
 int xpi_fail_errno(struct xport_error *err, int status, const char *hint, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5), cold));
+
+/* What to do about an errno that has one cause alone, whatever call it came from; else NULL. */
+const char *xpi_errno_hint(int error);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * grow.h - structs of xport.h that begin with `size`, of an older or a newer program than this library.
+ * grow.h - structs of xport.h that begin with `size`, from an older or newer program than this library.
  *
- * A program hands over the struct that it was compiled with.  A shorter one than this library's, but not shorter than the
- * first that there ever was, lacks members, which are as if they were zero, or are not written.  A longer one has members that
- * this library does not know: they must be zero, or are zeroed.  doc/abi.md says what whoever lets one grow must see to.
+ * A program passes the struct that it was compiled with. A struct shorter than this library's, but not shorter than the
+ * first version, lacks members: they count as zero, or are not written. A longer struct has members that this library
+ * does not know: they must be zero, or are zeroed. doc/abi.md has the rules for a new member.
  */
 #ifndef XPI_BASE_GROW_H
 #define XPI_BASE_GROW_H

@@ -13,25 +13,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/printable.h"
+
 enum { LINE_MAX_BYTES = 1024 };
 
 /* One write, so that lines of several threads and processes do not mix; what does not go out at once is lost. */
 static void write_line(int fd, const char *line, size_t len)
 {
 	const struct timespec no_wait = {0, 0};
-	sigset_t pipe_only, before, pending;
+	sigset_t raised, before, pending;
 	ssize_t n;
 
-	/* A reader of the log that went away must not kill the application. */
-	sigemptyset(&pipe_only);
-	sigaddset(&pipe_only, SIGPIPE);
+	/* A reader that went away, or a file as long as `ulimit -f` allows, must not kill the application. */
+	sigemptyset(&raised);
+	sigaddset(&raised, SIGPIPE);
+	sigaddset(&raised, SIGXFSZ);
 	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+	pthread_sigmask(SIG_BLOCK, &raised, &before);
 	do
 		n = write(fd, line, len);
 	while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-		sigtimedwait(&pipe_only, NULL, &no_wait);
+	if (n < 0 && (errno == EPIPE || errno == EFBIG)) {
+		sigdelset(&raised, errno == EPIPE ? SIGXFSZ : SIGPIPE);
+		if (!sigismember(&pending, errno == EPIPE ? SIGPIPE : SIGXFSZ))
+			sigtimedwait(&raised, NULL, &no_wait);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -49,12 +55,10 @@ static void write_log(const struct xpi_log *log, int level, const char *id, cons
 	line[head] = n < 0 ? '\0' : line[head];
 	len = strlen(line);
 	/* The text may hold what a peer or the environment said: one line stays one line. */
-	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-			line[i] = ' ';
+	xpi_text_clean(line, ' ');
 	if (log->fn != NULL) {
 		log->fn(log->arg, level, full_id, line + head);
-	} else {
+	} else if (xpi_fd_is(log->fd, &log->file)) {
 		line[len] = '\n';
 		write_line(log->fd, line, len + 1);
 	}
@@ -120,7 +124,13 @@ static bool may(const struct xpi_log *log, int level, const char *id, uint32_t *
 	return go;
 }
 
-static const char left_out_text[] = "%u lines with this id were left out, being more than %d a second";
+static const char left_out_text[] = "left out %u lines with this id: more than %d in a second";
+
+void xpi_log_to(struct xpi_log *log, int fd)
+{
+	log->fd = fd;
+	log->file = xpi_fd_identify(fd);
+}
 
 void xpi_log_rate_init(struct xpi_log *log, struct xpi_log_rate *rate)
 {

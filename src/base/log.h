@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fd.h"
 #include "xport.h"
 
 /* So many lines of one id go out within a second, warnings and information alone; how many were left out is told by one
@@ -28,7 +29,14 @@ struct xpi_log {
 	void *arg;
 	int fd;
 	struct xpi_log_rate *rate; /* NULL: no limit */
+	struct xpi_fd_id file;     /* what fd stood for in xpi_log_to */
 };
+
+/*
+ * Writes to this descriptor as long as it stands for the file that it stands for now.  The application may close it, and its
+ * number then passes to something else: from then on lines are dropped.
+ */
+void xpi_log_to(struct xpi_log *log, int fd);
 
 /*
  * Writes one line.  `id` is four digits, unique to the place in the code ("0123"), never reused for another meaning.

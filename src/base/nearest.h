@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nearest.h - which of the names there are was meant by one that does not exist. */
+/* nearest.h - finds the known name that is nearest to an unknown one. */
 #ifndef XPI_BASE_NEAREST_H
 #define XPI_BASE_NEAREST_H
 

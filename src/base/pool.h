@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pool.h - objects of one size, taken and put back in a few instructions, and found again by a 32-bit index.
+ * pool.h - objects of one size, taken and put back in a few instructions, and found by a 32-bit index.
  *
- * Memory is allocated in slabs and freed by xpi_pool_fini only, so a pool that has grown to what is in use allocates
- * nothing any more.  An object that was never used is zeroed; a used one comes back as it was put.  Nothing of a free
- * object is written, but nobody may look at it either: under AddressSanitizer it is poisoned.  No lock: the owner's.
+ * Memory is allocated in slabs, and freed only by xpi_pool_fini. So a pool that has grown to the number in use
+ * allocates nothing more. An object that was never used is zeroed; a used one comes back as it was put. The pool does
+ * not write to a free object, and nobody may read it: under AddressSanitizer it is poisoned. It has no lock; the
+ * owner's lock protects it.
  */
 #ifndef XPI_BASE_POOL_H
 #define XPI_BASE_POOL_H

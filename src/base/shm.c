@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/fd.h"
+#include "base/user.h"
 
 enum { NAME_MAX_LEN = 64 };
 
@@ -25,15 +27,23 @@ static void name_of(const uint64_t bits[2], char name[NAME_MAX_LEN])
 	snprintf(name, NAME_MAX_LEN, "xport-%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
 }
 
-/* Whether a file may be that long: one that may not would be answered by a signal, whose action is to end us. */
-static bool length_allowed(size_t length)
+bool xpi_file_allowed(uint64_t length)
 {
 	struct rlimit limit;
 
-	if (length <= SIZE_MAX >> 17 && (getrlimit(RLIMIT_FSIZE, &limit) != 0 || length <= limit.rlim_cur))
-		return true;
-	errno = ENOMEM;
-	return false;
+	return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || length <= limit.rlim_cur;
+}
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+/* Never to be executed, which some systems ask of every such file (vm.memfd_noexec); Linux before 6.3 does not know that. */
+static int make_file(const char *name)
+{
+	int fd = xpi_fd_up(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+
+	return fd >= 0 || errno != EINVAL ? fd : xpi_fd_up(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
 }
 
 /* errno tells why not. */
@@ -44,12 +54,18 @@ static bool make(struct xpi_shm *s, size_t length)
 
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
-	if (!length_allowed(length))
+	if (length > SIZE_MAX >> 17) {
+		errno = ENOMEM;
 		return false;
+	}
+	if (!xpi_file_allowed(length)) {
+		errno = EFBIG;
+		return false;
+	}
 	if (getrandom(s->name, sizeof(s->name), 0) != sizeof(s->name))
 		return false;
 	name_of(s->name, name);
-	s->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	s->fd = make_file(name);
 	if (s->fd < 0)
 		return false;
 	if (ftruncate(s->fd, (off_t)length) == 0) {
@@ -71,9 +87,16 @@ int xpi_shm_alloc(struct xpi_shm *s, size_t length, struct xport_error *err)
 {
 	if (make(s, length))
 		return XPORT_OK;
+	/* Of these errors none is a lack: the kernel has no such files, or a filter of system calls forbids them. */
+	if (s->fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EACCES || errno == EINVAL))
+		return XPORT_ERR_NOT_SUPPORTED;
+	if (errno == EFBIG)
+		return xpi_fail_errno(err, XPORT_ERR_NO_MEMORY, XPI_FILE_HINT,
+		                      "the limit of file sizes does not allow shared memory of %zu bytes", length);
 	return errno == EMFILE || errno == ENFILE
-	               ? xpi_fail_errno(err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no descriptor for memory")
-	               : xpi_fail_errno(err, XPORT_ERR_NO_MEMORY, NULL, "no %zu bytes of memory", length);
+	               ? xpi_fail_errno(err, XPORT_ERR_SYSTEM, NULL, "cannot create a descriptor for shared memory")
+	               : xpi_fail_errno(err, XPORT_ERR_NO_MEMORY, NULL, "cannot allocate %zu bytes of shared memory",
+	                                length);
 }
 
 void xpi_shm_free(struct xpi_shm *s)
@@ -117,23 +140,46 @@ static bool is_named(int fd, const uint64_t bits[2])
 }
 
 /*
+ * Opens /proc/PID of the process, if it is one of our user.  What is opened below is of that process, also if its number
+ * passes to another one meanwhile.  -1: errno says why not.
+ */
+static int open_process(uint32_t pid)
+{
+	char path[NAME_MAX_LEN];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u", pid);
+	fd = xpi_fd_up(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	if (fd < 0 || (fstat(fd, &st) == 0 && xpi_user_is_ours(st.st_uid)))
+		return fd;
+	close(fd);
+	errno = EACCES;
+	return -1;
+}
+
+/*
  * Opens the file of that name; nothing else is opened on the way, which might never come back.  Nor is a lease on it waited for,
- * which its maker may have, and which the kernel ends only after 45 s.  -1: errno tells why not.
+ * which its maker may have, and which the kernel ends only after 45 s.  -1: errno says why not.
  */
 static int open_named(uint32_t maker, uint32_t theirs, const uint64_t bits[2], int flags)
 {
 	char path[NAME_MAX_LEN];
-	int at, fd = -1, e;
+	int process = open_process(maker), at, fd = -1, e;
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", maker, theirs);
-	at = open(path, O_PATH | O_CLOEXEC);
-	if (at < 0)
+	if (process < 0)
 		return -1;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-	if (is_named(at, bits))
-		fd = open(path, flags | O_NONBLOCK | O_CLOEXEC);
+	snprintf(path, sizeof(path), "fd/%u", theirs);
+	at = xpi_fd_up(openat(process, path, O_PATH | O_CLOEXEC));
 	e = errno;
-	close(at);
+	close(process);
+	if (at >= 0) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+		if (is_named(at, bits))
+			fd = xpi_fd_up(open(path, flags | O_NONBLOCK | O_CLOEXEC));
+		e = errno;
+		close(at);
+	}
 	errno = e;
 	return fd;
 }
@@ -151,21 +197,16 @@ static bool is_whole(int fd, const struct stat *st, uint64_t length)
 	return false;
 }
 
-/* Whether a process of our user made it, and is one still. */
-static bool is_ours(const struct stat *file, uint32_t maker)
+/* Whether a process of our user made it. */
+static bool is_ours(const struct stat *file)
 {
-	char path[NAME_MAX_LEN];
-	struct stat process;
-
-	snprintf(path, sizeof(path), "/proc/%u", maker);
-	if (file->st_uid == geteuid() && stat(path, &process) == 0 && process.st_uid == geteuid())
+	if (xpi_user_is_ours(file->st_uid))
 		return true;
 	errno = EACCES;
 	return false;
 }
 
-/* `pid`: where its maker goes, if that must be of our user; or NULL. */
-static void *map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing, pid_t *pid)
+void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 {
 	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
 	uint64_t bits[2] = {xpi_rd_u64(&r), xpi_rd_u64(&r)};
@@ -182,13 +223,11 @@ static void *map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing, 
 	fd = open_named(maker, theirs, bits, writing ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && is_whole(fd, &st, size) && (pid == NULL || is_ours(&st, maker)))
+	if (fstat(fd, &st) == 0 && is_ours(&st) && is_whole(fd, &st, size))
 		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	e = errno;
 	close(fd);
 	errno = e;
-	if (pid != NULL)
-		*pid = (pid_t)maker;
 	return base == MAP_FAILED ? NULL : base;
 }
 
@@ -198,16 +237,6 @@ pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY])
 
 	(void)xpi_rd_bytes(&r, 3 * sizeof(uint64_t));
 	return (pid_t)xpi_rd_u32(&r);
-}
-
-void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
-{
-	return map(key, length, writing, NULL);
-}
-
-void *xpi_shm_map_own(const uint8_t key[XPI_SHM_KEY], uint64_t length, pid_t *pid)
-{
-	return map(key, length, false, pid);
 }
 
 void xpi_shm_unmap(void *base, size_t length)

@@ -2,10 +2,11 @@
 /*
  * shm.h - memory that another process of this host can map, from a key of fixed size.
  *
- * It is an anonymous file (memfd): no name in any file system, nothing left behind by a kill.  The peer reaches it as
- * /proc/PID/fd/FD and maps it only if it is the very file that the key was written for: its name carries 128 random
- * bits.  So a key of memory that is gone, or of a process that is gone, maps nothing, whatever took its place.  Nor can the
- * file become shorter than it was: its owner has sealed it, and who maps it looks.
+ * It is an anonymous file (memfd): it has no name in a file system, and a kill leaves nothing behind. The peer opens it
+ * as /proc/PID/fd/FD. It maps it only if it is the file that the key was written for: its name has 128 random bits. So
+ * a key of memory or of a process that is gone maps nothing, whatever took its place. The file cannot become shorter:
+ * its owner has sealed it, and the peer checks the seal. Only memory of a process of the same user is mapped. Another
+ * user could change it at any time, and this process might act on it with more rights.
  */
 #ifndef XPI_BASE_SHM_H
 #define XPI_BASE_SHM_H
@@ -27,7 +28,13 @@ struct xpi_shm {
 
 enum { XPI_SHM_KEY = 40 };
 
-/* Allocates zeroed memory.  SYSTEM and NO_MEMORY are described. */
+/* Whether RLIMIT_FSIZE lets a file be that long: else making it would raise SIGXFSZ, which ends the process. */
+bool xpi_file_allowed(uint64_t length);
+/* What to do if it does not. */
+#define XPI_FILE_HINT "raise `ulimit -f`; for a service LimitFSIZE"
+
+/* Allocates zeroed memory.  SYSTEM and NO_MEMORY are described.  NOT_SUPPORTED: this system has, or allows, no memfd; errno
+ * says which. */
 int xpi_shm_alloc(struct xpi_shm *s, size_t length, struct xport_error *err);
 void xpi_shm_free(struct xpi_shm *s);
 
@@ -37,11 +44,15 @@ void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KE
 /* The process that made it, as the key says. */
 pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
 
-/* Maps the first `length` bytes of a peer's memory, for writing as well if `writing`.  NULL: that much is not (or no longer)
- * there, or not to be written to, or it is of another host, or of a process that may not be looked into. */
+/*
+ * xpi_shm_map - map the first `length` bytes of a peer's memory, for writing as well if `writing`.
+ *
+ * Returns NULL, and errno says why, if
+ *   EACCES   the memory was made by another user, or the process that the key names is another user's, or this process
+ *            may not look into it
+ *   others   that much is not (or no longer) there, may not be written to, may become shorter, or is of another host
+ */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
-/* The same for reading, if it was made by a process of our user, which *pid is. */
-void *xpi_shm_map_own(const uint8_t key[XPI_SHM_KEY], uint64_t length, pid_t *pid);
 void xpi_shm_unmap(void *base, size_t length);
 
 #endif

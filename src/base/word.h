@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* word.h - one word changed atomically, also against C11 atomics of whatever else runs on this host. */
+/* word.h - changes one word atomically, also against C11 atomics of other programs on this host. */
 #ifndef XPI_BASE_WORD_H
 #define XPI_BASE_WORD_H
 

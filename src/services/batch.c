@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Quiet operations, and a flush: all that a batch adds is that a type that is wrong is found before anything is posted, and
- * that what is left of it can be given again.  The network sees operations that follow one another without a poll between
- * them, which share frames, or a doorbell.
+ * A batch is a sequence of quiet operations and a flush. In addition, a wrong type is found before anything is posted,
+ * and the rest of a batch can be passed again. The operations are posted without a poll in between, so they share
+ * frames, or a doorbell.
  */
-#include "services/fault.h"
+#include "services/last_error.h"
 
 static const char NAME[] = "xport_batch";
 
@@ -20,22 +20,21 @@ static const char *wrong(const struct xport_batch_op *op)
 	case XPORT_OP_PUT:
 	case XPORT_OP_GET:
 	case XPORT_OP_PUT_NOTIFY:
-		return op->atomic != NULL ? "has `atomic` set, but is none" : NULL;
+		return op->atomic != NULL ? "sets `atomic`, but its type is not XPORT_OP_ATOMIC" : NULL;
 	case XPORT_OP_ATOMIC:
 		if (op->atomic == NULL)
-			return "is an atomic without `atomic`";
+			return "is an atomic, and `atomic` is NULL";
 		if (op->atomic->op < XPORT_ATOMIC_ADD || op->atomic->op > XPORT_ATOMIC_CAS ||
 		    (op->atomic->width != 4 && op->atomic->width != 8))
-			return "is an atomic with a wrong op or width";
-		return op->atomic->result != NULL ? "is an atomic with a result, which has a completion of its own"
-		                                  : NULL;
+			return "is an atomic with an invalid op or width";
+		return op->atomic->result != NULL ? "is an atomic with a result, which a batch does not support" : NULL;
 	default:
-		return "is of a type that no batch has";
+		return "has a type that a batch does not support";
 	}
 }
 
 /* Whether it sets what is behind the members that are known here. */
-static int unknown(const struct xport_batch_op *op, size_t entry_size)
+static int batch_unknown(const struct xport_batch_op *op, size_t entry_size)
 {
 	for (size_t i = sizeof(*op); i < entry_size; i++)
 		if (((const char *)op)[i] != 0)
@@ -43,7 +42,7 @@ static int unknown(const struct xport_batch_op *op, size_t entry_size)
 	return 0;
 }
 
-static int check(const struct xport_batch_op *ops, size_t entry_size, size_t count)
+static int batch_check(const struct xport_batch_op *ops, size_t entry_size, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct xport_batch_op *op = nth(ops, entry_size, i);
@@ -51,16 +50,15 @@ static int check(const struct xport_batch_op *ops, size_t entry_size, size_t cou
 		if (wrong(op) != NULL)
 			return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "operation %zu of %zu %s; none was posted", i,
 			                count, wrong(op));
-		if (unknown(op, entry_size))
-			return svc_fail(
-				XPORT_ERR_NOT_SUPPORTED, NAME, NULL,
-				"operation %zu of %zu sets a member that this version does not know; none was posted",
-				i, count);
+		if (batch_unknown(op, entry_size))
+			return svc_fail(XPORT_ERR_NOT_SUPPORTED, NAME, NULL,
+			                "operation %zu of %zu sets a field unknown to this version; none was posted", i,
+			                count);
 	}
 	return XPORT_OK;
 }
 
-static int post(xport_ep *ep, const struct xport_batch_op *op)
+static int batch_post(xport_ep *ep, const struct xport_batch_op *op)
 {
 	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_QUIET, .mr = op->mr, .value = op->value};
 
@@ -88,23 +86,23 @@ int xport_batch(xport_ep *ep, const struct xport_batch_op *ops, size_t entry_siz
 		return svc_fail(XPORT_ERR_INVALID, NAME, NULL, "%s",
 		                ep == NULL                  ? "ep is NULL"
 		                : posted == NULL            ? "posted is NULL"
-		                : entry_size < sizeof(*ops) ? "entry_size is not that of the struct"
+		                : entry_size < sizeof(*ops) ? "entry_size is smaller than the struct"
 		                                            : "ops is NULL");
-	r = check(ops, entry_size, count);
+	r = batch_check(ops, entry_size, count);
 	if (r != XPORT_OK)
 		return r;
 	while (*posted < count) {
-		r = post(ep, nth(ops, entry_size, *posted));
+		r = batch_post(ep, nth(ops, entry_size, *posted));
 		if (r != XPORT_OK)
 			return svc_fail(r, NAME,
-			                r == XPORT_ERR_AGAIN ? "reap completions, then give it those that are left"
-			                                     : "xport_last_error tells why",
-			                "operation %zu of %zu was refused: %s", *posted, count, xport_strerror(r));
+			                r == XPORT_ERR_AGAIN ? "reap completions, then post the remaining operations"
+			                                     : "call xport_last_error for the cause",
+			                "posting operation %zu of %zu failed: %s", *posted, count, xport_strerror(r));
 		++*posted;
 	}
 	r = xport_flush(ep, &flush);
 	if (r != XPORT_OK)
-		return svc_fail(r, NAME, "reap completions, then call it again without operations",
-		                "the flush behind %zu operations was refused: %s", count, xport_strerror(r));
+		return svc_fail(r, NAME, "reap completions, then call xport_batch with count 0",
+		                "posting the flush after %zu operations failed: %s", count, xport_strerror(r));
 	return XPORT_OK;
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A borrower's side.  What a lender says of its memory is checked against the key, which libxport checks. */
-#include "services/fault.h"
+/* The borrower's side. What a lender sends about its memory is compared with the key, which libxport verifies. */
+#include "services/last_error.h"
 #include "services/lease.h"
 #include "services/wire.h"
 
-static int answer(struct svc_mail_peer *to, const struct svc_lease_message *m)
-{
-	uint8_t bytes[SVC_LEASE_MAX];
-
-	return svc_mail_reply(to, bytes, svc_lease_encode(m, bytes));
-}
-
-static int unpack(struct xport_lease *lease, const struct svc_lease_message *m)
+static int borrower_unpack(struct xport_lease *lease, const struct svc_lease_message *m)
 {
 	struct xport_rkey_info info = {.size = sizeof(info)};
 	int r = xport_rkey_unpack(lease->ep, m->key, m->key_len, &lease->rkey);
@@ -29,26 +22,25 @@ static int unpack(struct xport_lease *lease, const struct svc_lease_message *m)
 }
 
 /* Memory that we do not want, or cannot use, goes back; RETURNED is then an answer that nobody waits for. */
-static int decline(struct svc_mail_peer *from, uint64_t lease)
+static int decline(struct svc_msgq_peer *from, uint64_t lease)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_RETURN, .to = lease};
 
-	return answer(from, &g);
+	return svc_lease_reply(from, &g);
 }
 
-static int granted(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int granted(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
 	int r = m->status;
 
-	(void)svc_mail_answered(from);
 	if (lease == NULL || lease->lender || lease->state != XPORT_LEASE_ASKING)
 		return m->status == XPORT_OK ? decline(from, m->from) : XPORT_OK;
 	lease->remote = m->from;
 	if (r == XPORT_OK && (m->length != lease->length || m->rights != lease->rights))
 		r = XPORT_ERR_BAD_KEY;
 	if (r == XPORT_OK)
-		r = unpack(lease, m);
+		r = borrower_unpack(lease, m);
 	if (r == XPORT_OK) {
 		svc_lease_start(lease, XPORT_LEASE_GRANTED);
 		return XPORT_OK;
@@ -57,7 +49,8 @@ static int granted(struct svc_mail_peer *from, const struct svc_lease_message *m
 	return m->status == XPORT_OK ? decline(from, m->from) : XPORT_OK;
 }
 
-static int take(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m, uint64_t *id)
+static int borrower_take(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m,
+                         uint64_t *id)
 {
 	struct svc_lease_peer *p = from->user;
 	struct xport_lease *lease;
@@ -75,7 +68,7 @@ static int take(struct xport_leases *l, struct svc_mail_peer *from, const struct
 	lease->remote = m->from;
 	lease->length = m->length;
 	lease->rights = m->rights;
-	r = unpack(lease, m);
+	r = borrower_unpack(lease, m);
 	if (r != XPORT_OK) {
 		svc_lease_undo(lease);
 		return r;
@@ -85,21 +78,19 @@ static int take(struct xport_leases *l, struct svc_mail_peer *from, const struct
 	return XPORT_OK;
 }
 
-static int given(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int given(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_TAKEN, .to = m->from};
 
-	g.status = take(l, from, m, &g.from);
+	g.status = borrower_take(l, from, m, &g.from);
 	l->info.refused += g.status != XPORT_OK;
-	return answer(from, &g);
+	return svc_lease_reply(from, &g);
 }
 
-static int returned(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int borrower_returned(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
 
-	if (m->to != 0) /* or it was declined, which was no request */
-		(void)svc_mail_answered(from);
 	if (lease != NULL && !lease->lender && lease->state == XPORT_LEASE_ENDING)
 		svc_lease_over(lease, XPORT_OK);
 	return XPORT_OK;
@@ -115,17 +106,17 @@ static struct xport_lease *of_lender(const struct svc_lease_peer *p, uint64_t re
 	return lease;
 }
 
-static int revoked(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int borrower_revoked(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_REVOKED, .to = m->from};
 	struct xport_lease *lease = of_lender(from->user, m->from);
 
 	if (lease != NULL)
 		svc_lease_over(lease, lease->state == XPORT_LEASE_ENDING ? XPORT_OK : XPORT_ERR_STALE_KEY);
-	return answer(from, &g);
+	return svc_lease_reply(from, &g);
 }
 
-int svc_borrower_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m)
+int svc_borrower_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	switch (m->type) {
 	case SVC_LEASE_GRANT:
@@ -133,16 +124,16 @@ int svc_borrower_message(struct xport_leases *l, struct svc_mail_peer *from, con
 	case SVC_LEASE_GIVE:
 		return given(l, from, m);
 	case SVC_LEASE_RETURNED:
-		return returned(from, m);
+		return borrower_returned(from, m);
 	default:
-		return revoked(from, m);
+		return borrower_revoked(from, m);
 	}
 }
 
 /* ---- public ---- */
 
-static int ask(struct xport_leases *l, struct svc_lease_peer *p, uint64_t length, uint32_t rights,
-               struct xport_lease **lease)
+static int borrower_ask(struct xport_leases *l, struct svc_lease_peer *p, uint64_t length, uint32_t rights,
+                        struct xport_lease **lease)
 {
 	struct xport_lease *n = svc_lease_new(l, p, false);
 	int r;
@@ -154,7 +145,8 @@ static int ask(struct xport_leases *l, struct svc_lease_peer *p, uint64_t length
 	r = svc_lease_request(n, SVC_LEASE_ASK, NULL, 0);
 	if (r != XPORT_OK) {
 		svc_lease_undo(n);
-		return svc_fail(r, "xport_lease_ask", NULL, "the peer cannot be asked: %s", xport_strerror(r));
+		return svc_fail(r, "xport_lease_ask", NULL, "cannot send the request to the peer: %s",
+		                xport_strerror(r));
 	}
 	*lease = n;
 	return XPORT_OK;
@@ -168,15 +160,15 @@ int xport_lease_ask(xport_leases *l, xport_ep *ep, uint64_t length, uint32_t rig
 	if (l == NULL || ep == NULL || lease == NULL || length == 0 || rights == 0 || rights > SVC_RIGHTS)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_ask", NULL, "%s",
 		                length == 0                          ? "the length is 0"
-		                : rights == 0 || rights > SVC_RIGHTS ? "the rights are none of enum xport_rights"
+		                : rights == 0 || rights > SVC_RIGHTS ? "the rights are 0 or have unknown bits"
 		                                                     : "an argument is NULL");
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->engine.lock);
 	r = svc_lease_peer(l, ep, "xport_lease_ask", &p);
 	if (r == XPORT_OK)
-		r = ask(l, p, length, rights, lease);
+		r = borrower_ask(l, p, length, rights, lease);
 	if (r == XPORT_OK)
 		(*lease)->context = context;
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->engine.lock);
 	return r;
 }
 
@@ -184,8 +176,9 @@ static int go_back(struct xport_lease *lease)
 {
 	if (lease->lender || lease->state == XPORT_LEASE_ASKING)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_return",
-		                lease->lender ? "xport_lease_revoke" : "wait for XPORT_LEASE_GRANTED first",
-		                lease->lender ? "the memory is this process's own" : "the peer has not granted it yet");
+		                lease->lender ? "call xport_lease_revoke" : "wait for XPORT_LEASE_GRANTED first",
+		                lease->lender ? "this process is the lender: it cannot return the lease"
+		                              : "the peer has not granted it yet");
 	if (lease->state != XPORT_LEASE_HELD)
 		return svc_fail(XPORT_ERR_CLOSED, "xport_lease_return", NULL, "the lease %s",
 		                lease->state == XPORT_LEASE_OVER ? "has ended" : "is ending");
@@ -201,8 +194,8 @@ int xport_lease_return(xport_lease *lease)
 
 	if (lease == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_return", NULL, "lease is NULL");
-	pthread_mutex_lock(&lease->leases->lock);
+	pthread_mutex_lock(&lease->leases->engine.lock);
 	r = go_back(lease);
-	pthread_mutex_unlock(&lease->leases->lock);
+	pthread_mutex_unlock(&lease->leases->engine.lock);
 	return r;
 }

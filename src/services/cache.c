@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The entries that can be found stand in an array, by where they begin; none lies wholly in another, so that they end
- * in the same order.  The last one that begins at or before an address therefore reaches farthest, and it alone is
- * looked at.  An entry is `found` (in the array) or forgotten; one that is found and has no users is in the list of
- * those that may make room.
+ * The entries that can be found are in an array, sorted by their start. No entry contains another one, so they are
+ * sorted by their end, too. The last entry that starts at or before an address thus reaches farthest, and a lookup
+ * checks only that one. An entry is `found` (in the array) or dropped. A found entry without users is in the list of
+ * those that may be evicted.
  *
- * What the caller has in its hand is no address but a number, by which its entry is found without being read: it may be long
- * gone.  Each entry has a place for good, in the number's lower half; the upper half counts who was there.
+ * The caller holds a number, not a pointer. The number finds its entry without reading it, because the entry may have
+ * been freed long ago. The lower half of the number is the place of the entry, which never changes. The upper half
+ * counts the entries that have had this place.
  *
- * Locks: `lock` guards all of it, also while memory is registered: on an instance that does not lock there is one
- * thread anyway.
+ * Locks: `lock` protects all of it, also while memory is registered: on an instance without a lock there is one thread
+ * only.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/fault.h"
 #include "services/grow.h"
+#include "services/last_error.h"
 
 enum { ENTRIES = 1024, RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV };
 
@@ -182,7 +183,7 @@ static int end_entry(struct xport_cache *c, struct entry *e)
 }
 
 /* Nobody finds it any more.  Without users it ends, or is BUSY; with users it stays until the last one is gone. */
-static int forget(struct xport_cache *c, struct entry *e)
+static int cache_forget(struct xport_cache *c, struct entry *e)
 {
 	array_out(c, e);
 	if (e->users == 0) {
@@ -223,13 +224,13 @@ static void forget_inside(struct xport_cache *c, uintptr_t base, uintptr_t end)
 		i--;
 	while (i < c->n && c->list[i]->base < end) {
 		if (c->list[i]->end <= end)
-			(void)forget(c, c->list[i]);
+			(void)cache_forget(c, c->list[i]);
 		else
 			i++;
 	}
 }
 
-static bool fits(const struct xport_cache *c, size_t length)
+static bool cache_fits(const struct xport_cache *c, size_t length)
 {
 	return c->info.entries < c->max_entries &&
 	       (c->max_bytes == 0 || (c->info.bytes <= c->max_bytes && length <= c->max_bytes - c->info.bytes));
@@ -240,20 +241,21 @@ static bool evict(struct xport_cache *c)
 {
 	if (c->idle.prev == &c->idle)
 		return false;
-	(void)forget(c, c->idle.prev);
+	(void)cache_forget(c, c->idle.prev);
 	c->info.evictions++;
 	return true;
 }
 
 static int make_room(struct xport_cache *c, size_t length)
 {
-	while (!fits(c, length)) {
+	while (!cache_fits(c, length)) {
 		if (!evict(c))
 			return svc_fail(XPORT_ERR_AGAIN, "xport_cache_get",
-			                "put registrations that are not needed any more, or raise "
+			                "call xport_cache_put for unused registrations, or raise "
 			                "xport_cache_attr.max_entries and max_bytes",
-			                "no room for %zu bytes: %" PRIu64 " registrations of %" PRIu64
-			                " bytes are there, %" PRIu64 " in use; the bounds are %u and %zu bytes",
+			                "the cache is full: cannot add %zu bytes to %" PRIu64
+			                " registrations of %" PRIu64 " bytes, %" PRIu64
+			                " of them in use; the limits are %u registrations and %zu bytes",
 			                length, c->info.entries, c->info.bytes, c->info.in_use,
 			                (unsigned)c->max_entries, c->max_bytes);
 	}
@@ -270,7 +272,7 @@ static int new_entry(struct xport_cache *c, uintptr_t base, uintptr_t end, struc
 	end = (end + c->page - 1) & ~(c->page - 1);
 	if (c->max_bytes != 0 && end - base > c->max_bytes)
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", "raise xport_cache_attr.max_bytes",
-		                "%zu bytes never fit: the bound is %zu", (size_t)(end - base), c->max_bytes);
+		                "%zu bytes are above the limit of %zu", (size_t)(end - base), c->max_bytes);
 	(void)sweep(c);
 	r = make_room(c, end - base);
 	if (r != XPORT_OK)
@@ -308,11 +310,12 @@ int xport_cache_create(xport *x, const struct xport_cache_attr *attr, xport_cach
 	if (r != XPORT_OK)
 		return r;
 	if (x == NULL || cache == NULL || (a->rights & ~(uint32_t)RIGHTS) != 0)
-		return svc_fail(XPORT_ERR_INVALID, "xport_cache_create", NULL, "%s",
-		                x == NULL || cache == NULL ? "an argument is NULL"
-		                : (a->rights & XPORT_ATOMIC_NIC) != 0
-		                        ? "XPORT_ATOMIC_NIC: buffers that overlap would be registered twice"
-		                        : "xport_cache_attr.rights has unknown bits");
+		return svc_fail(
+			XPORT_ERR_INVALID, "xport_cache_create", NULL, "%s",
+			x == NULL || cache == NULL ? "an argument is NULL"
+			: (a->rights & XPORT_ATOMIC_NIC) != 0
+				? "XPORT_ATOMIC_NIC is not allowed: the cache may register overlapping buffers twice"
+				: "xport_cache_attr.rights has unknown bits");
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_cache_create", NULL, "out of memory");
@@ -340,7 +343,7 @@ int xport_cache_destroy(xport_cache *c)
 	if (c == NULL)
 		return XPORT_OK;
 	while (c->n > 0)
-		(void)forget(c, c->list[c->n - 1]);
+		(void)cache_forget(c, c->list[c->n - 1]);
 	for (struct entry *e = c->forgotten; e != NULL; e = e->next)
 		e->users = 0;
 	r = sweep(c);
@@ -362,8 +365,8 @@ int xport_cache_get(xport_cache *c, void *address, size_t length, struct xport_c
 	int r = XPORT_OK;
 
 	if (address == NULL || length == 0 || end < base || end > UINTPTR_MAX - c->page || cached == NULL)
-		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", NULL, "%zu bytes at %p are no buffer", length,
-		                address);
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_get", NULL,
+		                "%zu bytes at %p are not a valid buffer, or an argument is NULL", length, address);
 	pthread_mutex_lock(&c->lock);
 	e = covering(c, base, end);
 	if (e != NULL) {
@@ -389,12 +392,13 @@ int xport_cache_put(xport_cache *c, const struct xport_cached *cached)
 	int r = XPORT_OK;
 
 	if (cached == NULL || cached->entry == NULL)
-		return svc_fail(XPORT_ERR_INVALID, "xport_cache_put", NULL, "it does not come from xport_cache_get");
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_put", NULL,
+		                "the registration does not come from xport_cache_get");
 	pthread_mutex_lock(&c->lock);
 	e = entry_of(c, cached);
 	if (e == NULL || e->users == 0) {
-		r = svc_fail(XPORT_ERR_INVALID, "xport_cache_put", "put once for each xport_cache_get",
-		             "the registration has no users");
+		r = svc_fail(XPORT_ERR_INVALID, "xport_cache_put", "call xport_cache_put once for each xport_cache_get",
+		             "the registration is not in use");
 	} else if (--e->users == 0) {
 		c->info.in_use--;
 		if (e->found)
@@ -415,14 +419,14 @@ int xport_cache_invalidate(xport_cache *c, const void *address, size_t length)
 	if (length == 0)
 		return 0;
 	if (end < base)
-		return svc_fail(XPORT_ERR_INVALID, "xport_cache_invalidate", NULL, "%zu bytes at %p are no buffer",
-		                length, address);
+		return svc_fail(XPORT_ERR_INVALID, "xport_cache_invalidate", NULL,
+		                "%zu bytes at %p are not a valid buffer, or an argument is NULL", length, address);
 	pthread_mutex_lock(&c->lock);
 	/* They begin and end in the same order: those that reach into the range stand side by side, before this one. */
 	i = begin_by(c, end - 1);
 	while (i > 0 && c->list[i - 1]->end > base) {
 		c->info.invalidations++;
-		(void)forget(c, c->list[--i]);
+		(void)cache_forget(c, c->list[--i]);
 	}
 	(void)sweep(c);
 	for (struct entry *e = c->forgotten; e != NULL; e = e->next) {
@@ -444,7 +448,7 @@ int xport_cache_query(xport_cache *c, struct xport_cache_info *info)
 
 	if (info == NULL || !svc_grow_size(info->size, SVC_FIRST_CACHE_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_cache_query", NULL,
-		                "xport_cache_info.size is not that of the struct");
+		                "xport_cache_info.size is not the size of the struct");
 	pthread_mutex_lock(&c->lock);
 	i = c->info;
 	pthread_mutex_unlock(&c->lock);

@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The directory of an instance: its life, its events, and the loop that moves it.
+ * The directory of an instance: its life, its events, and the loop that drives it.
  *
- * Locks: `lock` guards all of it.  A wait does not hold it.
+ * Locks: `lock` protects all of it. A wait does not hold it.
  */
 #include "services/directory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "services/fault.h"
 #include "services/grow.h"
+#include "services/last_error.h"
 #include "services/wire.h"
 
 static const uint64_t TAG = UINT64_C(0x78706f7274647200);
-enum { NAMES = 65536, PEER_NAMES = 4096, SLICE_MS = 20 };
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+enum { NAMES = 65536, PEER_NAMES = 4096 };
 
 /* ---- entries and messages ---- */
 
@@ -55,11 +46,11 @@ void svc_dir_from_entry(const struct xport_directory_entry *e, struct svc_dir_me
 	m->key_len = e->key_len;
 }
 
-int svc_dir_reply(struct svc_mail_peer *to, const struct svc_dir_message *m)
+int svc_dir_reply(struct svc_msgq_peer *to, const struct svc_dir_message *m)
 {
 	uint8_t bytes[SVC_DIR_MAX];
 
-	return svc_mail_reply(to, bytes, svc_dir_encode(m, bytes));
+	return svc_msgq_reply(to, bytes, svc_dir_encode(m, bytes));
 }
 
 /* ---- events ---- */
@@ -111,7 +102,7 @@ static void say_heard(struct xport_directory *d)
 	}
 }
 
-static int next_event(struct xport_directory *d, struct xport_directory_event *event)
+static int directory_next_event(struct xport_directory *d, struct xport_directory_event *event)
 {
 	struct svc_dir_event *e = d->first_event;
 
@@ -143,20 +134,20 @@ int xport_directory_next(xport_directory *d, struct xport_directory_event *event
 
 	if (d == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_DIRECTORY_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_next", NULL,
-		                "an argument is NULL, or xport_directory_event.size is not that of the struct");
-	pthread_mutex_lock(&d->lock);
-	r = next_event(d, &e);
-	pthread_mutex_unlock(&d->lock);
+		                "an argument is NULL, or xport_directory_event.size is not the size of the struct");
+	pthread_mutex_lock(&d->engine.lock);
+	r = directory_next_event(d, &e);
+	pthread_mutex_unlock(&d->engine.lock);
 	if (r == 1)
 		svc_grow_out(event, &e, sizeof(e));
 	return r;
 }
 
-/* ---- what comes by mail ---- */
+/* ---- what peers send ---- */
 
-static void mail_ended(void *arg, struct svc_mail_peer *from, int status)
+static void directory_ended(void *service, struct svc_msgq_peer *from, int status)
 {
-	struct xport_directory *d = arg;
+	struct xport_directory *d = service;
 
 	if (d->serve)
 		svc_dir_serve_ended(d, from);
@@ -164,124 +155,108 @@ static void mail_ended(void *arg, struct svc_mail_peer *from, int status)
 		svc_dir_user_ended(d, status);
 }
 
-static void mail_anew(void *arg, struct svc_mail_peer *from)
+static int directory_message(void *service, struct svc_msgq_peer *from, const uint8_t *bytes, size_t len)
 {
-	mail_ended(arg, from, XPORT_ERR_PEER_CLOSED);
-}
-
-static int mail_message(void *arg, struct svc_mail_peer *from, const uint8_t *bytes, size_t len)
-{
-	struct xport_directory *d = arg;
+	struct xport_directory *d = service;
 	struct svc_dir_message m;
+	struct svc_received in;
 
 	if (!svc_dir_decode(bytes, len, &m))
 		return XPORT_ERR_PROTOCOL;
-	if (m.type == SVC_DIR_BYE) {
-		svc_mail_anew(from);
-		mail_anew(d, from);
+	in = svc_engine_receive(&d->engine, from, m.type, m.request);
+	if (in.kind == SVC_BYE)
 		return XPORT_OK;
-	}
-	return d->serve ? svc_dir_serve_message(d, from, &m) : svc_dir_user_message(d, from, &m);
+	return d->serve ? svc_dir_serve_message(d, from, &m) : svc_dir_user_message(d, from, &m, in.request);
 }
 
-static size_t encode_bye(uint8_t *bytes)
+static size_t directory_bye(uint8_t *bytes)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_BYE};
 
 	return svc_dir_encode(&m, bytes);
 }
 
-static void mail_over(void *arg, struct svc_mail_peer *from)
+static void directory_work(void *service)
 {
-	uint8_t bytes[SVC_DIR_MAX];
+	struct xport_directory *d = service;
 
-	mail_ended(arg, from, XPORT_ERR_NO_MEMORY);
-	svc_mail_over(from, bytes, encode_bye(bytes));
+	say_heard(d);
+	if (d->serve && !d->engine.destroying)
+		svc_dir_serve_tell(d);
 }
 
-static const struct svc_mail_fns fns = {
-	.message = mail_message, .anew = mail_anew, .over = mail_over, .ended = mail_ended};
+static int directory_work_timeout(void *service)
+{
+	struct xport_directory *d = service;
+
+	return d->unsaid > 0 || d->untold ? 1 : -1;
+}
+
+static const uint8_t directory_kinds[] = {
+	[SVC_DIR_PUT] = SVC_REQUEST,     [SVC_DIR_FIND] = SVC_REQUEST, [SVC_DIR_REMOVE] = SVC_REQUEST,
+	[SVC_DIR_WATCH] = SVC_REQUEST,   [SVC_DIR_JOIN] = SVC_REQUEST, [SVC_DIR_ANSWER] = SVC_REPLY,
+	[SVC_DIR_CHANGED] = SVC_REQUEST, [SVC_DIR_GONE] = SVC_REQUEST, [SVC_DIR_MISSED] = SVC_REQUEST,
+	[SVC_DIR_HEARD] = SVC_REPLY,     [SVC_DIR_BYE] = SVC_BYE};
+static const struct svc_engine_ops directory_ops = {.kinds = directory_kinds,
+                                                    .message = directory_message,
+                                                    .bye = directory_bye,
+                                                    .unanswered = svc_dir_user_unanswered,
+                                                    .ended = directory_ended,
+                                                    .work = directory_work,
+                                                    .work_timeout = directory_work_timeout};
 
 /* ---- the loop ---- */
 
 int xport_directory_step(xport_directory *d, const struct xport_completion *c)
 {
-	bool own;
-
 	if (d == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_step", NULL, "directory is NULL");
-	pthread_mutex_lock(&d->lock);
-	own = svc_mail_step(&d->mail, c);
-	say_heard(d);
-	if (d->serve && !d->destroying)
-		svc_dir_serve_tell(d);
-	pthread_mutex_unlock(&d->lock);
-	return own;
+	return svc_engine_step(&d->engine, c);
 }
 
 int xport_directory_timeout(xport_directory *d)
 {
-	int ms;
-
-	pthread_mutex_lock(&d->lock);
-	ms = svc_mail_waits(&d->mail) || d->unsaid > 0 || d->untold ? 1 : -1;
-	pthread_mutex_unlock(&d->lock);
-	return ms;
+	return svc_engine_timeout(&d->engine);
 }
 
-/* One look, or a sleep no longer than `until`, or than another thread may take to do what is waited for. */
-static int reap(struct xport_directory *d, int64_t until, xport_completion_fn other, void *arg)
-{
-	int64_t left = until < 0 ? SLICE_MS : until - now_ms();
-	int most = xport_directory_timeout(d) > 0 ? 1 : SLICE_MS, n;
-	struct xport_completion c;
+struct next_directory_event {
+	struct xport_directory *directory;
+	struct xport_directory_event *event;
+};
 
-	n = xport_wait(d->x, &c, 1, left > most ? most : left < 0 ? 0 : (int)left);
-	if (n < 0)
-		return n;
-	if (xport_directory_step(d, n > 0 ? &c : NULL) == 0 && n > 0 && other != NULL)
-		other(arg, &c);
-	return XPORT_OK;
-}
-
-/* Asked behind a look, not before it: calls that may not wait go on, too, if they are repeated. */
-static bool passed(int64_t until)
+static int next_directory_event(void *arg)
 {
-	return until >= 0 && now_ms() >= until;
+	struct next_directory_event *next = arg;
+
+	return xport_directory_next(next->directory, next->event);
 }
 
 int xport_directory_wait(xport_directory *d, struct xport_directory_event *event, xport_completion_fn other, void *arg,
                          int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
-	int r = xport_directory_next(d, event);
+	struct next_directory_event next = {d, event};
 
-	for (bool late = false; r == 0; late = passed(until)) {
-		if (late)
-			return svc_fail(XPORT_ERR_TIMEOUT, "xport_directory_wait", NULL, "%d ms passed", timeout_ms);
-		r = reap(d, until, other, arg);
-		if (r != XPORT_OK)
-			return svc_pass(d->x, r, "xport_directory_wait");
-		r = xport_directory_next(d, event);
-	}
-	return r < 0 ? r : XPORT_OK;
+	if (d == NULL)
+		return xport_directory_next(d, event); /* which describes it */
+	return svc_engine_wait(&d->engine, next_directory_event, &next, other, arg, timeout_ms, "xport_directory_wait");
 }
 
 /* ---- what is asked ---- */
 
-static int ask(xport_directory *d, struct svc_dir_message *m, void *context, const char *operation)
+static int directory_ask(xport_directory *d, struct svc_dir_message *m, void *context, const char *operation)
 {
 	int r;
 
 	if (d == NULL || (m->type != SVC_DIR_WATCH && (m->name == NULL || m->name_len == 0 || m->name_len > 255)))
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
-		                d == NULL ? "directory is NULL" : "a name of %zu bytes: it has 1 to 255", m->name_len);
-	pthread_mutex_lock(&d->lock);
+		                d == NULL ? "directory is NULL" : "a name must have 1 to 255 bytes, not %zu",
+		                m->name_len);
+	pthread_mutex_lock(&d->engine.lock);
 	if (m->type == SVC_DIR_PUT) {
 		m->node = (const uint8_t *)d->node;
 		m->node_len = strlen(d->node);
 	}
-	if (d->destroying)
+	if (d->engine.destroying)
 		r = svc_fail(XPORT_ERR_INVALID, operation, NULL, "the directory is being destroyed");
 	else if (!d->serve)
 		r = svc_dir_ask(d, m, context, operation);
@@ -289,7 +264,7 @@ static int ask(xport_directory *d, struct svc_dir_message *m, void *context, con
 		svc_dir_serve_tell(d);
 	else
 		r = svc_fail(r, operation, NULL, "out of memory");
-	pthread_mutex_unlock(&d->lock);
+	pthread_mutex_unlock(&d->engine.lock);
 	return r;
 }
 
@@ -301,36 +276,35 @@ int xport_directory_put(xport_directory *d, const void *name, size_t len, const 
 	if (entry == NULL || entry->size != sizeof(*entry) || entry->key_len == 0 ||
 	    entry->key_len > XPORT_DIRECTORY_KEY_MAX || entry->rights > SVC_RIGHTS ||
 	    (flags & ~(uint32_t)XPORT_DIRECTORY_BROADCAST) != 0)
-		return svc_fail(
-			XPORT_ERR_INVALID, "xport_directory_put", "xport_directory_region fills in an entry",
-			"the entry is NULL, of another size, or without a key; or there are unknown rights or flags");
+		return svc_fail(XPORT_ERR_INVALID, "xport_directory_put", "fill in the entry by xport_directory_region",
+		                "the entry is NULL, has a wrong size, no key, or unknown rights, or a flag is unknown");
 	m.key = entry->key;
 	m.key_len = entry->key_len;
 	m.length = entry->length;
 	m.offset = entry->offset;
 	m.rights = entry->rights;
-	return ask(d, &m, context, "xport_directory_put");
+	return directory_ask(d, &m, context, "xport_directory_put");
 }
 
 int xport_directory_find(xport_directory *d, const void *name, size_t len, void *context)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_FIND, .name = name, .name_len = len};
 
-	return ask(d, &m, context, "xport_directory_find");
+	return directory_ask(d, &m, context, "xport_directory_find");
 }
 
 int xport_directory_remove(xport_directory *d, const void *name, size_t len, void *context)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_REMOVE, .name = name, .name_len = len};
 
-	return ask(d, &m, context, "xport_directory_remove");
+	return directory_ask(d, &m, context, "xport_directory_remove");
 }
 
 int xport_directory_watch(xport_directory *d, void *context)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_WATCH};
 
-	return ask(d, &m, context, "xport_directory_watch");
+	return directory_ask(d, &m, context, "xport_directory_watch");
 }
 
 int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length, struct xport_directory_entry *entry)
@@ -343,11 +317,12 @@ int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
 		                "an argument is NULL, or the region grants peers no rights");
 	if (offset > info.length || length > info.length - offset)
 		return svc_fail(XPORT_ERR_BOUNDS, "xport_directory_region", NULL,
-		                "the region has %zu bytes, not %" PRIu64 " at %" PRIu64, info.length, length, offset);
+		                "the region has %zu bytes: %" PRIu64 " bytes at %" PRIu64 " do not fit", info.length,
+		                length, offset);
 	memset(entry, 0, sizeof(*entry));
 	entry->size = sizeof(*entry);
 	if (xport_rkey_pack(mr, entry->key, &len) != XPORT_OK)
-		return svc_fail(XPORT_ERR_INVALID, "xport_directory_region", NULL, "the region's key cannot be packed");
+		return svc_fail(XPORT_ERR_INVALID, "xport_directory_region", NULL, "cannot pack the region's key");
 	entry->key_len = (uint32_t)len;
 	entry->length = length;
 	entry->offset = offset;
@@ -360,23 +335,19 @@ int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
 static int join(struct xport_directory *d, xport_ep *ep)
 {
 	struct svc_dir_message m = {.type = SVC_DIR_JOIN};
-	struct xport_ep_info info = {.size = sizeof(info)};
-	struct svc_mail_peer *p;
+	struct svc_msgq_peer *p;
 	int r;
 
-	if (d->serve || xport_ep_query(ep, &info) != XPORT_OK)
+	if (d->serve)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_join", NULL,
-		                d->serve ? "this process serves the directory" : "ep is no endpoint");
+		                "this process is the directory's server");
 	if (d->server != NULL)
-		return svc_fail(XPORT_ERR_BUSY, "xport_directory_join", "xport_directory_forget the endpoint before",
-		                "another directory was joined");
-	if (info.state != XPORT_EP_OPEN)
-		return svc_fail(info.reason != XPORT_OK ? info.reason : XPORT_ERR_CLOSED, "xport_directory_join", NULL,
-		                "the endpoint is not open");
-	p = svc_mail_peer(&d->mail, ep);
-	if (p == NULL || p->ended != XPORT_OK)
-		return svc_fail(p == NULL ? XPORT_ERR_NO_MEMORY : p->ended, "xport_directory_join", "connect anew",
-		                "%s", p == NULL ? "out of memory" : xport_strerror(p->ended));
+		return svc_fail(XPORT_ERR_BUSY, "xport_directory_join",
+		                "call xport_directory_forget for the endpoint first",
+		                "the instance has already joined a directory");
+	r = svc_engine_peer(&d->engine, ep, "xport_directory_join", &p);
+	if (r != XPORT_OK)
+		return r;
 	if (d->lost == NULL && (d->lost = calloc(1, sizeof(*d->lost))) == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_directory_join", NULL, "out of memory");
 	d->server = p;
@@ -392,9 +363,9 @@ int xport_directory_join(xport_directory *d, xport_ep *ep)
 
 	if (d == NULL || ep == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_join", NULL, "an argument is NULL");
-	pthread_mutex_lock(&d->lock);
+	pthread_mutex_lock(&d->engine.lock);
 	r = join(d, ep);
-	pthread_mutex_unlock(&d->lock);
+	pthread_mutex_unlock(&d->engine.lock);
 	return r;
 }
 
@@ -402,11 +373,7 @@ void xport_directory_forget(xport_directory *d, xport_ep *ep)
 {
 	if (d == NULL || ep == NULL)
 		return;
-	pthread_mutex_lock(&d->lock);
-	svc_mail_end(&d->mail, ep, XPORT_ERR_CLOSED);
-	if (d->serve && !d->destroying)
-		svc_dir_serve_tell(d); /* now: no completion comes of what was closed here */
-	pthread_mutex_unlock(&d->lock);
+	svc_engine_forget(&d->engine, ep);
 }
 
 int xport_directory_query(xport_directory *d, struct xport_directory_info *info)
@@ -415,26 +382,25 @@ int xport_directory_query(xport_directory *d, struct xport_directory_info *info)
 
 	if (d == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_DIRECTORY_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_query", NULL,
-		                "an argument is NULL, or xport_directory_info.size is not that of the struct");
-	pthread_mutex_lock(&d->lock);
+		                "an argument is NULL, or xport_directory_info.size is not the size of the struct");
+	pthread_mutex_lock(&d->engine.lock);
 	i = d->info;
 	i.names = d->names.n;
-	i.muted = d->mail.muted;
-	pthread_mutex_unlock(&d->lock);
+	i.muted = d->engine.msgq.muted;
+	pthread_mutex_unlock(&d->engine.lock);
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
 
-static int make(xport *x, const struct xport_directory_attr *a, struct xport_directory **directory)
+static int directory_make(xport *x, const struct xport_directory_attr *a, struct xport_directory **directory)
 {
 	struct xport_directory *d = calloc(1, sizeof(*d));
 	int r;
 
-	if (d == NULL || svc_names_init(&d->names) != XPORT_OK) {
+	if (d == NULL || svc_name_index_init(&d->names) != XPORT_OK) {
 		free(d);
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_directory_create", NULL, "out of memory");
 	}
-	d->x = x;
 	d->serve = a->serve != 0;
 	d->max_names = a->max_names == 0 ? NAMES : a->max_names;
 	d->peer_names = a->peer_names == 0 ? PEER_NAMES : a->peer_names;
@@ -443,13 +409,13 @@ static int make(xport *x, const struct xport_directory_attr *a, struct xport_dir
 	d->last_event = &d->first_event;
 	if (d->serve)
 		svc_dir_serve_begin(d);
-	r = svc_mail_open(&d->mail, x, a->tag == 0 ? TAG : a->tag, SVC_DIR_MAX, &fns, d, "xport_directory_create");
+	r = svc_engine_open(&d->engine, x, a->tag == 0 ? TAG : a->tag, SVC_DIR_MAX, &directory_ops, d,
+	                    "xport_directory_create");
 	if (r != XPORT_OK) {
-		svc_names_fini(&d->names);
+		svc_name_index_fini(&d->names);
 		free(d);
 		return r;
 	}
-	pthread_mutex_init(&d->lock, NULL);
 	*directory = d;
 	return XPORT_OK;
 }
@@ -467,52 +433,20 @@ int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xp
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_create", NULL, "%s",
 		                x == NULL || directory == NULL ? "an argument is NULL"
 		                                               : "xport_directory_attr.node is longer than 63 bytes");
-	return make(x, a, directory);
-}
-
-static void say_bye(void *arg, struct svc_mail_peer *p)
-{
-	uint8_t bytes[SVC_DIR_MAX];
-	size_t len = encode_bye(bytes);
-
-	(void)arg;
-	svc_mail_drop(p);
-	svc_mail_bye(p, bytes, len);
-}
-
-static void begin_destroy(struct xport_directory *d)
-{
-	pthread_mutex_lock(&d->lock);
-	if (!d->destroying) {
-		d->destroying = true;
-		svc_mail_each(&d->mail, say_bye);
-		svc_mail_stop(&d->mail);
-	}
-	pthread_mutex_unlock(&d->lock);
-}
-
-static void end_peer(void *arg, struct svc_mail_peer *p)
-{
-	mail_ended(arg, p, XPORT_ERR_CLOSED);
+	return directory_make(x, a, directory);
 }
 
 int xport_directory_destroy(xport_directory *d, xport_completion_fn other, void *arg, int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
 	struct svc_dir_event *e;
 	int r;
 
 	if (d == NULL)
 		return XPORT_OK;
-	begin_destroy(d);
-	for (bool late = false; !svc_mail_idle(&d->mail); late = passed(until)) {
-		if (late)
-			return svc_fail(XPORT_ERR_TIMEOUT, "xport_directory_destroy", NULL, "%d ms passed", timeout_ms);
-		r = reap(d, until, other, arg);
-		if (r != XPORT_OK)
-			return svc_pass(d->x, r, "xport_directory_destroy");
-	}
-	svc_mail_each(&d->mail, end_peer);
+	r = svc_engine_shut(&d->engine, other, arg, timeout_ms, "xport_directory_destroy");
+	if (r != XPORT_OK)
+		return r;
+	svc_engine_close(&d->engine);
 	if (d->serve)
 		svc_dir_serve_free(d);
 	else
@@ -522,9 +456,7 @@ int xport_directory_destroy(xport_directory *d, xport_completion_fn other, void 
 		free(e);
 	}
 	free(d->lost);
-	svc_names_fini(&d->names);
-	svc_mail_close(&d->mail);
-	pthread_mutex_destroy(&d->lock);
+	svc_name_index_fini(&d->names);
 	free(d);
 	return XPORT_OK;
 }

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * directory.h - a directory, at the process that serves it and at those who use it.
+ * directory.h - a directory, at the process that serves it and at its users.
  *
- * The one that serves keeps every entry twice: by name, and in the log, in the order of versions.  Each peer has a cursor in
- * the log, at what it is to be told next; changing an entry moves it to the log's end.  So what a slow peer costs does not
- * depend on how slow it is.  Removed entries stay in the log for a while, for those who have not been told; a peer that
- * is slower than that is told that it missed something.
+ * The server keeps every entry twice: by name, and in the log, in the order of versions. Each peer has a cursor in the
+ * log, at the next entry to send. Changing an entry moves it to the end of the log. So the cost of a slow peer does not
+ * depend on how slow it is. Removed entries stay in the log for a while, for peers that have not been notified. A peer
+ * that is slower than that gets MISSED.
  *
- * A user answers (HEARD) when the application takes the event, so that what waits there is bounded by the window of
- * requests (mail.h), too.
+ * A user answers (HEARD) when the application takes the event. So the window of requests (msgq.h) also limits the
+ * events that wait there.
  */
 #ifndef SVC_DIRECTORY_H
 #define SVC_DIRECTORY_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "services/directory_wire.h"
-#include "services/mail.h"
-#include "services/names.h"
+#include "services/engine.h"
+#include "services/name_index.h"
 
 enum { SVC_DIR_TOMBS = 4096 };
 
@@ -34,7 +33,7 @@ struct svc_dir_entry {
 
 /* At the one that serves; `self` stands for its own application. */
 struct svc_dir_peer {
-	struct svc_mail_peer *mail; /* NULL: self */
+	struct svc_msgq_peer *msgq; /* NULL: self */
 	struct svc_dir_entry *own;
 	uint32_t nown;
 	bool watching, missed;
@@ -49,11 +48,10 @@ struct svc_dir_event {
 	struct xport_directory_event e;
 };
 
-/* At a user: what it has asked, and what the answer will stand in, so that none is lost for want of memory. */
+/* At a user: what it has asked, and what the answer will stand in, so that none is lost when memory runs out. */
 struct svc_dir_request {
-	struct svc_dir_request *next;
+	struct svc_request request; /* first */
 	struct svc_dir_event *done; /* NULL: of SVC_DIR_JOIN nobody is told */
-	uint64_t id;
 	int type;
 	void *context;
 	size_t name_len;
@@ -61,13 +59,11 @@ struct svc_dir_request {
 };
 
 struct xport_directory {
-	pthread_mutex_t lock;
-	xport *x;
-	struct svc_mail mail;
-	bool serve, destroying;
+	struct svc_engine engine;
+	bool serve;
 	uint32_t max_names, peer_names;
 	char node[64];
-	struct svc_names names; /* serving: entries; watching: what is known */
+	struct svc_name_index names; /* serving: entries; watching: what is known */
 	struct svc_dir_event *first_event, **last_event;
 	unsigned notices; /* events of them that are not DONE */
 	unsigned unsaid;  /* of those that were taken, how many the directory does not know of */
@@ -80,11 +76,9 @@ struct xport_directory {
 	struct svc_dir_peer *peers, self;
 	bool untold; /* somebody missed something, and is to be told when there is memory */
 	/* using */
-	struct svc_mail_peer *server;
+	struct svc_msgq_peer *server;
 	bool watching;
-	uint64_t next_request;
 	struct svc_dir_event *lost; /* where a directory was joined: for XPORT_DIRECTORY_LOST */
-	struct svc_dir_request *requests;
 };
 
 /* ---- directory.c ---- */
@@ -98,14 +92,14 @@ struct xport_directory_event *svc_dir_event(struct xport_directory *d, int type,
 void svc_dir_event_name(struct xport_directory_event *e, const void *name, size_t len);
 void svc_dir_to_entry(const struct svc_dir_message *m, struct xport_directory_entry *e);
 void svc_dir_from_entry(const struct xport_directory_entry *e, struct svc_dir_message *m);
-int svc_dir_reply(struct svc_mail_peer *to, const struct svc_dir_message *m);
+int svc_dir_reply(struct svc_msgq_peer *to, const struct svc_dir_message *m);
 
 /* ---- directory_server.c ---- */
 
 void svc_dir_serve_begin(struct xport_directory *d);
-int svc_dir_serve_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m);
+int svc_dir_serve_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m);
 /* The peer is gone, and its entries with it. */
-void svc_dir_serve_ended(struct xport_directory *d, struct svc_mail_peer *from);
+void svc_dir_serve_ended(struct xport_directory *d, struct svc_msgq_peer *from);
 /* Tells everybody what there is room for. */
 void svc_dir_serve_tell(struct xport_directory *d);
 /* What its own application asks; the answer is an event. */
@@ -117,7 +111,11 @@ void svc_dir_serve_free(struct xport_directory *d);
 /* ---- directory_user.c ---- */
 
 int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *context, const char *operation);
-int svc_dir_user_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m);
+/* `request`: the one that the message answers, or NULL. */
+int svc_dir_user_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m,
+                         struct svc_request *request);
+/* The request ends with this status. */
+void svc_dir_user_unanswered(void *directory, struct svc_request *request, int status);
 /* The one that serves is gone. */
 void svc_dir_user_ended(struct xport_directory *d, int status);
 void svc_dir_user_free(struct xport_directory *d);

@@ -68,7 +68,7 @@ static void bury_oldest(struct xport_directory *d)
 
 static void entry_remove(struct xport_directory *d, struct svc_dir_entry *e)
 {
-	svc_names_remove(&d->names, &e->name);
+	svc_name_index_remove(&d->names, &e->name);
 	own_out(e);
 	log_take(d, e);
 	e->gone = true;
@@ -90,13 +90,13 @@ static void peer_in(struct xport_directory *d, struct svc_dir_peer *p)
 	d->peers = p;
 }
 
-static struct svc_dir_peer *peer_of(struct xport_directory *d, struct svc_mail_peer *from)
+static struct svc_dir_peer *peer_of(struct xport_directory *d, struct svc_msgq_peer *from)
 {
 	struct svc_dir_peer *p = from->user;
 
 	if (p != NULL || (p = calloc(1, sizeof(*p))) == NULL)
 		return p;
-	p->mail = from;
+	p->msgq = from;
 	from->user = p;
 	d->info.peers++;
 	peer_in(d, p);
@@ -109,7 +109,7 @@ void svc_dir_serve_begin(struct xport_directory *d)
 	peer_in(d, &d->self);
 }
 
-void svc_dir_serve_ended(struct xport_directory *d, struct svc_mail_peer *from)
+void svc_dir_serve_ended(struct xport_directory *d, struct svc_msgq_peer *from)
 {
 	struct svc_dir_peer *p = from->user;
 
@@ -142,17 +142,17 @@ static struct svc_dir_entry *next_for(struct svc_dir_peer *p)
 	return NULL;
 }
 
-static bool room(const struct svc_mail_peer *m)
+static bool room(const struct svc_msgq_peer *m)
 {
-	return m->ended == XPORT_OK && m->requests.first == NULL && m->unanswered < SVC_MAIL_WINDOW;
+	return m->ended == XPORT_OK && m->requests.first == NULL && m->unanswered < SVC_MSGQ_WINDOW;
 }
 
-static void tell(struct xport_directory *d, struct svc_dir_peer *p)
+static void server_tell(struct xport_directory *d, struct svc_dir_peer *p)
 {
-	struct svc_mail_peer *mail = p->mail;
+	struct svc_msgq_peer *msgq = p->msgq;
 	uint8_t bytes[SVC_DIR_MAX];
 
-	while (room(mail)) { /* first: `p` is gone when its endpoint has ended */
+	while (room(msgq)) { /* first: `p` is gone when its endpoint has ended */
 		struct svc_dir_message m = {.type = SVC_DIR_MISSED, .request = 1};
 		struct svc_dir_entry *e = NULL;
 
@@ -167,7 +167,7 @@ static void tell(struct xport_directory *d, struct svc_dir_peer *p)
 			if (!e->gone)
 				svc_dir_from_entry(&e->e, &m);
 		}
-		if (svc_mail_request(mail, bytes, svc_dir_encode(&m, bytes)) != XPORT_OK) {
+		if (svc_msgq_request(msgq, bytes, svc_dir_encode(&m, bytes)) != XPORT_OK) {
 			p->missed = d->untold = true; /* out of memory */
 			return;
 		}
@@ -182,8 +182,8 @@ void svc_dir_serve_tell(struct xport_directory *d)
 	d->untold = false;
 	for (struct svc_dir_peer *p = d->peers; p != NULL; p = next) {
 		next = p->next;
-		if (p->mail != NULL)
-			tell(d, p);
+		if (p->msgq != NULL)
+			server_tell(d, p);
 	}
 }
 
@@ -213,19 +213,19 @@ static int put_new(struct xport_directory *d, struct svc_dir_peer *p, const stru
 {
 	struct svc_dir_entry *e;
 
-	if (d->names.n >= d->max_names || (p->mail != NULL && p->nown >= d->peer_names) ||
+	if (d->names.n >= d->max_names || (p->msgq != NULL && p->nown >= d->peer_names) ||
 	    (e = calloc(1, sizeof(*e))) == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	svc_names_enter(&d->names, &e->name, m->name, m->name_len);
+	svc_name_index_enter(&d->names, &e->name, m->name, m->name_len);
 	own_in(p, e);
 	*entry = e;
 	return XPORT_OK;
 }
 
-static int put(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m,
-               struct svc_dir_entry **entry)
+static int server_put(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m,
+                      struct svc_dir_entry **entry)
 {
-	struct svc_dir_entry *e = svc_names_find(&d->names, m->name, m->name_len);
+	struct svc_dir_entry *e = svc_name_index_find(&d->names, m->name, m->name_len);
 	int r = XPORT_OK;
 
 	if (e != NULL && e->owner != p)
@@ -243,15 +243,15 @@ static int put(struct xport_directory *d, struct svc_dir_peer *p, const struct s
 	return XPORT_OK;
 }
 
-static int find(struct xport_directory *d, const struct svc_dir_message *m, struct svc_dir_entry **entry)
+static int server_find(struct xport_directory *d, const struct svc_dir_message *m, struct svc_dir_entry **entry)
 {
-	*entry = svc_names_find(&d->names, m->name, m->name_len);
+	*entry = svc_name_index_find(&d->names, m->name, m->name_len);
 	return *entry != NULL ? XPORT_OK : XPORT_ERR_UNREACHABLE;
 }
 
-static int take_out(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m)
+static int server_take_out(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m)
 {
-	struct svc_dir_entry *e = svc_names_find(&d->names, m->name, m->name_len);
+	struct svc_dir_entry *e = svc_name_index_find(&d->names, m->name, m->name_len);
 
 	if (e == NULL)
 		return XPORT_ERR_UNREACHABLE;
@@ -273,41 +273,39 @@ static int watch(struct xport_directory *d, struct svc_dir_peer *p)
 }
 
 /* *entry is what the answer shows of. */
-static int serve(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m,
-                 struct svc_dir_entry **entry)
+static int server_serve(struct xport_directory *d, struct svc_dir_peer *p, const struct svc_dir_message *m,
+                        struct svc_dir_entry **entry)
 {
 	int r = XPORT_OK;
 
 	*entry = NULL;
 	if (m->type == SVC_DIR_PUT)
-		r = put(d, p, m, entry);
+		r = server_put(d, p, m, entry);
 	else if (m->type == SVC_DIR_FIND)
-		r = find(d, m, entry);
+		r = server_find(d, m, entry);
 	else if (m->type == SVC_DIR_REMOVE)
-		r = take_out(d, p, m);
+		r = server_take_out(d, p, m);
 	else if (m->type == SVC_DIR_WATCH)
 		r = watch(d, p);
 	d->info.refused += r != XPORT_OK;
 	return r;
 }
 
-int svc_dir_serve_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m)
+int svc_dir_serve_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m)
 {
 	struct svc_dir_message a = {.type = SVC_DIR_ANSWER, .request = m->request};
 	struct svc_dir_peer *p = peer_of(d, from);
 	struct svc_dir_message named;
 	struct svc_dir_entry *e = NULL;
 
-	if (m->type == SVC_DIR_HEARD) {
-		(void)svc_mail_answered(from);
+	if (m->type == SVC_DIR_HEARD)
 		return XPORT_OK;
-	}
 	if (m->type > SVC_DIR_JOIN)
 		return XPORT_ERR_PROTOCOL;
 	if (p == NULL) /* a user that did not get in would miss what everybody is told, and not know it */
 		return XPORT_ERR_NO_MEMORY;
 	named = *m;
-	a.status = serve(d, p, &named, &e);
+	a.status = server_serve(d, p, &named, &e);
 	if (e != NULL && a.status == XPORT_OK)
 		svc_dir_from_entry(&e->e, &a);
 	if (m->type == SVC_DIR_PUT)
@@ -322,7 +320,7 @@ int svc_dir_serve_self(struct xport_directory *d, const struct svc_dir_message *
 
 	if (event == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	event->status = serve(d, &d->self, m, &e);
+	event->status = server_serve(d, &d->self, m, &e);
 	svc_dir_event_name(event, m->name, m->name_len);
 	if (e != NULL && event->status == XPORT_OK) {
 		event->entry = e->e;

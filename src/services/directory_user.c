@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "services/directory.h"
-#include "services/fault.h"
+#include "services/last_error.h"
 
 /* What a watcher knows of an entry. */
 struct known {
@@ -15,11 +15,11 @@ struct known {
 
 static void forget_one(struct xport_directory *d, const void *name, size_t len)
 {
-	struct known *k = svc_names_find(&d->names, name, len);
+	struct known *k = svc_name_index_find(&d->names, name, len);
 
 	if (k == NULL)
 		return;
-	svc_names_remove(&d->names, &k->name);
+	svc_name_index_remove(&d->names, &k->name);
 	free(k);
 }
 
@@ -29,7 +29,7 @@ static void forget_all(struct xport_directory *d)
 		while (d->names.bucket[i] != NULL) {
 			struct svc_name *n = d->names.bucket[i];
 
-			svc_names_remove(&d->names, n);
+			svc_name_index_remove(&d->names, n);
 			free(n);
 		}
 	}
@@ -38,13 +38,13 @@ static void forget_all(struct xport_directory *d)
 /* Without memory it is not known, and is asked for. */
 static void learn(struct xport_directory *d, const struct svc_dir_message *m)
 {
-	struct known *k = svc_names_find(&d->names, m->name, m->name_len);
+	struct known *k = svc_name_index_find(&d->names, m->name, m->name_len);
 
 	if (k == NULL) {
 		k = d->names.n < d->max_names ? calloc(1, sizeof(*k)) : NULL;
 		if (k == NULL)
 			return;
-		svc_names_enter(&d->names, &k->name, m->name, m->name_len);
+		svc_name_index_enter(&d->names, &k->name, m->name, m->name_len);
 	}
 	svc_dir_to_entry(m, &k->e);
 	k->e.version = m->version;
@@ -54,7 +54,7 @@ static void learn(struct xport_directory *d, const struct svc_dir_message *m)
 
 static int found_here(struct xport_directory *d, const struct svc_dir_message *m, void *context)
 {
-	struct known *k = svc_names_find(&d->names, m->name, m->name_len);
+	struct known *k = svc_name_index_find(&d->names, m->name, m->name_len);
 	struct xport_directory_event *e;
 
 	if (!d->watching || k == NULL)
@@ -100,23 +100,21 @@ int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *cont
 		return XPORT_OK;
 	if (d->server == NULL)
 		return svc_fail(XPORT_ERR_CLOSED, operation, "xport_directory_join",
-		                "no directory was joined, or it is lost");
+		                "no directory was joined, or its server was lost");
 	q = r < 0 ? NULL : request_new(m);
 	if (q == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	q->context = context;
-	q->id = m->request = ++d->next_request;
-	q->next = d->requests;
-	d->requests = q; /* before it is sent: an endpoint that ends by that answers it */
-	r = svc_mail_request(d->server, bytes, svc_dir_encode(m, bytes));
+	q->request.id = m->request = svc_engine_id(&d->engine);
+	q->request.reply = SVC_DIR_ANSWER;
+	r = svc_engine_ask(&d->engine, d->server, &q->request, bytes, svc_dir_encode(m, bytes));
 	if (r == XPORT_OK)
 		return r;
-	d->requests = q->next;
 	request_free(q);
-	return svc_fail(r, operation, NULL, "the directory cannot be asked: %s", xport_strerror(r));
+	return svc_fail(r, operation, NULL, "cannot send the request to the directory: %s", xport_strerror(r));
 }
 
-static void done(struct xport_directory *d, struct svc_dir_request *q, int status, const struct svc_dir_message *m)
+static void user_done(struct xport_directory *d, struct svc_dir_request *q, int status, const struct svc_dir_message *m)
 {
 	struct xport_directory_event *e;
 
@@ -134,33 +132,34 @@ static void done(struct xport_directory *d, struct svc_dir_request *q, int statu
 	request_free(q);
 }
 
-static int answered(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m)
+void svc_dir_user_unanswered(void *directory, struct svc_request *request, int status)
 {
-	struct svc_dir_request **at = &d->requests, *q;
+	user_done(directory, (struct svc_dir_request *)request, status, NULL);
+}
 
-	(void)svc_mail_answered(from);
-	while (*at != NULL && (*at)->id != m->request)
-		at = &(*at)->next;
-	q = *at;
+static int user_answered(struct xport_directory *d, struct svc_request *request, const struct svc_dir_message *m)
+{
+	struct svc_dir_request *q = (struct svc_dir_request *)request;
+
 	if (q == NULL)
 		return XPORT_OK;
-	*at = q->next;
 	/* What was looked for comes with a key. */
-	done(d, q, m->status == XPORT_OK && q->type == SVC_DIR_FIND && m->key_len == 0 ? XPORT_ERR_PROTOCOL : m->status,
-	     m);
+	user_done(d, q,
+	          m->status == XPORT_OK && q->type == SVC_DIR_FIND && m->key_len == 0 ? XPORT_ERR_PROTOCOL : m->status,
+	          m);
 	return XPORT_OK;
 }
 
 /* ---- being told ---- */
 
-static int told(struct xport_directory *d, const struct svc_dir_message *m)
+static int user_told(struct xport_directory *d, const struct svc_dir_message *m)
 {
 	static const int types[] = {[SVC_DIR_CHANGED] = XPORT_DIRECTORY_CHANGED,
 	                            [SVC_DIR_GONE] = XPORT_DIRECTORY_GONE,
 	                            [SVC_DIR_MISSED] = XPORT_DIRECTORY_MISSED};
 	struct xport_directory_event *e;
 
-	if (m->request == 0 || d->notices > SVC_MAIL_REPLIES)
+	if (m->request == 0 || d->notices > SVC_MSGQ_REPLIES)
 		return XPORT_ERR_PROTOCOL;
 	if (m->type == SVC_DIR_CHANGED && d->watching)
 		learn(d, m);
@@ -179,14 +178,15 @@ static int told(struct xport_directory *d, const struct svc_dir_message *m)
 	return XPORT_OK;
 }
 
-int svc_dir_user_message(struct xport_directory *d, struct svc_mail_peer *from, const struct svc_dir_message *m)
+int svc_dir_user_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m,
+                         struct svc_request *request)
 {
 	if (from != d->server)
 		return XPORT_ERR_PROTOCOL; /* nobody else has anything to say to a user */
 	if (m->type == SVC_DIR_ANSWER)
-		return answered(d, from, m);
+		return user_answered(d, request, m);
 	if (m->type == SVC_DIR_CHANGED || m->type == SVC_DIR_GONE || m->type == SVC_DIR_MISSED)
-		return told(d, m);
+		return user_told(d, m);
 	return XPORT_ERR_PROTOCOL;
 }
 
@@ -194,12 +194,6 @@ int svc_dir_user_message(struct xport_directory *d, struct svc_mail_peer *from, 
 
 void svc_dir_user_ended(struct xport_directory *d, int status)
 {
-	struct svc_dir_request *q;
-
-	while ((q = d->requests) != NULL) {
-		d->requests = q->next;
-		done(d, q, status, NULL);
-	}
 	forget_all(d);
 	d->watching = false;
 	d->server = NULL;
@@ -212,11 +206,5 @@ void svc_dir_user_ended(struct xport_directory *d, int status)
 
 void svc_dir_user_free(struct xport_directory *d)
 {
-	struct svc_dir_request *q;
-
-	while ((q = d->requests) != NULL) {
-		d->requests = q->next;
-		request_free(q);
-	}
 	forget_all(d);
 }

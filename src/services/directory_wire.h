@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * directory_wire.h - messages between a directory and those who use it.
+ * directory_wire.h - messages between a directory and its users.
  *
  *	0   "XPD", version 1          20  flags, 4          32  version, 8
  *	4   type, 4 bytes             24  rights, 4         40  length, 8
@@ -8,8 +8,8 @@
  *	16  status, 4                 30  length of key, 2   48  offset, 8
  *	56  node, name, key
  *
- *	PUT, FIND, REMOVE, WATCH, JOIN are requests of a user, each answered by ANSWER with its number.  CHANGED, GONE, MISSED
- *	are requests of the directory, answered by HEARD.  BYE: the sender ends; it is not answered.
+ *	PUT, FIND, REMOVE, WATCH, JOIN are requests of a user. ANSWER with the same number answers each. CHANGED, GONE,
+ *	MISSED are requests of the directory; HEARD answers them. BYE: the sender ends; it has no answer.
  */
 #ifndef SVC_DIRECTORY_WIRE_H
 #define SVC_DIRECTORY_WIRE_H
@@ -45,7 +45,7 @@ struct svc_dir_message {
 	size_t node_len, name_len, key_len;
 };
 
-/* Into SVC_DIR_MAX bytes; returns how many. */
+/* Encodes into at most SVC_DIR_MAX bytes, and returns how many. A message without name and key needs SVC_DIR_HEAD. */
 size_t svc_dir_encode(const struct svc_dir_message *m, uint8_t *bytes);
 /* False: they are no message.  Node, name and key lie in the bytes. */
 bool svc_dir_decode(const uint8_t *bytes, size_t len, struct svc_dir_message *m);

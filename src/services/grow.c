@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 
 int svc_grow_in(void *to, size_t known, size_t first, const void *from, const char *operation, const char *name)
 {
@@ -13,13 +13,13 @@ int svc_grow_in(void *to, size_t known, size_t first, const void *from, const ch
 	if (from != NULL) {
 		memcpy(&size, from, sizeof(size));
 		if (!svc_grow_size(size, first))
-			return svc_fail(XPORT_ERR_INVALID, operation, "set it to sizeof the struct",
+			return svc_fail(XPORT_ERR_INVALID, operation, "set it to sizeof(struct ...)",
 			                "%s.size is %zu, not %zu", name, size, known);
 	}
 	for (size_t i = known; i < size; i++)
 		if (bytes[i] != 0)
 			return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "use a newer libxport_services",
-			                "%s has members that this library does not know", name);
+			                "%s sets fields unknown to this library", name);
 	memset(to, 0, known);
 	if (from != NULL)
 		memcpy(to, from, size < known ? size : known);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * grow.h - structs of xport_services.h that begin with `size`, of an older or a newer program than this library; the rule is
- * that of doc/abi.md.  Not the library's base/grow.h: the services stand on xport.h alone, as an application does.
+ * grow.h - structs of xport_services.h that begin with `size`, from an older or newer program than this library.
+ * doc/abi.md has the rule. This is not base/grow.h: like an application, the services use only xport.h.
  */
 #ifndef SVC_GROW_H
 #define SVC_GROW_H

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lease.h - an instance's leases.
+ * lease.h - the leases of an instance.
  *
- * A lease is in the list of its peer until it has ended, and in the list of all until it is freed.  Each side has a
- * number of its own for it, unique for ever; a message names both.  A peer reaches the leases of its own list alone.
+ * A lease is in the list of its peer until it has ended, and in the list of all leases until it is freed. Each side has
+ * its own number for it, which is never used again. A message has both numbers. A peer can reach only the leases in its
+ * own list.
  *
- *	ASKING --> HELD --> ENDING --> OVER       (refused, or the endpoint ends: --> OVER from anywhere)
+ *	ASKING --> HELD --> ENDING --> OVER       (refused, or the endpoint ends: --> OVER from any state)
  *
- * ENDING: a borrower that returns waits for RETURNED; a lender that revokes waits for REVOKED, or until its patience ends,
- * or (`told` is set then) for a deregistration that was BUSY.
+ * ENDING: a borrower that returns waits for RETURNED. A lender that revokes waits for REVOKED, or until its patience
+ * ends, or (`told` is set) for a deregistration that was BUSY.
  */
 #ifndef SVC_LEASE_H
 #define SVC_LEASE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
+#include "services/engine.h"
 #include "services/lease_wire.h"
-#include "services/mail.h"
 
 enum { SVC_LEASE_STARTED = 1, SVC_LEASE_ENDED = 2 }; /* events that nobody has taken */
 
@@ -36,7 +36,7 @@ struct xport_lease {
 	int state, status;
 	uint32_t rights;
 	uint64_t length;
-	struct svc_letter *last; /* for the one RETURN or REVOKE, which must not fail; NULL: it was sent */
+	struct svc_msg *last; /* for the one RETURN or REVOKE, which must not fail; NULL: it was sent */
 	bool unwanted; /* returned or revoked here: that it ends is no failure */
 	bool told;
 	int why;       /* told: what its status is going to be */
@@ -51,7 +51,7 @@ struct xport_lease {
 
 /* What is known of a peer: while its endpoint lives, or a lease of its making is not freed. */
 struct svc_lease_peer {
-	struct svc_mail_peer *mail; /* NULL: its endpoint ended */
+	struct svc_msgq_peer *msgq; /* NULL: its endpoint ended */
 	struct xport_lease *list;
 	uint32_t made;  /* leases of its making that are not freed */
 	uint32_t asked_back; /* of its making, revoked, and it has not answered that: whether they are over or not */
@@ -59,19 +59,13 @@ struct svc_lease_peer {
 };
 
 struct xport_leases {
-	pthread_mutex_t lock;
-	xport *x;
+	struct svc_engine engine;
 	struct xport_leases_attr a;
-	struct svc_mail mail;
 	struct xport_lease *all;
 	struct xport_lease *first_event, **last_event;
-	uint64_t next_id;
 	unsigned ending; /* of lenders, for which somebody must look at the clock, or at BUSY */
-	bool destroying;
 	struct xport_leases_info info;
 };
-
-int64_t svc_lease_now(void);
 
 /* ---- leases.c ---- */
 
@@ -87,6 +81,8 @@ int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, 
 struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id);
 /* Sends ASK or GIVE. */
 int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len);
+/* Replies to a request of the peer. */
+int svc_lease_reply(struct svc_msgq_peer *to, const struct svc_lease_message *m);
 /* Sends RETURN or REVOKE. */
 void svc_lease_last(struct xport_lease *lease, int type);
 
@@ -103,12 +99,13 @@ void svc_lender_end(struct xport_lease *lease, int status);
 void svc_lender_look(struct xport_leases *l);
 /* Milliseconds until it should look; -1: never. */
 int svc_lender_timeout(const struct xport_leases *l);
-/* ASK, TAKEN, RETURN, REVOKED.  Not XPORT_OK: a peer must not send that. */
-int svc_lender_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m);
+/* ASK, TAKEN, RETURN, REVOKED.  Not XPORT_OK: a peer must not send that.  `answered`: it answers a request. */
+int svc_lender_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m,
+                       bool answered);
 
 /* ---- borrower.c ---- */
 
 /* GRANT, GIVE, RETURNED, REVOKE. */
-int svc_borrower_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m);
+int svc_borrower_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What happened to leases, until the application takes it. */
-#include "services/fault.h"
+/* Events of leases, kept until the application takes them. */
 #include "services/grow.h"
+#include "services/last_error.h"
 #include "services/lease.h"
 
 void svc_lease_event(struct xport_lease *lease, unsigned event)
@@ -38,7 +38,7 @@ void svc_lease_drop_events(struct xport_lease *lease)
 }
 
 /* The one that began it comes before the one that ended it. */
-static int next_event(struct xport_leases *l, struct xport_lease_event *event)
+static int lease_next_event(struct xport_leases *l, struct xport_lease_event *event)
 {
 	struct xport_lease *lease = l->first_event;
 	bool started;
@@ -64,10 +64,10 @@ int xport_leases_next(xport_leases *l, struct xport_lease_event *event)
 
 	if (l == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_LEASE_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_next", NULL,
-		                "an argument is NULL, or xport_lease_event.size is not that of the struct");
-	pthread_mutex_lock(&l->lock);
-	r = next_event(l, &e);
-	pthread_mutex_unlock(&l->lock);
+		                "an argument is NULL, or xport_lease_event.size is not the size of the struct");
+	pthread_mutex_lock(&l->engine.lock);
+	r = lease_next_event(l, &e);
+	pthread_mutex_unlock(&l->engine.lock);
 	if (r == 1)
 		svc_grow_out(event, &e, sizeof(e));
 	return r;

@@ -4,15 +4,15 @@
  *
  *	0   "XPL", version 1
  *	4   type
- *	8   the lease at the receiver's, 8 bytes; 0: none yet
- *	16  the lease at the sender's, 8 bytes
+ *	8   the receiver's number of the lease, 8 bytes; 0: none yet
+ *	16  the sender's number of the lease, 8 bytes
  *	24  status, 4 bytes
  *	28  rights, 4 bytes
  *	32  length, 8 bytes
  *	40  the key
  *
- *	ASK and GIVE, RETURN and REVOKE are requests.  GRANT answers ASK, TAKEN answers GIVE, each with a status; so do
- *	RETURNED and REVOKED.  BYE: the sender's leases are over, all of them; it is not answered.
+ *	ASK and GIVE, RETURN and REVOKE are requests. GRANT answers ASK, TAKEN answers GIVE, RETURNED and REVOKED answer
+ *	the others; each has a status. BYE: all leases of the sender end; it has no answer.
  */
 #ifndef SVC_LEASE_WIRE_H
 #define SVC_LEASE_WIRE_H
@@ -45,7 +45,7 @@ struct svc_lease_message {
 	size_t key_len;
 };
 
-/* Into SVC_LEASE_MAX bytes; returns how many. */
+/* Encodes into at most SVC_LEASE_MAX bytes, and returns how many. A message without a key needs SVC_LEASE_HEAD. */
 size_t svc_lease_encode(const struct svc_lease_message *m, uint8_t *bytes);
 /* False: they are no message.  The key lies in the bytes. */
 bool svc_lease_decode(const uint8_t *bytes, size_t len, struct svc_lease_message *m);

@@ -1,72 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The leases of an instance: their life, their events, and the loop that moves them.
+ * The leases of an instance: their life, their events, and the loop that drives them.
  *
- * Locks: `lock` guards all of it, also while memory is registered and deregistered.  A wait does not hold it.
+ * Locks: `lock` protects all of it, also while memory is registered and deregistered. A wait does not hold it.
  */
 #include "services/grow.h"
 #include "services/lease.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 
 static const uint64_t TAG = UINT64_C(0x78706f72746c7300);
-enum { MADE_MAX = 64, PATIENCE_MS = 1000, SLICE_MS = 20 };
-
-int64_t svc_lease_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+enum { MADE_MAX = 64, PATIENCE_MS = 1000 };
 
 /* ---- peers ---- */
 
 static void peer_free_unused(struct svc_lease_peer *p)
 {
-	if (p->mail == NULL && p->list == NULL && p->made == 0)
+	if (p->msgq == NULL && p->list == NULL && p->made == 0)
 		free(p);
 }
 
-static int peer_of_mail(struct svc_mail_peer *mail)
+static int lease_peer_of(struct svc_msgq_peer *msgq)
 {
 	struct svc_lease_peer *p;
 
-	if (mail->ended != XPORT_OK)
-		return mail->ended;
-	if (mail->user != NULL)
+	if (msgq->user != NULL)
 		return XPORT_OK;
 	p = calloc(1, sizeof(*p));
 	if (p == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	p->mail = mail;
-	mail->user = p;
+	p->msgq = msgq;
+	msgq->user = p;
 	return XPORT_OK;
 }
 
 int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, struct svc_lease_peer **peer)
 {
-	struct xport_ep_info info = {.size = sizeof(info)};
-	struct svc_mail_peer *mail;
-	int r = xport_ep_query(ep, &info);
+	struct svc_msgq_peer *p;
+	int r = svc_engine_peer(&l->engine, ep, operation, &p);
 
-	if (l->destroying || r != XPORT_OK)
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "%s",
-		                r == XPORT_OK ? "the leases are being destroyed" : "ep is no endpoint");
-	if (info.state != XPORT_EP_OPEN) {
-		r = info.reason != XPORT_OK ? info.reason : XPORT_ERR_CLOSED;
-		return svc_fail(r, operation, NULL, "the endpoint is not open: %s", xport_strerror(r));
-	}
-	mail = svc_mail_peer(&l->mail, ep);
-	r = mail == NULL ? XPORT_ERR_NO_MEMORY : peer_of_mail(mail);
 	if (r != XPORT_OK)
-		return svc_fail(r, operation, r == XPORT_ERR_PROTOCOL ? "connect to it anew" : NULL, "%s",
-		                r == XPORT_ERR_PROTOCOL ? "the peer sent what it must not, and was muted"
-		                                        : xport_strerror(r));
-	*peer = mail->user;
+		return r;
+	if (lease_peer_of(p) != XPORT_OK)
+		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
+	*peer = p->user;
 	return XPORT_OK;
 }
 
@@ -81,15 +60,15 @@ struct xport_lease *svc_lease_new(struct xport_leases *l, struct svc_lease_peer 
 {
 	struct xport_lease *lease = calloc(1, sizeof(*lease));
 
-	if (lease == NULL || (lease->last = svc_mail_reserve(SVC_LEASE_HEAD)) == NULL) {
+	if (lease == NULL || (lease->last = svc_msgq_reserve(SVC_LEASE_HEAD)) == NULL) {
 		free(lease);
 		return NULL;
 	}
 	lease->leases = l;
 	lease->peer = p;
 	lease->lender = lender;
-	lease->id = ++l->next_id;
-	lease->ep = p->mail->ep;
+	lease->id = svc_engine_id(&l->engine);
+	lease->ep = p->msgq->ep;
 	lease->next = p->list;
 	lease->at = &p->list;
 	if (lease->next != NULL)
@@ -179,19 +158,26 @@ int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, s
 {
 	uint8_t bytes[SVC_LEASE_MAX];
 
-	return svc_mail_request(lease->peer->mail, bytes, encode(lease, type, key, key_len, bytes));
+	return svc_msgq_request(lease->peer->msgq, bytes, encode(lease, type, key, key_len, bytes));
+}
+
+int svc_lease_reply(struct svc_msgq_peer *to, const struct svc_lease_message *m)
+{
+	uint8_t bytes[SVC_LEASE_MAX];
+
+	return svc_msgq_reply(to, bytes, svc_lease_encode(m, bytes));
 }
 
 void svc_lease_last(struct xport_lease *lease, int type)
 {
-	struct svc_letter *letter = lease->last;
+	struct svc_msg *msg = lease->last;
 	uint8_t bytes[SVC_LEASE_MAX];
 
 	lease->last = NULL;
-	svc_mail_request_in(lease->peer->mail, letter, bytes, encode(lease, type, NULL, 0, bytes));
+	svc_msgq_request_in(lease->peer->msgq, msg, bytes, encode(lease, type, NULL, 0, bytes));
 }
 
-/* ---- what comes by mail ---- */
+/* ---- what peers send ---- */
 
 static void end_lease(struct xport_lease *lease, int status)
 {
@@ -215,182 +201,154 @@ static void end_all(struct svc_lease_peer *p, int status)
 	p->made--;
 }
 
-static void mail_ended(void *arg, struct svc_mail_peer *from, int status)
+static void leases_ended(void *service, struct svc_msgq_peer *from, int status)
 {
 	struct svc_lease_peer *p = from->user;
 
-	(void)arg;
+	(void)service;
 	if (p == NULL)
 		return;
+	if (from->ended == XPORT_OK) { /* the peer's service is another one from now on */
+		end_all(p, status);
+		return;
+	}
 	from->user = NULL;
 	end_all(p, status);
-	p->mail = NULL;
+	p->msgq = NULL;
 	peer_free_unused(p);
 }
 
-static void mail_anew(void *arg, struct svc_mail_peer *from)
+static void leases_closing(void *service, struct svc_msgq_peer *p)
 {
-	(void)arg;
-	if (from->user != NULL)
-		end_all(from->user, XPORT_ERR_PEER_CLOSED);
+	(void)service;
+	if (p->user != NULL)
+		end_all(p->user, XPORT_ERR_CLOSED);
 }
 
-static int bye(struct svc_mail_peer *from)
+static int leases_message(void *service, struct svc_msgq_peer *from, const uint8_t *bytes, size_t len)
 {
-	svc_mail_anew(from);
-	end_all(from->user, XPORT_ERR_PEER_CLOSED);
-	return XPORT_OK;
-}
-
-static int mail_message(void *arg, struct svc_mail_peer *from, const uint8_t *bytes, size_t len)
-{
-	struct xport_leases *l = arg;
+	struct xport_leases *l = service;
 	struct svc_lease_message m;
+	struct svc_received in;
 
 	if (!svc_lease_decode(bytes, len, &m))
 		return XPORT_ERR_PROTOCOL;
-	if (peer_of_mail(from) != XPORT_OK)
+	if (lease_peer_of(from) != XPORT_OK)
 		return XPORT_ERR_NO_MEMORY;
+	in = svc_engine_receive(&l->engine, from, m.type, m.to);
 	switch (m.type) {
 	case SVC_LEASE_BYE:
-		return bye(from);
+		return XPORT_OK;
 	case SVC_LEASE_GRANT:
 	case SVC_LEASE_GIVE:
 	case SVC_LEASE_RETURNED:
 	case SVC_LEASE_REVOKE:
 		return svc_borrower_message(l, from, &m);
 	default:
-		return svc_lender_message(l, from, &m);
+		return svc_lender_message(l, from, &m, in.answered);
 	}
 }
 
-static size_t encode_bye(uint8_t *bytes)
+static size_t leases_bye(uint8_t *bytes)
 {
 	struct svc_lease_message m = {.type = SVC_LEASE_BYE};
 
 	return svc_lease_encode(&m, bytes);
 }
 
-static void mail_over(void *arg, struct svc_mail_peer *from)
+static void leases_work(void *service)
 {
-	uint8_t bytes[SVC_LEASE_MAX];
-
-	(void)arg;
-	if (from->user != NULL)
-		end_all(from->user, XPORT_ERR_NO_MEMORY);
-	svc_mail_over(from, bytes, encode_bye(bytes));
+	svc_lender_look(service);
 }
 
-static const struct svc_mail_fns fns = {
-	.message = mail_message, .anew = mail_anew, .over = mail_over, .ended = mail_ended};
+static int leases_work_timeout(void *service)
+{
+	return svc_lender_timeout(service);
+}
+
+static const uint8_t lease_kinds[] = {
+	[SVC_LEASE_ASK] = SVC_REQUEST,    [SVC_LEASE_GRANT] = SVC_REPLY,    [SVC_LEASE_GIVE] = SVC_REQUEST,
+	[SVC_LEASE_TAKEN] = SVC_REPLY,    [SVC_LEASE_RETURN] = SVC_REQUEST, [SVC_LEASE_RETURNED] = SVC_REPLY,
+	[SVC_LEASE_REVOKE] = SVC_REQUEST, [SVC_LEASE_REVOKED] = SVC_REPLY,  [SVC_LEASE_BYE] = SVC_BYE};
+static const struct svc_engine_ops lease_ops = {.kinds = lease_kinds,
+                                                .message = leases_message,
+                                                .bye = leases_bye,
+                                                .ended = leases_ended,
+                                                .closing = leases_closing,
+                                                .work = leases_work,
+                                                .work_timeout = leases_work_timeout};
 
 /* ---- the loop ---- */
 
 int xport_leases_step(xport_leases *l, const struct xport_completion *c)
 {
-	bool own;
-
 	if (l == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_step", NULL, "leases is NULL");
-	pthread_mutex_lock(&l->lock);
-	own = svc_mail_step(&l->mail, c);
-	svc_lender_look(l);
-	pthread_mutex_unlock(&l->lock);
-	return own;
+	return svc_engine_step(&l->engine, c);
 }
 
 int xport_leases_timeout(xport_leases *l)
 {
-	int ms;
-
-	pthread_mutex_lock(&l->lock);
-	ms = svc_lender_timeout(l);
-	if (svc_mail_waits(&l->mail) && (ms < 0 || ms > 1))
-		ms = 1;
-	pthread_mutex_unlock(&l->lock);
-	return ms;
+	return svc_engine_timeout(&l->engine);
 }
 
-/* One look, or a sleep no longer than `until`, or than another thread may take to do what is waited for. */
-static int reap(struct xport_leases *l, int64_t until, xport_completion_fn other, void *arg)
-{
-	int64_t left = until < 0 ? SLICE_MS : until - svc_lease_now();
-	struct xport_completion c;
-	int ms = xport_leases_timeout(l), n;
+struct next_lease_event {
+	struct xport_leases *leases;
+	struct xport_lease_event *event;
+};
 
-	left = left > SLICE_MS ? SLICE_MS : left < 0 ? 0 : left;
-	if (ms >= 0 && ms < left)
-		left = ms;
-	n = xport_wait(l->x, &c, 1, (int)left);
-	if (n < 0)
-		return n;
-	if (xport_leases_step(l, n > 0 ? &c : NULL) == 0 && n > 0 && other != NULL)
-		other(arg, &c);
-	return XPORT_OK;
-}
-
-/* Asked behind a look, not before it: calls that may not wait go on, too, if they are repeated. */
-static bool passed(int64_t until)
+static int next_lease_event(void *arg)
 {
-	return until >= 0 && svc_lease_now() >= until;
-}
+	struct next_lease_event *next = arg;
 
-static int timed_out(const char *operation, int timeout_ms)
-{
-	return svc_fail(XPORT_ERR_TIMEOUT, operation, NULL, "%d ms passed", timeout_ms);
+	return xport_leases_next(next->leases, next->event);
 }
 
 int xport_leases_wait(xport_leases *l, struct xport_lease_event *event, xport_completion_fn other, void *arg,
                       int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : svc_lease_now() + timeout_ms;
-	int r = xport_leases_next(l, event);
+	struct next_lease_event next = {l, event};
 
-	for (bool late = false; r == 0; late = passed(until)) {
-		if (late)
-			return timed_out("xport_leases_wait", timeout_ms);
-		r = reap(l, until, other, arg);
-		if (r != XPORT_OK)
-			return svc_pass(l->x, r, "xport_leases_wait");
-		r = xport_leases_next(l, event);
-	}
-	return r < 0 ? r : XPORT_OK;
+	if (l == NULL)
+		return xport_leases_next(l, event); /* which describes it */
+	return svc_engine_wait(&l->engine, next_lease_event, &next, other, arg, timeout_ms, "xport_leases_wait");
 }
 
-/* 1: something is under way; else how it ended, whose event nobody else is told of. */
-static int outcome(struct xport_lease *lease)
-{
-	struct xport_leases *l = lease->leases;
-	int r = 1;
+struct lease_outcome {
+	struct xport_lease *lease;
+	int status;
+};
 
-	pthread_mutex_lock(&l->lock);
-	if (lease->state == XPORT_LEASE_HELD || lease->state == XPORT_LEASE_OVER) {
-		r = lease->state == XPORT_LEASE_HELD || lease->unwanted ? XPORT_OK : lease->status;
+/* Returns 0 while the peer has not answered. The events of a lease that is waited for are dropped. */
+static int lease_settled(void *arg)
+{
+	struct lease_outcome *o = arg;
+	struct xport_lease *lease = o->lease;
+	struct xport_leases *l = lease->leases;
+	bool settled;
+
+	pthread_mutex_lock(&l->engine.lock);
+	settled = lease->state == XPORT_LEASE_HELD || lease->state == XPORT_LEASE_OVER;
+	if (settled) {
+		o->status = lease->state == XPORT_LEASE_HELD || lease->unwanted ? XPORT_OK : lease->status;
 		svc_lease_drop_events(lease);
 	}
-	pthread_mutex_unlock(&l->lock);
-	return r;
+	pthread_mutex_unlock(&l->engine.lock);
+	return settled;
 }
 
 int xport_lease_wait(xport_lease *lease, xport_completion_fn other, void *arg, int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : svc_lease_now() + timeout_ms;
-	struct xport_leases *l;
+	struct lease_outcome o = {.lease = lease};
 	int r;
 
 	if (lease == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_wait", NULL, "lease is NULL");
-	l = lease->leases;
-	for (bool late = false; (r = outcome(lease)) == 1; late = passed(until)) {
-		if (late)
-			return timed_out("xport_lease_wait", timeout_ms);
-		r = reap(l, until, other, arg);
-		if (r != XPORT_OK)
-			return svc_pass(l->x, r, "xport_lease_wait");
-	}
-	return r == XPORT_OK
-	               ? r
-	               : svc_fail(r, "xport_lease_wait", NULL, "the peer refused, or is gone: %s", xport_strerror(r));
+	r = svc_engine_wait(&lease->leases->engine, lease_settled, &o, other, arg, timeout_ms, "xport_lease_wait");
+	if (r != XPORT_OK || o.status == XPORT_OK)
+		return r;
+	return svc_fail(o.status, "xport_lease_wait", NULL, "the peer refused, or the connection ended: %s",
+	                xport_strerror(o.status));
 }
 
 /* ---- public ---- */
@@ -402,16 +360,16 @@ int xport_lease_free(xport_lease *lease)
 	if (lease == NULL)
 		return XPORT_OK;
 	l = lease->leases;
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->engine.lock);
 	if (lease->state != XPORT_LEASE_OVER) {
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->engine.lock);
 		return svc_fail(XPORT_ERR_BUSY, "xport_lease_free",
-		                "xport_lease_return or xport_lease_revoke, and wait for XPORT_LEASE_ENDED",
+		                "call xport_lease_return or xport_lease_revoke, and wait for XPORT_LEASE_ENDED",
 		                "the lease has not ended");
 	}
 	svc_lease_drop_events(lease);
 	lease_free(lease);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->engine.lock);
 	return XPORT_OK;
 }
 
@@ -421,8 +379,8 @@ int xport_lease_query(const xport_lease *lease, struct xport_lease_info *info)
 
 	if (lease == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_LEASE_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_query", NULL,
-		                "an argument is NULL, or xport_lease_info.size is not that of the struct");
-	pthread_mutex_lock(&lease->leases->lock);
+		                "an argument is NULL, or xport_lease_info.size is not the size of the struct");
+	pthread_mutex_lock(&lease->leases->engine.lock);
 	i.state = lease->state;
 	i.status = lease->status;
 	i.lender = lease->lender;
@@ -432,16 +390,16 @@ int xport_lease_query(const xport_lease *lease, struct xport_lease_info *info)
 	i.rkey = lease->rkey;
 	i.base = lease->base;
 	i.context = lease->context;
-	pthread_mutex_unlock(&lease->leases->lock);
+	pthread_mutex_unlock(&lease->leases->engine.lock);
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
 
 void xport_lease_set_context(xport_lease *lease, void *context)
 {
-	pthread_mutex_lock(&lease->leases->lock);
+	pthread_mutex_lock(&lease->leases->engine.lock);
 	lease->context = context;
-	pthread_mutex_unlock(&lease->leases->lock);
+	pthread_mutex_unlock(&lease->leases->engine.lock);
 }
 
 int xport_leases_query(xport_leases *l, struct xport_leases_info *info)
@@ -450,11 +408,11 @@ int xport_leases_query(xport_leases *l, struct xport_leases_info *info)
 
 	if (l == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_LEASES_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_leases_query", NULL,
-		                "an argument is NULL, or xport_leases_info.size is not that of the struct");
-	pthread_mutex_lock(&l->lock);
+		                "an argument is NULL, or xport_leases_info.size is not the size of the struct");
+	pthread_mutex_lock(&l->engine.lock);
 	i = l->info;
-	i.muted = l->mail.muted;
-	pthread_mutex_unlock(&l->lock);
+	i.muted = l->engine.msgq.muted;
+	pthread_mutex_unlock(&l->engine.lock);
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }
@@ -463,9 +421,7 @@ void xport_leases_forget(xport_leases *l, xport_ep *ep)
 {
 	if (l == NULL || ep == NULL)
 		return;
-	pthread_mutex_lock(&l->lock);
-	svc_mail_end(&l->mail, ep, XPORT_ERR_CLOSED);
-	pthread_mutex_unlock(&l->lock);
+	svc_engine_forget(&l->engine, ep);
 }
 
 static const char *attr_wrong(const struct xport_leases_attr *a)
@@ -473,7 +429,7 @@ static const char *attr_wrong(const struct xport_leases_attr *a)
 	if ((a->flags & ~(uint32_t)XPORT_LEASES_TAKE) != 0)
 		return "xport_leases_attr.flags has unknown bits";
 	if (a->patience_ms < -1)
-		return "xport_leases_attr.patience_ms is less than -1";
+		return "xport_leases_attr.patience_ms is below -1";
 	return NULL;
 }
 
@@ -492,82 +448,40 @@ int xport_leases_create(xport *x, const struct xport_leases_attr *attr, xport_le
 	l = calloc(1, sizeof(*l));
 	if (l == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_leases_create", NULL, "out of memory");
-	l->x = x;
 	l->a = *a;
 	l->a.tag = a->tag == 0 ? TAG : a->tag;
 	l->a.max_leases = a->max_leases == 0 ? MADE_MAX : a->max_leases;
 	l->a.patience_ms = a->patience_ms == 0 ? PATIENCE_MS : a->patience_ms;
 	l->last_event = &l->first_event;
-	r = svc_mail_open(&l->mail, x, l->a.tag, SVC_LEASE_MAX, &fns, l, "xport_leases_create");
+	r = svc_engine_open(&l->engine, x, l->a.tag, SVC_LEASE_MAX, &lease_ops, l, "xport_leases_create");
 	if (r != XPORT_OK) {
 		free(l);
 		return r;
 	}
-	pthread_mutex_init(&l->lock, NULL);
 	*leases = l;
 	return XPORT_OK;
 }
 
-static void say_bye(void *arg, struct svc_mail_peer *p)
-{
-	uint8_t bytes[SVC_LEASE_MAX];
-	size_t len = encode_bye(bytes);
-
-	(void)arg;
-	if (p->user == NULL)
-		return;
-	svc_mail_drop(p);
-	end_all(p->user, XPORT_ERR_CLOSED);
-	svc_mail_bye(p, bytes, len);
-}
-
-/* Of an endpoint that lives on; its leases are freed. */
-static void peer_forget(void *arg, struct svc_mail_peer *p)
-{
-	(void)arg;
-	free(p->user);
-	p->user = NULL;
-}
-
-static void begin_destroy(struct xport_leases *l)
-{
-	pthread_mutex_lock(&l->lock);
-	if (!l->destroying) {
-		l->destroying = true;
-		svc_mail_each(&l->mail, say_bye);
-		svc_mail_stop(&l->mail);
-	}
-	pthread_mutex_unlock(&l->lock);
-}
-
 int xport_leases_destroy(xport_leases *l, xport_completion_fn other, void *arg, int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : svc_lease_now() + timeout_ms;
 	int r;
 
 	if (l == NULL)
 		return XPORT_OK;
-	begin_destroy(l);
-	for (bool late = false; !svc_mail_idle(&l->mail); late = passed(until)) {
-		if (late)
-			return timed_out("xport_leases_destroy", timeout_ms);
-		r = reap(l, until, other, arg);
-		if (r != XPORT_OK)
-			return svc_pass(l->x, r, "xport_leases_destroy");
-	}
+	r = svc_engine_shut(&l->engine, other, arg, timeout_ms, "xport_leases_destroy");
+	if (r != XPORT_OK)
+		return r;
 	if (l->ending > 0) {
 		svc_lender_look(l);
 		if (l->ending > 0)
-			return svc_fail(XPORT_ERR_BUSY, "xport_leases_destroy", "cancel it, then call again",
-			                "a posted receive uses memory that is lent");
+			return svc_fail(XPORT_ERR_BUSY, "xport_leases_destroy", "cancel the receive, then call again",
+			                "a posted receive uses the lent memory");
 	}
 	while (l->all != NULL) {
 		svc_lease_drop_events(l->all);
 		lease_free(l->all);
 	}
-	svc_mail_each(&l->mail, peer_forget);
-	svc_mail_close(&l->mail);
-	pthread_mutex_destroy(&l->lock);
+	svc_engine_close(&l->engine);
 	free(l);
 	return XPORT_OK;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lender's side: memory goes out under the quota, and is deregistered before anybody hears that it has come back. */
+/* The lender's side: lends memory within the quota, and deregisters it before it reports the end of the lease. */
 #include <string.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 #include "services/lease.h"
 #include "services/wire.h"
 
 /* ---- memory ---- */
 
-static void give_back(struct xport_lease *lease)
+static void lender_give_back(struct xport_lease *lease)
 {
 	struct xport_leases *l = lease->leases;
 
@@ -31,7 +31,7 @@ static int memory_of_pool(struct xport_lease *lease)
 	if (r != XPORT_OK)
 		return r;
 	memset(b.address, 0, lease->length); /* what was there before is none of the borrower's business */
-	r = xport_mr_reg(l->x, b.address, lease->length, lease->rights, &lease->mr);
+	r = xport_mr_reg(l->engine.x, b.address, lease->length, lease->rights, &lease->mr);
 	if (r != XPORT_OK) {
 		(void)xport_pool_free(l->a.pool, b.address);
 		return r;
@@ -49,7 +49,7 @@ static int memory(struct xport_lease *lease)
 	if (l->a.pool != NULL) {
 		r = memory_of_pool(lease);
 	} else {
-		r = xport_mr_alloc(l->x, lease->length, lease->rights, &lease->mr);
+		r = xport_mr_alloc(l->engine.x, lease->length, lease->rights, &lease->mr);
 		if (r == XPORT_OK && (r = xport_mr_query(lease->mr, &info)) == XPORT_OK)
 			lease->base = info.base;
 	}
@@ -78,14 +78,14 @@ void svc_lender_end(struct xport_lease *lease, int status)
 		return;
 	}
 	lease->mr = NULL;
-	give_back(lease);
+	lender_give_back(lease);
 	lease->leases->ending -= lease->state == XPORT_LEASE_ENDING;
 	svc_lease_over(lease, status);
 }
 
 void svc_lender_look(struct xport_leases *l)
 {
-	int64_t now = svc_lease_now();
+	int64_t now = svc_now_ms();
 	struct xport_lease *next;
 
 	if (l->ending == 0)
@@ -103,7 +103,7 @@ void svc_lender_look(struct xport_leases *l)
 
 int svc_lender_timeout(const struct xport_leases *l)
 {
-	int64_t now = svc_lease_now(), least = INT32_MAX, left;
+	int64_t now = svc_now_ms(), least = INT32_MAX, left;
 
 	if (l->ending == 0)
 		return -1;
@@ -119,22 +119,15 @@ int svc_lender_timeout(const struct xport_leases *l)
 
 /* ---- messages ---- */
 
-static int answer(struct svc_mail_peer *to, const struct svc_lease_message *m)
-{
-	uint8_t bytes[SVC_LEASE_MAX];
-
-	return svc_mail_reply(to, bytes, svc_lease_encode(m, bytes));
-}
-
 /* XPORT_OK: the peer may have it. */
-static int judge(const struct xport_leases *l, const struct svc_lease_peer *p, xport_ep *ep,
-                 const struct svc_lease_message *m)
+static int lender_judge(const struct xport_leases *l, const struct svc_lease_peer *p, xport_ep *ep,
+                        const struct svc_lease_message *m)
 {
 	uint64_t most = l->a.peer_quota == 0 ? l->a.quota : l->a.peer_quota;
 
 	if (l->a.quota == 0)
 		return XPORT_ERR_NOT_SUPPORTED;
-	/* Patience ends a lease, but not the letter that tells of it: else one that never answers makes us keep more and more. */
+	/* Patience ends a lease, but not the message that tells of it: else one that never answers makes us keep more and more. */
 	if (p->made >= l->a.max_leases || p->asked_back >= l->a.max_leases)
 		return XPORT_ERR_BUSY;
 	if (m->length > most || p->bytes > most - m->length || m->length > l->a.quota ||
@@ -155,18 +148,18 @@ static int grant(struct xport_lease *lease, uint64_t to)
 	                              .key_len = sizeof(key)};
 	int r = xport_rkey_pack(lease->mr, key, &g.key_len);
 
-	return r != XPORT_OK ? r : answer(lease->peer->mail, &g);
+	return r != XPORT_OK ? r : svc_lease_reply(lease->peer->msgq, &g);
 }
 
-static int refuse(struct xport_leases *l, struct svc_mail_peer *from, uint64_t to, int status)
+static int lender_refuse(struct xport_leases *l, struct svc_msgq_peer *from, uint64_t to, int status)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_GRANT, .to = to, .status = status};
 
 	l->info.refused++;
-	return answer(from, &g);
+	return svc_lease_reply(from, &g);
 }
 
-static int asked(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int asked(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct svc_lease_peer *p = from->user;
 	struct xport_lease *lease;
@@ -174,12 +167,12 @@ static int asked(struct xport_leases *l, struct svc_mail_peer *from, const struc
 
 	if (m->length == 0 || m->rights == 0)
 		return XPORT_ERR_PROTOCOL;
-	r = judge(l, p, from->ep, m);
+	r = lender_judge(l, p, from->ep, m);
 	if (r != XPORT_OK)
-		return refuse(l, from, m->from, r < 0 && r >= XPORT_ERR_BUSY ? r : XPORT_ERR_ACCESS);
+		return lender_refuse(l, from, m->from, r < 0 && r >= XPORT_ERR_BUSY ? r : XPORT_ERR_ACCESS);
 	lease = svc_lease_new(l, p, true);
 	if (lease == NULL)
-		return refuse(l, from, m->from, XPORT_ERR_NO_MEMORY);
+		return lender_refuse(l, from, m->from, XPORT_ERR_NO_MEMORY);
 	lease->maker = p;
 	p->made++;
 	lease->remote = m->from;
@@ -194,16 +187,15 @@ static int asked(struct xport_leases *l, struct svc_mail_peer *from, const struc
 	}
 	if (lease->mr != NULL)
 		(void)xport_mr_dereg(lease->mr);
-	give_back(lease);
+	lender_give_back(lease);
 	svc_lease_undo(lease);
-	return from->ended == XPORT_OK ? refuse(l, from, m->from, r) : XPORT_OK;
+	return from->ended == XPORT_OK ? lender_refuse(l, from, m->from, r) : XPORT_OK;
 }
 
-static int taken(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int lender_taken(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
 
-	(void)svc_mail_answered(from);
 	if (lease == NULL || !lease->lender || lease->state != XPORT_LEASE_ASKING)
 		return XPORT_OK; /* revoked meanwhile */
 	lease->remote = m->from;
@@ -215,7 +207,7 @@ static int taken(struct svc_mail_peer *from, const struct svc_lease_message *m)
 }
 
 /* The answer leaves when the memory is out of reach. */
-static int returned(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int lender_returned(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_RETURNED, .to = m->from, .status = XPORT_ERR_STALE_KEY};
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
@@ -224,39 +216,40 @@ static int returned(struct svc_mail_peer *from, const struct svc_lease_message *
 		svc_lender_end(lease, XPORT_OK);
 		g.status = XPORT_OK;
 	}
-	return answer(from, &g);
+	return svc_lease_reply(from, &g);
 }
 
-static int revoked(struct svc_mail_peer *from, const struct svc_lease_message *m)
+static int lender_revoked(struct svc_msgq_peer *from, const struct svc_lease_message *m, bool answered)
 {
 	struct svc_lease_peer *p = from->user;
 	struct xport_lease *lease = svc_lease_find(p, m->to);
 
-	if (svc_mail_answered(from) && p->asked_back > 0)
+	if (answered && p->asked_back > 0)
 		p->asked_back--;
 	if (lease != NULL && lease->lender && lease->state == XPORT_LEASE_ENDING && !lease->told)
 		svc_lender_end(lease, XPORT_ERR_STALE_KEY);
 	return XPORT_OK;
 }
 
-int svc_lender_message(struct xport_leases *l, struct svc_mail_peer *from, const struct svc_lease_message *m)
+int svc_lender_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m,
+                       bool answered)
 {
 	switch (m->type) {
 	case SVC_LEASE_ASK:
 		return asked(l, from, m);
 	case SVC_LEASE_TAKEN:
-		return taken(from, m);
+		return lender_taken(from, m);
 	case SVC_LEASE_RETURN:
-		return returned(from, m);
+		return lender_returned(from, m);
 	default:
-		return revoked(from, m);
+		return lender_revoked(from, m, answered);
 	}
 }
 
 /* ---- public ---- */
 
-static int give(struct xport_leases *l, struct svc_lease_peer *p, xport_mr *mr, void *context,
-                struct xport_lease **lease)
+static int lender_give(struct xport_leases *l, struct svc_lease_peer *p, xport_mr *mr, void *context,
+                       struct xport_lease **lease)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
 	uint8_t key[SVC_LEASE_KEY_MAX];
@@ -267,10 +260,10 @@ static int give(struct xport_leases *l, struct svc_lease_peer *p, xport_mr *mr, 
 	if (r == XPORT_OK)
 		r = xport_rkey_pack(mr, key, &len);
 	if (r != XPORT_OK)
-		return svc_pass(l->x, r, "xport_lease_give");
+		return svc_pass(l->engine.x, r, "xport_lease_give");
 	if ((info.rights & SVC_RIGHTS) == 0)
-		return svc_fail(XPORT_ERR_INVALID, "xport_lease_give", "register it with enum xport_rights",
-		                "the region grants peers no rights");
+		return svc_fail(XPORT_ERR_INVALID, "xport_lease_give", "register it with rights from enum xport_rights",
+		                "the region was registered without rights for peers");
 	n = svc_lease_new(l, p, true);
 	if (n == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_lease_give", NULL, "out of memory");
@@ -282,7 +275,7 @@ static int give(struct xport_leases *l, struct svc_lease_peer *p, xport_mr *mr, 
 	r = svc_lease_request(n, SVC_LEASE_GIVE, key, len);
 	if (r != XPORT_OK) {
 		svc_lease_undo(n);
-		return svc_fail(r, "xport_lease_give", NULL, "the peer cannot be told: %s", xport_strerror(r));
+		return svc_fail(r, "xport_lease_give", NULL, "cannot notify the peer: %s", xport_strerror(r));
 	}
 	*lease = n;
 	return XPORT_OK;
@@ -295,11 +288,11 @@ int xport_lease_give(xport_leases *l, xport_ep *ep, xport_mr *mr, void *context,
 
 	if (l == NULL || ep == NULL || mr == NULL || lease == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_give", NULL, "an argument is NULL");
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->engine.lock);
 	r = svc_lease_peer(l, ep, "xport_lease_give", &p);
 	if (r == XPORT_OK)
-		r = give(l, p, mr, context, lease);
-	pthread_mutex_unlock(&l->lock);
+		r = lender_give(l, p, mr, context, lease);
+	pthread_mutex_unlock(&l->engine.lock);
 	return r;
 }
 
@@ -309,13 +302,13 @@ static int ask_back(struct xport_lease *lease)
 
 	if (!lease->lender)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_revoke", "xport_lease_return",
-		                "the memory is the peer's");
+		                "this process is the borrower: it cannot revoke the lease");
 	if (lease->state >= XPORT_LEASE_ENDING)
 		return svc_fail(XPORT_ERR_CLOSED, "xport_lease_revoke", NULL, "the lease %s",
 		                lease->state == XPORT_LEASE_OVER ? "has ended" : "is ending");
 	begin_ending(lease);
 	lease->unwanted = true;
-	lease->until = svc_lease_now() + patience;
+	lease->until = svc_now_ms() + patience;
 	if (lease->maker != NULL)
 		lease->maker->asked_back++;
 	svc_lease_last(lease, SVC_LEASE_REVOKE);
@@ -330,8 +323,8 @@ int xport_lease_revoke(xport_lease *lease)
 
 	if (lease == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_lease_revoke", NULL, "lease is NULL");
-	pthread_mutex_lock(&lease->leases->lock);
+	pthread_mutex_lock(&lease->leases->engine.lock);
 	r = ask_back(lease);
-	pthread_mutex_unlock(&lease->leases->lock);
+	pthread_mutex_unlock(&lease->leases->engine.lock);
 	return r;
 }

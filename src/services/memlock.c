@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 
 enum { CAP_IPC_LOCK_BIT = 14 };
 
@@ -67,7 +67,7 @@ int svc_memlock_check(const struct svc_memlock *m, uint64_t more, const char *op
 		XPORT_ERR_NO_MEMORY, operation,
 		"raise the limit: ulimit -l unlimited in the shell, memlock in /etc/security/limits.conf for logins, "
 		"LimitMEMLOCK=infinity for a systemd service; or ask for less",
-		"%" PRIu64 " KiB more would be locked; the limit of locked memory is %" PRIu64 " KiB, and %" PRIu64
+		"cannot lock %" PRIu64 " KiB more; the limit of locked memory is %" PRIu64 " KiB, and %" PRIu64
 		" KiB are locked already",
 		more >> 10, m->limit >> 10, m->locked >> 10);
 }

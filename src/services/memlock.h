@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memlock.h - whether memory may be locked, asked ahead: the stacks' own refusals do not name the limit. */
+/* memlock.h - checks the limit of locked memory in advance, because the errors of the stacks do not name it. */
 #ifndef SVC_MEMLOCK_H
 #define SVC_MEMLOCK_H
 

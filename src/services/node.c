@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 
 /* Pages that are looked at to say where a slab lies. */
 enum { SAMPLES = 64 };
@@ -23,13 +23,13 @@ int svc_node_resolve(int asked, int *node, const char *operation)
 
 	if (numa_available() < 0)
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "leave xport_pool_attr.node at 0",
-		                "this kernel does not place memory on nodes (get_mempolicy: %s)", strerror(errno));
+		                "this kernel cannot place memory on NUMA nodes (get_mempolicy: %s)", strerror(errno));
 	if (asked == XPORT_POOL_NODE_LOCAL)
 		n = getcpu(&cpu, &local) == 0 ? (int)local : 0;
 	room = n < 0 || n >= SVC_NODES ? -1 : numa_node_size64(n, NULL);
 	/* Beside a node without memory the system takes the nearest that has some. */
 	if (room < 0 || (room == 0 && asked != XPORT_POOL_NODE_LOCAL))
-		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "numactl --hardware lists the nodes that are there",
+		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "numactl --hardware lists the nodes",
 		                "there is no NUMA node %d with memory; the highest is %d", n, numa_max_node());
 	*node = n;
 	return XPORT_OK;
@@ -66,10 +66,10 @@ void svc_node_tell(void *base, size_t length, int node, char *text, size_t room)
 	for (size_t at = 0; n < SAMPLES && at < length; at += step)
 		pages[n++] = (char *)base + at;
 	if (move_pages(0, n, pages, NULL, status, 0) != 0) {
-		snprintf(text, room, "not known (move_pages: %s)", strerror(errno));
+		snprintf(text, room, "unknown (move_pages: %s)", strerror(errno));
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
 		there += status[i] == node;
-	snprintf(text, room, "%zu of %zu pages looked at lie on node %d", there, n, node);
+	snprintf(text, room, "%zu of %zu sampled pages are on node %d", there, n, node);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* node.h - on which NUMA node new memory comes to lie.  node.c by libnuma, node_none.c where it was not found. */
+/* node.h - places new memory on a NUMA node. node.c uses libnuma; node_none.c is for builds without it. */
 #ifndef SVC_NODE_H
 #define SVC_NODE_H
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 
 int svc_node_resolve(int asked, int *node, const char *operation)
 {
@@ -11,7 +11,7 @@ int svc_node_resolve(int asked, int *node, const char *operation)
 	(void)node;
 	return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation,
 	                "build libxport with libnuma (Debian: libnuma-dev), or leave xport_pool_attr.node at 0",
-	                "this build does not place memory: libnuma was not found when it was configured");
+	                "this build cannot place memory on NUMA nodes: it was configured without libnuma");
 }
 
 int svc_node_prefer(int node, struct svc_policy *saved)
@@ -31,5 +31,5 @@ void svc_node_tell(void *base, size_t length, int node, char *text, size_t room)
 	(void)base;
 	(void)length;
 	(void)node;
-	snprintf(text, room, "not known");
+	snprintf(text, room, "unknown");
 }

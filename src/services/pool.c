@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/fault.h"
 #include "services/grow.h"
-#include "services/guard.h"
+#include "services/last_error.h"
 #include "services/memlock.h"
 #include "services/node.h"
+#include "services/redzone.h"
 #include "services/tcache.h"
 
 #define likely(c) __builtin_expect(!!(c), 1)
@@ -27,8 +27,8 @@ struct xport_pool {
 	bool debug; /* no thread's caches: each block is looked at */
 	bool ending;
 	size_t cache_bytes;
-	struct svc_depot depot;
-	/* of depot.lock */
+	struct svc_pool_core core;
+	/* of core.lock */
 	struct svc_tcache *caches;
 	uint64_t nthreads;
 	uint64_t ended_allocations, ended_frees, ended_refills; /* of threads that ended */
@@ -43,8 +43,8 @@ static void thread_ends(void *arg)
 	struct svc_tcache *t = arg;
 	struct xport_pool *p = t->pool;
 
-	svc_tcache_empty(t, &p->depot);
-	pthread_mutex_lock(&p->depot.lock);
+	svc_tcache_empty(t, &p->core);
+	pthread_mutex_lock(&p->core.lock);
 	if (t->prev != NULL)
 		t->prev->next = t->next;
 	else
@@ -55,7 +55,7 @@ static void thread_ends(void *arg)
 	p->ended_allocations += atomic_load_explicit(&t->allocations, memory_order_relaxed);
 	p->ended_frees += atomic_load_explicit(&t->frees, memory_order_relaxed);
 	p->ended_refills += atomic_load_explicit(&t->refills, memory_order_relaxed);
-	pthread_mutex_unlock(&p->depot.lock);
+	pthread_mutex_unlock(&p->core.lock);
 	free(t);
 }
 
@@ -68,13 +68,13 @@ static struct svc_tcache *begin_thread(struct xport_pool *p)
 		free(t);
 		return NULL;
 	}
-	pthread_mutex_lock(&p->depot.lock);
+	pthread_mutex_lock(&p->core.lock);
 	t->next = p->caches;
 	if (t->next != NULL)
 		t->next->prev = t;
 	p->caches = t;
 	p->nthreads++;
-	pthread_mutex_unlock(&p->depot.lock);
+	pthread_mutex_unlock(&p->core.lock);
 	return t;
 }
 
@@ -87,7 +87,7 @@ static struct svc_tcache *this_thread(struct xport_pool *p)
 
 /* ---- life ---- */
 
-static int check_attr(const struct xport_pool_attr *a, const char *operation)
+static int pool_check_attr(const struct xport_pool_attr *a, const char *operation)
 {
 	if ((a->flags & ~(uint32_t)FLAGS) != 0)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.flags has unknown bits: %#x",
@@ -96,8 +96,8 @@ static int check_attr(const struct xport_pool_attr *a, const char *operation)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.rights has unknown bits: %#x",
 		                (unsigned)a->rights);
 	if (a->slab_bytes != 0 && a->slab_bytes < MIB)
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.slab_bytes is %zu, less than %zu",
-		                a->slab_bytes, MIB);
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
+		                "xport_pool_attr.slab_bytes is %zu, below the minimum of %zu", a->slab_bytes, MIB);
 	if (a->slab_bytes > SIZE_MAX / 2 || a->node < XPORT_POOL_NODE_LOCAL)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.%s",
 		                a->node < XPORT_POOL_NODE_LOCAL ? "node is negative" : "slab_bytes is too large");
@@ -115,14 +115,14 @@ static void choose_source(struct svc_source *s, const struct xport_info *info)
 	s->memlock = svc_memlock_network(info);
 	s->own = (s->flags & XPORT_POOL_HUGE) != 0 && !slower;
 	if ((s->flags & XPORT_POOL_HUGE) == 0)
-		snprintf(s->huge, sizeof(s->huge), "not asked for");
+		snprintf(s->huge, sizeof(s->huge), "not requested");
 	else if (slower)
 		snprintf(s->huge, sizeof(s->huge),
-		         "no: %.15s:%.47s reaches the memory that it allocates itself faster, and has no huge ones",
+		         "no: %.15s:%.47s is faster on memory that it allocates itself, and that has no huge pages",
 		         info->backend, info->provider);
 }
 
-static int fill_source(struct svc_depot *d, xport *x, const struct xport_pool_attr *a, const char *operation)
+static int fill_source(struct svc_pool_core *d, xport *x, const struct xport_pool_attr *a, const char *operation)
 {
 	struct xport_info info = {.size = sizeof(info)};
 	int r = xport_query(x, &info);
@@ -159,7 +159,7 @@ int xport_pool_create(xport *x, const struct xport_pool_attr *attr, xport_pool *
 	int r = svc_grow_in(&own, sizeof(own), SVC_FIRST_POOL_ATTR, attr, "xport_pool_create", "xport_pool_attr");
 
 	if (r == XPORT_OK)
-		r = check_attr(a, "xport_pool_create");
+		r = pool_check_attr(a, "xport_pool_create");
 	if (r != XPORT_OK)
 		return r;
 	if (x == NULL || pool == NULL)
@@ -167,27 +167,27 @@ int xport_pool_create(xport *x, const struct xport_pool_attr *attr, xport_pool *
 	p = calloc(1, sizeof(*p));
 	if (p == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_pool_create", NULL, "out of memory");
-	p->debug = p->depot.debug = (a->flags & XPORT_POOL_DEBUG) != 0;
+	p->debug = p->core.debug = (a->flags & XPORT_POOL_DEBUG) != 0;
 	p->cache_bytes = a->cache_bytes == 0 ? MIB / 4 : a->cache_bytes;
-	p->depot.max_bytes = a->max_bytes;
-	p->depot.slab_bytes = a->slab_bytes == 0 ? 4 * MIB : a->slab_bytes;
+	p->core.max_bytes = a->max_bytes;
+	p->core.slab_bytes = a->slab_bytes == 0 ? 4 * MIB : a->slab_bytes;
 	if ((a->flags & XPORT_POOL_HUGE) != 0)
-		p->depot.slab_bytes = (p->depot.slab_bytes + 2 * MIB - 1) & ~(2 * MIB - 1);
+		p->core.slab_bytes = (p->core.slab_bytes + 2 * MIB - 1) & ~(2 * MIB - 1);
 	fill_classes(p);
-	r = fill_source(&p->depot, x, a, "xport_pool_create");
+	r = fill_source(&p->core, x, a, "xport_pool_create");
 	if (r == XPORT_OK)
-		r = svc_depot_init(&p->depot, "xport_pool_create");
+		r = svc_pool_core_init(&p->core, "xport_pool_create");
 	if (r != XPORT_OK)
 		goto err_free;
 	if (pthread_key_create(&p->key, thread_ends) != 0) {
-		r = svc_fail(XPORT_ERR_NO_MEMORY, "xport_pool_create", "destroy pools that are not used any more",
-		             "no thread-specific key is left: a process has %d", PTHREAD_KEYS_MAX);
-		goto err_depot;
+		r = svc_fail(XPORT_ERR_NO_MEMORY, "xport_pool_create", "destroy unused pools",
+		             "all %d thread-specific keys of the process are in use", PTHREAD_KEYS_MAX);
+		goto err_core;
 	}
 	*pool = p;
 	return XPORT_OK;
-err_depot:
-	(void)svc_depot_fini(&p->depot);
+err_core:
+	(void)svc_pool_core_fini(&p->core);
 err_free:
 	free(p);
 	return r;
@@ -206,15 +206,15 @@ int xport_pool_destroy(xport_pool *p)
 		p->caches = t->next;
 		free(t);
 	}
-	if (svc_depot_fini(&p->depot) == XPORT_ERR_BUSY)
-		return svc_pass(p->depot.source.x, XPORT_ERR_BUSY, "xport_pool_destroy");
+	if (svc_pool_core_fini(&p->core) == XPORT_ERR_BUSY)
+		return svc_pass(p->core.source.x, XPORT_ERR_BUSY, "xport_pool_destroy");
 	free(p);
 	return XPORT_OK;
 }
 
 /* ---- taking ---- */
 
-static inline void describe(const struct svc_piece *piece, struct xport_block *b)
+static inline void pool_describe(const struct svc_piece *piece, struct xport_block *b)
 {
 	const struct svc_span *span = piece->span;
 
@@ -233,7 +233,7 @@ static inline void hand_out(const struct svc_piece *piece, struct xport_block *b
 {
 	/* Nobody else may know the block now; whoever gets to know it does so by the program's own means. */
 	atomic_store_explicit(state_of(piece), SVC_USED, memory_order_relaxed);
-	describe(piece, b);
+	pool_describe(piece, b);
 }
 
 /* The class, or SVC_LARGE. */
@@ -251,24 +251,25 @@ static unsigned class_for(const struct xport_pool *p, size_t length, size_t alig
 	return class;
 }
 
-static int take(struct xport_pool *p, unsigned class, size_t length, struct svc_piece *piece)
+static int pool_take(struct xport_pool *p, unsigned class, size_t length, struct svc_piece *piece)
 {
 	struct svc_tcache *t;
 	int r;
 
 	if (class == SVC_LARGE) {
 		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
-		return svc_depot_take_large(&p->depot, (length + SVC_SPAN - 1) / SVC_SPAN, piece, "xport_pool_alloc");
+		return svc_pool_core_take_large(&p->core, (length + SVC_SPAN - 1) / SVC_SPAN, piece,
+		                                "xport_pool_alloc");
 	}
 	t = this_thread(p);
 	if (t == NULL) {
 		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
-		r = svc_depot_take(&p->depot, class, piece, 1, "xport_pool_alloc");
+		r = svc_pool_core_take(&p->core, class, piece, 1, "xport_pool_alloc");
 		return r < 0 ? r : XPORT_OK;
 	}
 	if (svc_keep_take(&t->keep[class], piece))
 		return XPORT_OK;
-	r = svc_tcache_fill(t, &p->depot, class, "xport_pool_alloc");
+	r = svc_tcache_fill(t, &p->core, class, "xport_pool_alloc");
 	if (r == XPORT_OK)
 		(void)svc_keep_take(&t->keep[class], piece);
 	return r;
@@ -280,10 +281,10 @@ static bool as_freed(const struct svc_piece *piece, size_t asked, size_t *at)
 	struct svc_span *span = piece->span;
 
 	if (span->class < SVC_CLASSES)
-		return asked != SIZE_MAX || svc_guard_freed_whole(piece->address, span->block, at);
+		return asked != SIZE_MAX || svc_redzone_freed_whole(piece->address, span->block, at);
 	/* Its spans may have been parts of several blocks, or of none yet. */
 	for (size_t i = 0; i < span->block / SVC_SPAN; i++) {
-		if (span[i].filled && !svc_guard_freed_whole((void *)span[i].base, SVC_SPAN, at)) {
+		if (span[i].filled && !svc_redzone_freed_whole((void *)span[i].base, SVC_SPAN, at)) {
 			*at += i * SVC_SPAN;
 			return false;
 		}
@@ -293,19 +294,19 @@ static bool as_freed(const struct svc_piece *piece, size_t asked, size_t *at)
 }
 
 /* Whether nobody wrote to the block since it was freed; one that was written to is not handed out again. */
-static int look_at(const struct svc_piece *piece, size_t length)
+static int pool_look_at(const struct svc_piece *piece, size_t length)
 {
 	const struct svc_span *span = piece->span;
 	size_t *asked = &span->asked[svc_span_index(span, piece->address)], at = 0;
 	bool whole = as_freed(piece, *asked, &at);
 
 	*asked = length;
-	svc_guard_end(piece->address, length, span->block);
+	svc_redzone_end(piece->address, length, span->block);
 	if (whole)
 		return XPORT_OK;
 	return svc_fail(XPORT_ERR_INVALID, "xport_pool_alloc",
-	                "look for who writes there after xport_pool_free, or for an operation that had not completed; "
-	                "call again for another block",
+	                "look for a write after xport_pool_free, or for an operation that had not completed; call "
+	                "again for another block",
 	                "byte %zu of the block of %zu bytes at %p was written to after it was freed", at, span->block,
 	                piece->address);
 }
@@ -314,18 +315,19 @@ static int __attribute__((noinline))
 alloc_slowly(struct xport_pool *p, size_t length, size_t align, struct xport_block *b)
 {
 	struct svc_piece piece = {0};
-	size_t guard = p->debug ? SVC_GUARD : 0;
+	size_t redzone = p->debug ? SVC_REDZONE : 0;
 	int r;
 
 	if (b == NULL || length == 0 || length > SIZE_MAX / 2 || (align & (align - 1)) != 0 || align > SVC_SPAN)
 		return svc_fail(XPORT_ERR_INVALID, "xport_pool_alloc", NULL,
-		                "%zu bytes aligned to %zu: 1 or more, aligned to a power of 2 up to %d", length, align,
-		                SVC_SPAN);
+		                "invalid request for %zu bytes aligned to %zu: the length must be 1 or more, the "
+		                "alignment a power of 2 up to %d",
+		                length, align, SVC_SPAN);
 	if (align < SVC_BLOCK_MIN)
 		align = SVC_BLOCK_MIN;
-	r = take(p, class_for(p, length + guard, align), length + guard, &piece);
+	r = pool_take(p, class_for(p, length + redzone, align), length + redzone, &piece);
 	if (r == XPORT_OK && p->debug)
-		r = look_at(&piece, length);
+		r = pool_look_at(&piece, length);
 	if (r != XPORT_OK)
 		return r;
 	atomic_fetch_add_explicit(&p->allocations, 1, memory_order_relaxed);
@@ -353,29 +355,29 @@ int xport_pool_alloc(xport_pool *p, size_t length, size_t align, struct xport_bl
 
 /* ---- giving back ---- */
 
-static void give(struct xport_pool *p, const struct svc_piece *piece)
+static void pool_give(struct xport_pool *p, const struct svc_piece *piece)
 {
 	struct svc_tcache *t = piece->span->class < SVC_CLASSES ? this_thread(p) : NULL;
 
 	if (p->debug) {
-		svc_guard_freed(piece->address, piece->span->block);
+		svc_redzone_freed(piece->address, piece->span->block);
 		piece->span->asked[svc_span_index(piece->span, piece->address)] = SIZE_MAX;
 	}
 	if (t == NULL) {
 		atomic_fetch_add_explicit(&p->refills, 1, memory_order_relaxed);
-		svc_depot_give(&p->depot, piece, 1);
+		svc_pool_core_give(&p->core, piece, 1);
 		return;
 	}
 	if (svc_keep_give(&t->keep[piece->span->class], piece->address, piece->span))
 		return;
-	svc_tcache_drain(t, &p->depot, piece->span->class);
+	svc_tcache_drain(t, &p->core, piece->span->class);
 	(void)svc_keep_give(&t->keep[piece->span->class], piece->address, piece->span);
 }
 
 /* The block that the address is in; false: none of this pool's. */
-static bool locate(struct xport_pool *p, const void *address, struct svc_piece *piece)
+static bool pool_locate(struct xport_pool *p, const void *address, struct svc_piece *piece)
 {
-	struct svc_span *span = svc_depot_span(&p->depot, address);
+	struct svc_span *span = svc_pool_core_span(&p->core, address);
 	uint32_t i;
 
 	if (span == NULL || span->head->state == NULL)
@@ -388,16 +390,16 @@ static bool locate(struct xport_pool *p, const void *address, struct svc_piece *
 	return true;
 }
 
-static int unknown(const char *operation, const void *address)
+static int pool_unknown(const char *operation, const void *address)
 {
-	return svc_fail(XPORT_ERR_INVALID, operation, "pass the address that xport_pool_alloc gave, once",
-	                "%p is in no block of this pool that is in use", address);
+	return svc_fail(XPORT_ERR_INVALID, operation, "pass each address that xport_pool_alloc returned once",
+	                "%p is not in a block in use of this pool", address);
 }
 
 static int freed_twice(const struct svc_piece *piece)
 {
-	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "free a block once",
-	                "the block of %zu bytes at %p was freed before", piece->span->block, piece->address);
+	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "free each block only once",
+	                "the block of %zu bytes at %p was already freed", piece->span->block, piece->address);
 }
 
 /* Whether its end is as it was; it is given back in any case. */
@@ -406,9 +408,9 @@ static int look_at_end(const struct svc_piece *piece)
 	const struct svc_span *span = piece->span;
 	size_t asked = span->asked[svc_span_index(span, piece->address)], at = 0;
 
-	if (svc_guard_end_whole(piece->address, asked, span->block, &at))
+	if (svc_redzone_end_whole(piece->address, asked, span->block, &at))
 		return XPORT_OK;
-	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "look for who writes past the end",
+	return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "look for a write past the end",
 	                "the block of %zu bytes at %p was written to at byte %zu, past its end", asked, piece->address,
 	                at);
 }
@@ -419,12 +421,11 @@ static int __attribute__((noinline)) free_slowly(struct xport_pool *p, void *add
 	uint32_t old, now;
 	int r = XPORT_OK;
 
-	if (!locate(p, address, &piece))
-		return unknown("xport_pool_free", address);
+	if (!pool_locate(p, address, &piece))
+		return pool_unknown("xport_pool_free", address);
 	if (piece.address != address)
-		return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "pass the address that xport_pool_alloc gave",
-		                "%p lies inside the block of %zu bytes at %p", address, piece.span->block,
-		                piece.address);
+		return svc_fail(XPORT_ERR_INVALID, "xport_pool_free", "pass the address that xport_pool_alloc returned",
+		                "%p is inside the block of %zu bytes at %p", address, piece.span->block, piece.address);
 	old = atomic_load_explicit(state_of(&piece), memory_order_acquire);
 	do {
 		if ((old & SVC_USED) == 0 || (old & SVC_FREED) != 0)
@@ -443,14 +444,14 @@ static int __attribute__((noinline)) free_slowly(struct xport_pool *p, void *add
 	} while (true);
 	atomic_fetch_add_explicit(&p->frees, 1, memory_order_relaxed);
 	if (now == 0)
-		give(p, &piece);
+		pool_give(p, &piece);
 	return r;
 }
 
 int xport_pool_free(xport_pool *p, void *address)
 {
 	struct svc_tcache *t = pthread_getspecific(p->key);
-	struct svc_span *span = svc_depot_span(&p->depot, address);
+	struct svc_span *span = svc_pool_core_span(&p->core, address);
 	_Atomic uint32_t *state;
 	uint32_t i;
 
@@ -476,15 +477,16 @@ int xport_pool_hold(xport_pool *p, const void *address)
 	struct svc_piece piece;
 	uint32_t old;
 
-	if (!locate(p, address, &piece))
-		return unknown("xport_pool_hold", address);
+	if (!pool_locate(p, address, &piece))
+		return pool_unknown("xport_pool_hold", address);
 	old = atomic_load_explicit(state_of(&piece), memory_order_relaxed);
 	do {
 		if ((old & SVC_USED) == 0 || ((old & SVC_FREED) != 0 && (old & SVC_HOLDS) == 0))
-			return unknown("xport_pool_hold", address);
+			return pool_unknown("xport_pool_hold", address);
 		if ((old & SVC_HOLDS) == SVC_HOLDS)
-			return svc_fail(XPORT_ERR_INVALID, "xport_pool_hold", NULL, "the block at %p is held %u times",
-			                piece.address, (unsigned)SVC_HOLDS);
+			return svc_fail(XPORT_ERR_INVALID, "xport_pool_hold", NULL,
+			                "the block at %p is already held %u times, the maximum", piece.address,
+			                (unsigned)SVC_HOLDS);
 	} while (!atomic_compare_exchange_weak_explicit(state_of(&piece), &old, old + 1, memory_order_relaxed,
 	                                                memory_order_relaxed));
 	return XPORT_OK;
@@ -495,21 +497,21 @@ int xport_pool_release(xport_pool *p, const void *address)
 	struct svc_piece piece;
 	uint32_t old, now;
 
-	if (!locate(p, address, &piece))
-		return unknown("xport_pool_release", address);
+	if (!pool_locate(p, address, &piece))
+		return pool_unknown("xport_pool_release", address);
 	old = atomic_load_explicit(state_of(&piece), memory_order_relaxed);
 	do {
 		if ((old & SVC_USED) == 0 || (old & SVC_HOLDS) == 0)
 			return svc_fail(XPORT_ERR_INVALID, "xport_pool_release",
-			                "release once for each xport_pool_hold", "the block at %p is not held",
-			                piece.address);
+			                "call xport_pool_release once for each xport_pool_hold",
+			                "the block at %p is not held", piece.address);
 		now = old - 1 == (SVC_USED | SVC_FREED) ? 0 : old - 1;
 	} while (!atomic_compare_exchange_weak_explicit(state_of(&piece), &old, now, memory_order_acq_rel,
 	                                                memory_order_relaxed));
 	if (now != 0)
 		return XPORT_OK;
 	atomic_fetch_sub_explicit(&p->quarantined, 1, memory_order_relaxed);
-	give(p, &piece);
+	pool_give(p, &piece);
 	return XPORT_OK;
 }
 
@@ -517,10 +519,10 @@ int xport_pool_find(xport_pool *p, const void *address, struct xport_block *b)
 {
 	struct svc_piece piece;
 
-	if (b == NULL || !locate(p, address, &piece) ||
+	if (b == NULL || !pool_locate(p, address, &piece) ||
 	    (atomic_load_explicit(state_of(&piece), memory_order_relaxed) & SVC_USED) == 0)
-		return unknown("xport_pool_find", address);
-	describe(&piece, b);
+		return pool_unknown("xport_pool_find", address);
+	pool_describe(&piece, b);
 	if (p->debug)
 		b->length = piece.span->asked[svc_span_index(piece.span, piece.address)];
 	return XPORT_OK;
@@ -530,12 +532,12 @@ int xport_pool_find(xport_pool *p, const void *address, struct xport_block *b)
 
 int xport_pool_reserve(xport_pool *p, size_t bytes)
 {
-	return svc_depot_reserve(&p->depot, bytes, "xport_pool_reserve");
+	return svc_pool_core_reserve(&p->core, bytes, "xport_pool_reserve");
 }
 
 int xport_pool_add(xport_pool *p, xport_mr *mr)
 {
-	return svc_depot_add(&p->depot, mr, "xport_pool_add");
+	return svc_pool_core_add(&p->core, mr, "xport_pool_add");
 }
 
 int xport_pool_trim(xport_pool *p)
@@ -544,9 +546,9 @@ int xport_pool_trim(xport_pool *p)
 	int r;
 
 	if (t != NULL)
-		svc_tcache_empty(t, &p->depot);
-	r = svc_depot_trim(&p->depot);
-	return r == XPORT_ERR_BUSY ? svc_pass(p->depot.source.x, r, "xport_pool_trim") : r;
+		svc_tcache_empty(t, &p->core);
+	r = svc_pool_core_trim(&p->core);
+	return r == XPORT_ERR_BUSY ? svc_pass(p->core.source.x, r, "xport_pool_trim") : r;
 }
 
 /* What the threads' caches add; the lock is held. */
@@ -564,12 +566,12 @@ static void add_threads(const struct xport_pool *p, struct xport_pool_info *i)
 
 int xport_pool_query(xport_pool *p, struct xport_pool_info *info)
 {
-	struct svc_depot *d = &p->depot;
+	struct svc_pool_core *d = &p->core;
 	struct xport_pool_info i = {.size = sizeof(i)};
 
 	if (info == NULL || !svc_grow_size(info->size, SVC_FIRST_POOL_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_pool_query", NULL,
-		                "xport_pool_info.size is not that of the struct");
+		                "xport_pool_info.size is not the size of the struct");
 	i.allocations = atomic_load_explicit(&p->allocations, memory_order_relaxed);
 	i.frees = atomic_load_explicit(&p->frees, memory_order_relaxed);
 	i.refills = atomic_load_explicit(&p->refills, memory_order_relaxed);

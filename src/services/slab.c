@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "services/fault.h"
+#include "services/last_error.h"
 #include "services/memlock.h"
 #include "services/node.h"
 
@@ -169,7 +169,7 @@ static void *map_huge(size_t *length, char *text, size_t room)
 	munmap((char *)at + *length, HUGE - (at - (uintptr_t)base));
 	if (madvise((void *)at, *length, MADV_HUGEPAGE) == 0)
 		snprintf(text, room,
-		         "no reserved huge pages (%s; see vm.nr_hugepages): transparent ones, as the kernel has them",
+		         "no reserved huge pages (%s; see vm.nr_hugepages): transparent ones, if the kernel has them",
 		         reason);
 	else
 		snprintf(text, room,
@@ -186,9 +186,9 @@ static int register_own(struct svc_source *source, size_t length, const char *op
 	int r;
 
 	if (base == NULL)
-		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "mapping %zu bytes: %s", map_length,
+		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "cannot map %zu bytes: %s", map_length,
 		                strerror(errno));
-	/* The pages come into being here, on the node that was asked for. */
+	/* The pages are created here, on the requested node. */
 	memset(base, 0, map_length);
 	r = xport_mr_reg(source->x, base, map_length, source->rights, &mr);
 	if (r != XPORT_OK) {
@@ -230,8 +230,8 @@ static int lock_slab(struct svc_slab *slab, const char *operation)
 {
 	if (mlock((void *)slab->region, slab->length) == 0)
 		return XPORT_OK;
-	return svc_fail(XPORT_ERR_NO_MEMORY, operation, "leave out XPORT_POOL_LOCK, or raise the limit: ulimit -l",
-	                "locking %zu bytes: %s", slab->length, strerror(errno));
+	return svc_fail(XPORT_ERR_NO_MEMORY, operation, "omit XPORT_POOL_LOCK, or raise the limit: ulimit -l",
+	                "cannot lock %zu bytes: %s", slab->length, strerror(errno));
 }
 
 int svc_slab_new(struct svc_source *source, size_t spans, const char *operation, struct svc_slab **slab)
@@ -276,10 +276,11 @@ int svc_slab_around(xport_mr *mr, uint32_t rights, const char *operation, struct
 		return svc_fail(r, operation, NULL, "not a region: %s", xport_strerror(r));
 	if (info.rights != rights)
 		return svc_fail(XPORT_ERR_INVALID, operation, "register it with the rights of the pool",
-		                "the region has rights %#x, the pool %#x", (unsigned)info.rights, (unsigned)rights);
+		                "the region has rights %#x, and the pool has %#x", (unsigned)info.rights,
+		                (unsigned)rights);
 	if (info.length < 2 * (size_t)SVC_SPAN)
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "the region has %zu bytes; a slab has at least %d",
-		                info.length, 2 * SVC_SPAN);
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
+		                "the region has %zu bytes, and a slab needs at least %d", info.length, 2 * SVC_SPAN);
 	*slab = around(mr, info.base, info.length);
 	if (*slab == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slab.h - a registered region, cut into spans of 64 KiB; a span is free, or cut into blocks of one size, or part of a
- * block of several spans.  Nothing of this lies in the registered memory, which peers may write.
+ * slab.h - a registered region, cut into spans of 64 KiB. A span is free, or is cut into blocks of one size, or is part
+ * of a block of several spans. The bookkeeping is outside of the registered memory, which peers may write.
  *
- * Locks: all but the blocks' states belongs to the pool's lock.
+ * Locks: the pool's lock protects all of it except the blocks' states.
  *
  * A block's state is one word:
  *
  *	0                  in the pool, or in a thread's cache
  *	USED | holds       handed out
- *	USED | FREED | n   in quarantine: freed, and held n times more
+ *	USED | FREED | n   in quarantine: freed, and still held n times
  */
 #ifndef SVC_SLAB_H
 #define SVC_SLAB_H
 
 #include <stdbool.h>
 
-#include "services/table.h"
+#include "services/addr_map.h"
 #include "services/xport_services.h"
 
 /* What we map ourselves is a multiple of 2 MiB. */

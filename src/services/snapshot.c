@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "services/snapshot.h"
 
-#include "services/fault.h"
 #include "services/grow.h"
+#include "services/last_error.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -15,13 +15,13 @@ int svc_snapshot_attr(const struct xport_versioned_attr *from, struct xport_vers
 		return r;
 	if (to->form < XPORT_VERSIONED_CHECKED || to->form > XPORT_VERSIONED_COPIES || to->length == 0 ||
 	    to->length > SIZE_MAX / 4 || to->copies == 1 || to->copies > 1 << 16 || to->grace_ms < -1 || to->tries < 0)
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_versioned_attr is wrong");
+		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "a field of xport_versioned_attr is out of range");
 	if (to->copies == 0)
 		to->copies = SVC_COPIES;
 	/* So that svc_snapshot_size can be counted: with the head, and what a copy takes beside its bytes. */
 	if (to->form == XPORT_VERSIONED_COPIES && to->length > SIZE_MAX / 4 / to->copies - 128)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
-		                "xport_versioned_attr is wrong: %u copies of %zu bytes", (unsigned)to->copies,
+		                "xport_versioned_attr: %u copies of %zu bytes are too large", (unsigned)to->copies,
 		                to->length);
 	if (to->grace_ms == 0)
 		to->grace_ms = SVC_GRACE_MS;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * snapshot.h - a versioned object as it lies in memory; all numbers little-endian.
+ * snapshot.h - the layout of a versioned object in memory; all numbers little-endian.
  *
- *	0   lock: 0, or whoever writes
- *	48  version, even when nobody is writing    } a mark
- *	56  check                                   }
+ *	0   lock: 0, or the writer's number
+ *	48  version, even if nobody is writing    } a mark
+ *	56  check                                 }
  *	64  CHECKED, SUMMED: the bytes.  COPIES: the copies, each a mark and the bytes, a multiple of 64 apart
  *
- * Where a mark stands for bytes (SUMMED, a copy), its check is their sum with the version as its seed; a mark alone
- * (CHECKED, the head of COPIES) has the version's own.  Half of one mark and half of another, or bytes of two versions,
- * then do not fit, in whatever order and pieces they were read.
+ * The check of a mark with bytes (SUMMED, a copy) is a checksum of the bytes, with the version as seed. The check of a
+ * mark alone (CHECKED, the head of COPIES) is computed from the version. So half of one mark and half of another do not
+ * match, nor do bytes of two versions, in whatever order and pieces they were read.
  *
- * What libxport promises, and all that the forms need: a get that has completed has read what was there at some moment
- * between its post and its completion, each byte by itself.
+ * The forms rely on one promise of libxport only: a completed get has read each byte at some moment between its post
+ * and its completion.
  */
 #ifndef SVC_SNAPSHOT_H
 #define SVC_SNAPSHOT_H

@@ -22,10 +22,10 @@ struct svc_tcache *svc_tcache_new(struct xport_pool *pool, size_t bytes)
 	return t;
 }
 
-int svc_tcache_fill(struct svc_tcache *t, struct svc_depot *d, unsigned class, const char *operation)
+int svc_tcache_fill(struct svc_tcache *t, struct svc_pool_core *d, unsigned class, const char *operation)
 {
 	struct svc_keep *k = &t->keep[class];
-	int n = svc_depot_take(d, class, k->piece, (int)k->room / 2, operation);
+	int n = svc_pool_core_take(d, class, k->piece, (int)k->room / 2, operation);
 
 	svc_count(&t->refills);
 	if (n < 0)
@@ -34,21 +34,21 @@ int svc_tcache_fill(struct svc_tcache *t, struct svc_depot *d, unsigned class, c
 	return XPORT_OK;
 }
 
-void svc_tcache_drain(struct svc_tcache *t, struct svc_depot *d, unsigned class)
+void svc_tcache_drain(struct svc_tcache *t, struct svc_pool_core *d, unsigned class)
 {
 	struct svc_keep *k = &t->keep[class];
 	uint32_t n = atomic_load_explicit(&k->n, memory_order_relaxed), half = n / 2;
 
 	svc_count(&t->refills);
-	svc_depot_give(d, k->piece, (int)half);
+	svc_pool_core_give(d, k->piece, (int)half);
 	memmove(k->piece, k->piece + half, (n - half) * sizeof(k->piece[0]));
 	atomic_store_explicit(&k->n, n - half, memory_order_relaxed);
 }
 
-void svc_tcache_empty(struct svc_tcache *t, struct svc_depot *d)
+void svc_tcache_empty(struct svc_tcache *t, struct svc_pool_core *d)
 {
 	for (int i = 0; i < SVC_CLASSES; i++) {
-		svc_depot_give(d, t->keep[i].piece, (int)atomic_load_explicit(&t->keep[i].n, memory_order_relaxed));
+		svc_pool_core_give(d, t->keep[i].piece, (int)atomic_load_explicit(&t->keep[i].n, memory_order_relaxed));
 		atomic_store_explicit(&t->keep[i].n, 0, memory_order_relaxed);
 	}
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tcache.h - the blocks that one thread keeps, so that it takes and gives them without a lock.  Its own thread alone
- * writes it; the counters are read by others.
+ * tcache.h - the blocks that one thread keeps, so that it takes and gives them without a lock. Only its own thread
+ * writes it. Other threads read the counters.
  */
 #ifndef SVC_TCACHE_H
 #define SVC_TCACHE_H
 
-#include "services/depot.h"
+#include "services/pool_core.h"
 
 enum { SVC_KEEP_MAX = 64 };
 
@@ -58,10 +58,10 @@ static inline bool svc_keep_give(struct svc_keep *k, void *address, struct svc_s
 /* An empty one, which keeps up to `bytes` of each class, but a few blocks at least; NULL: out of memory. */
 struct svc_tcache *svc_tcache_new(struct xport_pool *pool, size_t bytes);
 /* Fills half of the room of an empty one.  XPORT_OK: at least one is there. */
-int svc_tcache_fill(struct svc_tcache *t, struct svc_depot *d, unsigned class, const char *operation);
-/* Gives half of what is kept to the depot, those that were given first. */
-void svc_tcache_drain(struct svc_tcache *t, struct svc_depot *d, unsigned class);
+int svc_tcache_fill(struct svc_tcache *t, struct svc_pool_core *d, unsigned class, const char *operation);
+/* Gives half of what is kept to the core, those that were given first. */
+void svc_tcache_drain(struct svc_tcache *t, struct svc_pool_core *d, unsigned class);
 /* Gives all. */
-void svc_tcache_empty(struct svc_tcache *t, struct svc_depot *d);
+void svc_tcache_empty(struct svc_tcache *t, struct svc_pool_core *d);
 
 #endif

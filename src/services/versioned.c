@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The owner's side.  Its stores are seen by other processors and by devices, which this program's memory model does not
- * know.  What is needed of them is an order: a release fence keeps earlier stores before later ones, for whoever reads
- * coherently (another process; a device on the machines where DMA is coherent, as those with RDMA are).
+ * The owner's side. Other processors and devices see its stores, which the memory model of C does not cover. The stores
+ * need an order: a release fence keeps earlier stores before later ones for every coherent reader. That is another
+ * process, or a device on machines with coherent DMA, as machines with RDMA have.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "services/fault.h"
+#include "services/clock.h"
+#include "services/last_error.h"
 #include "services/snapshot.h"
 
 static const uint64_t OWNER = UINT64_MAX; /* in the lock */
@@ -19,14 +19,6 @@ struct xport_versioned {
 	uint64_t version;
 	int64_t *replaced; /* COPIES: when each copy was, in ms */
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static _Atomic uint64_t *word(const struct xport_versioned *v, uint64_t at)
 {
@@ -65,7 +57,7 @@ static int write_copy(struct xport_versioned *v, const void *data, uint64_t next
 {
 	uint64_t copy = svc_snapshot_copy(&v->a, next);
 
-	if (v->a.grace_ms > 0 && now_ms() < v->replaced[next / 2 % v->a.copies])
+	if (v->a.grace_ms > 0 && svc_now_ms() < v->replaced[next / 2 % v->a.copies])
 		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_write", "write less often, or with more copies",
 		                "the oldest of %u copies was replaced less than %d ms ago", (unsigned)v->a.copies,
 		                v->a.grace_ms);
@@ -73,7 +65,7 @@ static int write_copy(struct xport_versioned *v, const void *data, uint64_t next
 	memcpy(v->at + copy + sizeof(struct svc_mark), data, v->a.length);
 	atomic_thread_fence(memory_order_release);
 	store_mark(v, SVC_MARK, svc_mark_alone(next));
-	v->replaced[v->version / 2 % v->a.copies] = now_ms() + v->a.grace_ms;
+	v->replaced[v->version / 2 % v->a.copies] = svc_now_ms() + v->a.grace_ms;
 	return XPORT_OK;
 }
 
@@ -87,7 +79,7 @@ int xport_versioned_write(xport_versioned *v, const void *data)
 	if (!atomic_compare_exchange_strong_explicit(word(v, SVC_LOCK), &none, OWNER, memory_order_acquire,
 	                                             memory_order_relaxed))
 		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_write",
-		                "call again; if the peer is lost, xport_versioned_recover", "a peer is writing");
+		                "call again; if the peer is lost, call xport_versioned_recover", "a peer is writing");
 	/* A peer may have written meanwhile; one that died in the middle left an odd version. */
 	next = (le64toh(atomic_load_explicit(word(v, SVC_MARK), memory_order_relaxed)) | 1) + 1;
 	if (v->a.form == XPORT_VERSIONED_CHECKED)
@@ -146,15 +138,15 @@ static int check_place(xport_mr *mr, uint64_t offset, size_t need, struct xport_
 		                mr == NULL ? "mr is NULL" : "the offset is not a multiple of 64");
 	if (xport_mr_query(mr, info) != XPORT_OK || ((uintptr_t)info->base + offset) % 8 != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", NULL,
-		                "not a region, or one that does not begin at a multiple of 8");
+		                "mr is not a region, or the object would not be aligned to 8 bytes");
 	/* The owner takes the lock by its CPU, peers would by the adapter: these two are not atomic to one another. */
 	if ((info->rights & XPORT_ATOMIC_NIC) != 0)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_create", "register it without XPORT_ATOMIC_NIC",
-		                "the region has XPORT_ATOMIC_NIC: its owner could not lock the object");
+		                "the region has XPORT_ATOMIC_NIC, so its owner cannot lock the object");
 	if (offset > info->length || need > info->length - offset)
 		return svc_fail(XPORT_ERR_BOUNDS, "xport_versioned_create",
-		                "xport_versioned_size says how much it takes",
-		                "the object takes %zu bytes, and %zu are there", need,
+		                "xport_versioned_size returns the size of the object",
+		                "the object needs %zu bytes, and the region has %zu there", need,
 		                offset > info->length ? (size_t)0 : (size_t)(info->length - offset));
 	return XPORT_OK;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer's side: a few steps, each of which ends with one operation's completion.  The next operation is posted after
- * that, so that no order of puts and gets among themselves is relied on.
+ * A peer's side: a few steps, each of which ends with the completion of one operation. The next operation is posted
+ * after that, so no order among puts and gets is needed.
  *
- * Where memory of the peer is mapped here, a get or put is a copy by this processor.  A fence after each completion keeps
- * such a copy before the next one: acquire for a get, release for a put.
+ * If the peer's memory is mapped here, a get or put is a copy by this processor. A fence after each completion keeps
+ * this copy before the next one: acquire for a get, release for a put.
  *
- * Locks: `lock` guards what changes, and the local memory while nothing is under way there.  It is held while an operation
- * is posted, since another thread may reap that before the post has returned.
+ * Locks: `lock` protects the fields that change, and the local memory if nothing is in progress there. It is held
+ * during a post, because another thread may reap the operation before the post has returned.
  */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 
-#include "services/fault.h"
+#include "services/clock.h"
+#include "services/last_error.h"
 #include "services/snapshot.h"
 
 enum step {
@@ -66,7 +66,7 @@ static int get(struct xport_versioned_peer *p, uint8_t *to, size_t length, uint6
 	return xport_get(p->ep, to, length, p->rkey, p->offset + at, &o);
 }
 
-static int put(struct xport_versioned_peer *p, const uint8_t *from, size_t length, uint64_t at)
+static int versioned_put(struct xport_versioned_peer *p, const uint8_t *from, size_t length, uint64_t at)
 {
 	struct xport_opt o = {.size = sizeof(o), .context = p, .mr = p->mr};
 
@@ -74,7 +74,7 @@ static int put(struct xport_versioned_peer *p, const uint8_t *from, size_t lengt
 }
 
 /* From one value to another; what it was goes to old_lock. */
-static int lock(struct xport_versioned_peer *p, uint64_t from, uint64_t to)
+static int versioned_lock(struct xport_versioned_peer *p, uint64_t from, uint64_t to)
 {
 	struct xport_opt o = {.size = sizeof(o), .context = p};
 	struct xport_atomic_args a = {.size = sizeof(a),
@@ -100,7 +100,7 @@ static int post_write_mark(struct xport_versioned_peer *p, uint64_t version)
 	struct svc_mark m = svc_mark_alone(version);
 
 	memcpy(p->local, &m, MARK);
-	return put(p, p->local, MARK, SVC_MARK);
+	return versioned_put(p, p->local, MARK, SVC_MARK);
 }
 
 static int post_write_body(struct xport_versioned_peer *p)
@@ -108,13 +108,13 @@ static int post_write_body(struct xport_versioned_peer *p)
 	struct svc_mark m;
 
 	if (p->a.form == XPORT_VERSIONED_CHECKED)
-		return put(p, body(p), p->a.length, SVC_BODY);
+		return versioned_put(p, body(p), p->a.length, SVC_BODY);
 	m = svc_mark_over(p->next, body(p), p->a.length);
 	memcpy(p->local, &m, MARK);
-	return put(p, p->local, MARK + p->a.length, SVC_MARK);
+	return versioned_put(p, p->local, MARK + p->a.length, SVC_MARK);
 }
 
-static int post(struct xport_versioned_peer *p)
+static int versioned_post(struct xport_versioned_peer *p)
 {
 	switch (p->step) {
 	case READ_MARK:
@@ -124,7 +124,7 @@ static int post(struct xport_versioned_peer *p)
 	case READ_BODY:
 		return post_read_body(p);
 	case LOCK:
-		return lock(p, 0, p->mine);
+		return versioned_lock(p, 0, p->mine);
 	case WRITE_ODD:
 		return post_write_mark(p, p->next - 1);
 	case WRITE_BODY:
@@ -132,19 +132,19 @@ static int post(struct xport_versioned_peer *p)
 	case WRITE_EVEN:
 		return post_write_mark(p, p->next);
 	case UNLOCK:
-		return lock(p, p->mine, 0);
+		return versioned_lock(p, p->mine, 0);
 	default:
 		return XPORT_ERR_INVALID;
 	}
 }
 
 /* Returns 1: it is under way, or waits for room in the queue. */
-static int go(struct xport_versioned_peer *p, enum step step)
+static int versioned_go(struct xport_versioned_peer *p, enum step step)
 {
 	int r;
 
 	p->step = step;
-	r = post(p);
+	r = versioned_post(p);
 	p->posted = r == XPORT_OK;
 	if (r == XPORT_OK || r == XPORT_ERR_AGAIN)
 		return 1;
@@ -170,12 +170,13 @@ static int again(struct xport_versioned_peer *p, enum step step)
 	if (step != LOCK)
 		p->retries++;
 	if (++p->tries < p->a.tries)
-		return go(p, step);
+		return versioned_go(p, step);
 	end(p, XPORT_ERR_AGAIN);
 	return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_peer_step",
-	                step == LOCK ? "call again; its owner takes away the lock of a peer that died"
-	                             : "call again, or let the writer pause; the form COPIES does not need that",
-	                step == LOCK ? "others held the lock at each of %d tries"
+	                step == LOCK
+	                        ? "call again; if the lock's holder died, the owner must call xport_versioned_recover"
+	                        : "call again, or write less often; form COPIES does not have this problem",
+	                step == LOCK ? "another peer held the lock at each of %d tries"
 	                             : "the bytes changed during each of %d reads",
 	                p->a.tries);
 }
@@ -192,7 +193,7 @@ static int read_on(struct xport_versioned_peer *p)
 	uint64_t version;
 
 	if (p->step == READ_BODY && p->a.form == XPORT_VERSIONED_CHECKED)
-		return go(p, READ_MARK_AGAIN);
+		return versioned_go(p, READ_MARK_AGAIN);
 	if (p->step == READ_BODY) {
 		if (svc_mark_read_over(p->local, body(p), p->a.length, &version) &&
 		    (p->a.form == XPORT_VERSIONED_SUMMED || version == p->seen))
@@ -209,7 +210,7 @@ static int read_on(struct xport_versioned_peer *p)
 		return again(p, READ_BODY);
 	}
 	p->seen = version;
-	return go(p, READ_BODY);
+	return versioned_go(p, READ_BODY);
 }
 
 static int write_on(struct xport_versioned_peer *p)
@@ -218,18 +219,18 @@ static int write_on(struct xport_versioned_peer *p)
 
 	switch (p->step) {
 	case LOCK:
-		return p->old_lock == 0 ? go(p, WRITE_MARK) : again(p, LOCK);
+		return p->old_lock == 0 ? versioned_go(p, WRITE_MARK) : again(p, LOCK);
 	case WRITE_MARK:
 		/* With the lock held it is a whole one, but for one that a writer left who died. */
 		memcpy(&version, p->local, sizeof(version));
 		p->next = (le64toh(version) | 1) + 1;
-		return go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_ODD : WRITE_BODY);
+		return versioned_go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_ODD : WRITE_BODY);
 	case WRITE_ODD:
-		return go(p, WRITE_BODY);
+		return versioned_go(p, WRITE_BODY);
 	case WRITE_BODY:
-		return go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_EVEN : UNLOCK);
+		return versioned_go(p, p->a.form == XPORT_VERSIONED_CHECKED ? WRITE_EVEN : UNLOCK);
 	case WRITE_EVEN:
-		return go(p, UNLOCK);
+		return versioned_go(p, UNLOCK);
 	default:
 		if (p->old_lock == p->mine) {
 			p->version = p->next;
@@ -237,22 +238,23 @@ static int write_on(struct xport_versioned_peer *p)
 		}
 		end(p, XPORT_ERR_AGAIN);
 		return svc_fail(XPORT_ERR_AGAIN, "xport_versioned_peer_step", "write again",
-		                "the lock was taken away while it was held: others may have written at the same time");
+		                "the owner took the lock away during the write: another write may have overlapped");
 	}
 }
 
-static int step(struct xport_versioned_peer *p, const struct xport_completion *c)
+static int versioned_step(struct xport_versioned_peer *p, const struct xport_completion *c)
 {
 	if (p->step == IDLE)
-		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "nothing is under way");
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL,
+		                "no read or write is in progress");
 	if (!p->posted)
-		return go(p, p->step);
+		return versioned_go(p, p->step);
 	if (c == NULL)
 		return 1;
 	p->posted = false;
 	if (c->status != XPORT_OK) {
 		end(p, c->status);
-		return svc_fail(c->status, "xport_versioned_peer_step", NULL, "an operation ended so: %s",
+		return svc_fail(c->status, "xport_versioned_peer_step", NULL, "an operation failed: %s",
 		                xport_strerror(c->status));
 	}
 	atomic_thread_fence(memory_order_acq_rel);
@@ -267,27 +269,27 @@ int xport_versioned_peer_step(xport_versioned_peer *p, const struct xport_comple
 
 	if (p == NULL || (c != NULL && c->context != p))
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_step", NULL, "%s",
-		                p == NULL ? "peer is NULL" : "the completion is not one of its own");
+		                p == NULL ? "peer is NULL" : "the completion does not belong to this object");
 	pthread_mutex_lock(&p->lock);
-	r = step(p, c);
+	r = versioned_step(p, c);
 	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
 /* To read into `to`, or to write what is `from`. */
-static int begin(struct xport_versioned_peer *p, void *to, const void *from, const char *operation)
+static int versioned_begin(struct xport_versioned_peer *p, void *to, const void *from, const char *operation)
 {
 	int r;
 
 	pthread_mutex_lock(&p->lock);
 	if (p->step != IDLE) {
-		r = svc_fail(XPORT_ERR_BUSY, operation, "wait for its end", "something is under way");
+		r = svc_fail(XPORT_ERR_BUSY, operation, "wait for it to end", "a read or write is in progress");
 	} else {
 		p->tries = 0;
 		p->to = to;
 		if (from != NULL)
 			memcpy(body(p), from, p->a.length);
-		r = go(p, from != NULL ? LOCK : first_read(p));
+		r = versioned_go(p, from != NULL ? LOCK : first_read(p));
 	}
 	pthread_mutex_unlock(&p->lock);
 	return r < 0 ? r : XPORT_OK;
@@ -297,7 +299,7 @@ int xport_versioned_peer_read(xport_versioned_peer *p, void *data)
 {
 	if (p == NULL || data == NULL)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_read", NULL, "an argument is NULL");
-	return begin(p, data, NULL, "xport_versioned_peer_read");
+	return versioned_begin(p, data, NULL, "xport_versioned_peer_read");
 }
 
 int xport_versioned_peer_write(xport_versioned_peer *p, const void *data)
@@ -306,20 +308,12 @@ int xport_versioned_peer_write(xport_versioned_peer *p, const void *data)
 		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_write", NULL, "an argument is NULL");
 	if (p->a.form == XPORT_VERSIONED_COPIES)
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, "xport_versioned_peer_write", "use CHECKED or SUMMED",
-		                "an object with copies is written by its owner alone");
-	return begin(p, NULL, data, "xport_versioned_peer_write");
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+		                "only the owner can write an object in form COPIES");
+	return versioned_begin(p, NULL, data, "xport_versioned_peer_write");
 }
 
 /* 1: an operation is posted; 0: it waits for room in the queue; -1: nothing is under way. */
-static int under_way(struct xport_versioned_peer *p)
+static int versioned_under_way(struct xport_versioned_peer *p)
 {
 	int r;
 
@@ -332,26 +326,30 @@ static int under_way(struct xport_versioned_peer *p)
 /* How long the next sleep may be; a step that waits for room in the queue is not told of by a completion. */
 static int left_ms(struct xport_versioned_peer *p, int64_t until)
 {
-	int64_t left = until < 0 ? INT32_MAX : until - now_ms();
+	int64_t left = until < 0 ? INT32_MAX : until - svc_now_ms();
 
-	if (under_way(p) < 1 && left > 1)
+	if (versioned_under_way(p) < 1 && left > 1)
 		left = 1;
 	return left < 0 ? 0 : (int)left;
 }
 
 int xport_versioned_peer_wait(xport_versioned_peer *p, xport_completion_fn other, void *arg, int timeout_ms)
 {
-	int64_t until = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+	int64_t until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms;
 	struct xport_completion c;
-	int n, r = 1;
+	int n, r = svc_time_valid(timeout_ms, "xport_versioned_peer_wait");
 
-	if (p == NULL || under_way(p) < 0)
-		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_wait", NULL, "nothing is under way");
+	if (r != XPORT_OK)
+		return r;
+	if (p == NULL || versioned_under_way(p) < 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_versioned_peer_wait", NULL,
+		                "no read or write is in progress");
+	r = 1;
 	/* It goes on before it looks at the clock, also if it may not wait; and whatever others do the limit holds. */
-	for (bool late = false; r == 1; late = until >= 0 && now_ms() >= until) {
+	for (bool late = false; r == 1; late = until >= 0 && svc_now_ms() >= until) {
 		if (late)
-			return svc_fail(XPORT_ERR_TIMEOUT, "xport_versioned_peer_wait", NULL, "%d ms passed",
-			                timeout_ms);
+			return svc_fail(XPORT_ERR_TIMEOUT, "xport_versioned_peer_wait", NULL,
+			                "the time limit of %d ms expired", timeout_ms);
 		n = xport_poll(p->x, &c, 1);
 		if (n == 0)
 			n = xport_wait(p->x, &c, 1, left_ms(p, until));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info.c - xport_info: what libxport can travel over on this machine, and why not over the rest. */
+/* info.c - xport_info: shows which networks libxport can use on this machine, and why not the others. */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
@@ -13,22 +13,22 @@
 enum { OPT_JSON = 256, OPT_ENV, OPT_DOCTOR, OPT_PID, OPT_ROOT };
 
 static const struct argp_option options[] = {
-	{"verbose", 'v', NULL, 0, "Open each one that is ready, and show what it can do", 0},
-	{"json", OPT_JSON, NULL, 0, "Write JSON, as xport_info.schema.json describes it", 0},
-	{"env", OPT_ENV, NULL, 0, "Show the variables of the environment: type, range, default, value, source", 0},
-	{"doctor", OPT_DOCTOR, NULL, 0, "Check the machine, with a cure for each problem", 0},
-	{"pid", OPT_PID, "PID", 0, "With --doctor: look at the limits and libraries of this process", 0},
+	{"verbose", 'v', NULL, 0, "Open each provider that is ready, and print its capabilities", 0},
+	{"json", OPT_JSON, NULL, 0, "Print JSON; xport_info.schema.json describes it", 0},
+	{"env", OPT_ENV, NULL, 0, "Print the environment variables: type, range, default, value, source", 0},
+	{"doctor", OPT_DOCTOR, NULL, 0, "Check the machine; print a remedy for each problem", 0},
+	{"pid", OPT_PID, "PID", 0, "With --doctor: check the limits and libraries of this process", 0},
 	/* For tests: a tree in place of /proc, /sys and /dev. */
 	{"root", OPT_ROOT, "DIR", OPTION_HIDDEN, NULL, 0},
 	{NULL, 0, NULL, 0, NULL, 0}};
 
 static const char doc[] =
-	"Shows what libxport can travel over on this machine, and why not over the rest.\v"
-	"Without a NAME: all back ends and providers.  With NAME, such as ucx or ofi:tcp: what it can do once it is "
-	"open.\n"
+	"Show which networks libxport can use on this machine, and why not the others.\v"
+	"Without a NAME: all back ends and providers.  With a NAME, such as ucx or ofi:tcp: open it, and print its "
+	"capabilities.\n"
 	"\n"
-	"The exit status is 0 if what is asked for, each NAME or else XPORT_BACKEND, is usable; 1 if it is not, with "
-	"the reason on standard error; 2 if the options are wrong.";
+	"Exit status: 0 if each NAME, or else XPORT_BACKEND, is usable; 1 if not (the reason is on standard error); 2 "
+	"for wrong options.";
 
 static int read_pid(const char *arg, struct argp_state *state)
 {
@@ -42,7 +42,7 @@ static int read_pid(const char *arg, struct argp_state *state)
 	return (int)pid;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t info_parse(int key, char *arg, struct argp_state *state)
 {
 	struct info *info = state->input;
 
@@ -72,30 +72,30 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (info->env && (info->doctor || info->verbose || info->nnames > 0))
-			argp_error(state, "--env goes with --json alone");
+			argp_error(state, "--env can be combined only with --json");
 		if (info->pid > 0 && !info->doctor)
-			argp_error(state, "--pid goes with --doctor");
+			argp_error(state, "--pid needs --doctor");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-static void show_version(FILE *to, struct argp_state *state)
+static void info_show_version(FILE *to, struct argp_state *state)
 {
 	(void)state;
 	fprintf(to, "xport_info %s\n", xport_version());
 }
 
 /* Why something cannot be used; returns the exit status for it.  Among the doctor's lines it stands already. */
-static int complain(const struct info *info, const char *what, const struct xport_error *e)
+static int info_complain(const struct info *info, const char *what, const struct xport_error *e)
 {
 	if (info->doctor && !info->json)
 		return 1;
 	fflush(stdout);
 	fprintf(stderr, "xport_info: %s: %s\n", what, e->text[0] != '\0' ? e->text : xport_strerror(e->status));
-	if (e->hint[0] != '\0')
-		fprintf(stderr, "xport_info: %s\n", e->hint);
+	if (*tool_hint(e) != '\0')
+		fprintf(stderr, "xport_info: hint: %s\n", tool_hint(e));
 	return 1;
 }
 
@@ -119,15 +119,15 @@ static int verdict(const struct info *info)
 	int rc = 0;
 
 	if (info->ncandidates < 0 && info->nnames == 0)
-		return complain(info, "the list", &info->list_error);
+		return info_complain(info, "the list", &info->list_error);
 	for (int i = 0; i < info->nopened; i++)
 		if (info->opened[i].status != XPORT_OK)
-			rc = complain(info, info->opened[i].name, &info->opened[i].error);
+			rc = info_complain(info, info->opened[i].name, &info->opened[i].error);
 	/* What --verbose opened nobody asked for. */
 	if (info->nnames == 0)
 		rc = 0;
 	if (info->nnames == 0 && !info->request.usable)
-		rc = complain(info, info->request.backend, &info->request.error);
+		rc = info_complain(info, info->request.backend, &info->request.error);
 	return rc;
 }
 
@@ -157,11 +157,11 @@ static int show_all(struct info *info)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {options, parse, "[NAME...]", doc, NULL, NULL, NULL};
+	static const struct argp argp = {options, info_parse, "[NAME...]", doc, NULL, NULL, NULL};
 	static struct info info = {.root = ""};
 	int rc;
 
-	argp_program_version_hook = show_version;
+	argp_program_version_hook = info_show_version;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &info);
 	info_look_variables(&info);

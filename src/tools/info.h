@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * info.h - what xport_info finds out, and the functions that find it out and show it.
+ * info.h - the findings of xport_info, and the functions that collect and print them.
  *
- * First everything is looked up (info_look.c, the checks), then it is written, as text (info_table.c, info_env.c,
- * info_doctor.c) or as JSON (info_json.c).  All of it goes by xport.h, /proc, /sys and /dev.
+ * First everything is collected (info_look.c, the checks). Then it is printed, as text (info_table.c, info_env.c,
+ * info_doctor.c) or as JSON (info_json.c). It uses only xport.h, /proc, /sys and /dev.
  */
 #ifndef XPORT_TOOLS_INFO_H
 #define XPORT_TOOLS_INFO_H
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <xport.h>
+
+#include "tools/hint.h"
 
 enum { INFO_CANDIDATES = 128, INFO_VARIABLES = 64, INFO_NAMES = 64, INFO_CHECKS = 64, INFO_WARNINGS = 16 };
 
@@ -133,9 +135,9 @@ enum info_state info_check_addresses(const struct info *info, struct info_check 
 bool info_is_bridge(const char *name);
 enum info_state info_check_bridges(const struct info *info, struct info_check *c);
 
-/* info_checks_way.c: what is taken */
+/* info_checks_path.c: what is taken */
 enum info_state info_check_versions(const struct info *info, struct info_check *c);
-enum info_state info_check_way(const struct info *info, struct info_check *c);
+enum info_state info_check_path(const struct info *info, struct info_check *c);
 enum info_state info_check_timeouts(const struct info *info, struct info_check *c);
 
 /* Calls fn with each item of a list by comma, until it returns true; returns whether one did. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_checks.c - what the process may use, and what the machine has of it. */
+/* info_checks.c - checks of limits: what the process may use, and what the machine has. */
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,9 +50,10 @@ enum info_state info_check_memlock(const struct info *info, struct info_check *c
 	if (lim.rlim_cur == RLIM_INFINITY)
 		return info_say(c, INFO_OK, "locked memory is unlimited");
 	if (may_lock(info))
-		return info_say(c, INFO_OK, "locked memory is limited to %llu KiB, but not for this user", kib);
+		return info_say(c, INFO_OK, "the limit of locked memory is %llu KiB, but does not apply to this user",
+		                kib);
 	if (kib >= LOCK_MIN)
-		return info_say(c, INFO_OK, "%llu KiB of memory may be locked", kib);
+		return info_say(c, INFO_OK, "the limit of locked memory is %llu KiB", kib);
 	if (lim.rlim_max == RLIM_INFINITY && info->pid == 0)
 		info_cure(c, "ulimit -l unlimited");
 	else
@@ -63,10 +64,11 @@ enum info_state info_check_memlock(const struct info *info, struct info_check *c
 			process(info));
 	if (!info_asks_for_rdma(info) && !info_have_rdma(info))
 		return info_say(c, INFO_NOT_APPLICABLE,
-		                "%llu KiB of memory may be locked: too little for RDMA, which is not here", kib);
-	return info_say(c, INFO_PROBLEM,
-	                "only %llu KiB of memory may be locked: registering memory with an RDMA device fails beyond",
-	                kib);
+		                "the limit of locked memory is %llu KiB: too low for RDMA, but there is no RDMA device",
+		                kib);
+	return info_say(
+		c, INFO_PROBLEM,
+		"the limit of locked memory is only %llu KiB: registering more memory with an RDMA device fails", kib);
 }
 
 enum info_state info_check_files(const struct info *info, struct info_check *c)
@@ -76,7 +78,7 @@ enum info_state info_check_files(const struct info *info, struct info_check *c)
 	if (prlimit(info->pid, RLIMIT_NOFILE, NULL, &lim) != 0)
 		return info_say(c, INFO_NOT_APPLICABLE, "the limit of open files is unknown: %m");
 	if (lim.rlim_cur >= FILES_MIN)
-		return info_say(c, INFO_OK, "%llu files may be open", (unsigned long long)lim.rlim_cur);
+		return info_say(c, INFO_OK, "the limit of open files is %llu", (unsigned long long)lim.rlim_cur);
 	if (lim.rlim_max >= FILES_MIN && info->pid == 0)
 		info_cure(c, "ulimit -n $(ulimit -H -n)");
 	else
@@ -84,7 +86,8 @@ enum info_state info_check_files(const struct info *info, struct info_check *c)
 		          "prlimit --pid %s --nofile=%d (as root; a service: LimitNOFILE=%d; a container: --ulimit "
 		          "nofile=%d)",
 		          process(info), 64 * FILES_MIN, 64 * FILES_MIN, 64 * FILES_MIN);
-	return info_say(c, INFO_PROBLEM, "only %llu files may be open: endpoints fail to open when they are used up",
+	return info_say(c, INFO_PROBLEM,
+	                "the limit of open files is only %llu: once it is reached, opening an endpoint fails",
 	                (unsigned long long)lim.rlim_cur);
 }
 
@@ -114,14 +117,14 @@ enum info_state info_check_maps(const struct info *info, struct info_check *c)
 	info_cure(c, "sysctl -w vm.max_map_count=%d", n < MAPS_MIN * 4 ? 262144 : 1 << 20);
 	if (used > n - n / 10)
 		return info_say(c, INFO_PROBLEM,
-		                "%ld of %ld mappings (vm.max_map_count) are in use: registering memory fails soon",
+		                "%ld of %ld mappings (vm.max_map_count) are in use: registering memory will soon fail",
 		                used, n);
 	if (n >= MAPS_MIN) {
 		c->cure[0] = '\0';
 		return info_say(c, INFO_OK, "vm.max_map_count is %ld, %ld mappings are in use", n, used);
 	}
-	return info_say(c, INFO_PROBLEM, "vm.max_map_count is %ld: registering many regions fails for want of mappings",
-	                n);
+	return info_say(c, INFO_PROBLEM,
+	                "vm.max_map_count is %ld: registering many regions fails, because each needs mappings", n);
 }
 
 enum info_state info_check_shm(const struct info *info, struct info_check *c)
@@ -133,24 +136,23 @@ enum info_state info_check_shm(const struct info *info, struct info_check *c)
 	info_cure(c, "mount -o remount,rw,size=1G /dev/shm (a container: --shm-size=1g)");
 	if (!info_path(info, path, sizeof(path), "/dev/shm") || statvfs(path, &fs) != 0) {
 		info_cure(c, "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777,size=1G tmpfs /dev/shm");
-		return info_say(c, INFO_PROBLEM, "there is no /dev/shm: nothing goes by shared memory");
+		return info_say(c, INFO_PROBLEM, "there is no /dev/shm: shared-memory providers do not work");
 	}
 	if ((fs.f_flag & ST_RDONLY) != 0 || access(path, W_OK | X_OK) != 0)
-		return info_say(c, INFO_PROBLEM, "/dev/shm cannot be written: nothing goes by shared memory");
+		return info_say(c, INFO_PROBLEM, "/dev/shm cannot be written: shared-memory providers do not work");
 	size = (unsigned long long)fs.f_blocks * fs.f_frsize / 1024;
 	room = (unsigned long long)fs.f_bavail * fs.f_frsize / 1024;
 	if (size <= SHM_MIN)
-		return info_say(
-			c, INFO_PROBLEM,
-			"/dev/shm has %llu KiB, %llu of them free: enough for a few processes at most, and a stack "
-			"that runs out of it may die by SIGBUS",
-			size, room);
+		return info_say(c, INFO_PROBLEM,
+		                "/dev/shm has %llu KiB, %llu KiB free: enough only for a few processes; a process that "
+		                "exhausts it may die of SIGBUS",
+		                size, room);
 	if (room < SHM_MIN) {
-		info_cure(c, "ls -l /dev/shm shows what fills it; rm what no process uses");
-		return info_say(c, INFO_PROBLEM, "/dev/shm is full: %llu of %llu KiB are free", room, size);
+		info_cure(c, "list it with ls -l /dev/shm, and remove files that no process uses");
+		return info_say(c, INFO_PROBLEM, "/dev/shm is full: only %llu of %llu KiB are free", room, size);
 	}
 	c->cure[0] = '\0';
-	return info_say(c, INFO_OK, "/dev/shm has %llu KiB, %llu of them free", size, room);
+	return info_say(c, INFO_OK, "/dev/shm has %llu KiB, %llu KiB free", size, room);
 }
 
 enum info_state info_check_ptrace(const struct info *info, struct info_check *c)
@@ -164,11 +166,10 @@ enum info_state info_check_ptrace(const struct info *info, struct info_check *c)
 	if (scope == 0)
 		return info_say(c, INFO_OK, "ptrace_scope is 0");
 	info_cure(c, "sysctl -w kernel.yama.ptrace_scope=0");
-	return info_say(
-		c, INFO_NOT_APPLICABLE,
-		"ptrace_scope is %ld: processes cannot read each other's memory (CMA); long data over shared memory is "
-		"slower, and other users of UCX and libfabric are slower or fail",
-		scope);
+	return info_say(c, INFO_NOT_APPLICABLE,
+	                "ptrace_scope is %ld: processes cannot read each other's memory (CMA); long transfers over "
+	                "shared memory are slower, and other programs with UCX or libfabric may fail",
+	                scope);
 }
 
 /* ---- two copies of a library ---- */
@@ -195,7 +196,7 @@ static bool is_library(const char *path, const char *library)
 	return strncmp(name, library, n) == 0 && (name[n] == '.' || name[n] == '-') && strstr(name, ".so") != NULL;
 }
 
-static void look_at(struct copies *copies, const char *path)
+static void checks_look_at(struct copies *copies, const char *path)
 {
 	for (int i = 0; i < NLIBRARIES; i++) {
 		char *first = copies->first[i];
@@ -222,13 +223,13 @@ enum info_state info_check_copies(const struct info *info, struct info_check *c)
 
 		line[strcspn(line, "\n")] = '\0';
 		if (slash != NULL)
-			look_at(&copies, slash);
+			checks_look_at(&copies, slash);
 	}
 	fclose(f);
 	if (copies.twice[0] == '\0')
-		return info_say(c, INFO_OK, "each stack's libraries are loaded once");
-	info_cure(c, "unset LD_PRELOAD LD_LIBRARY_PATH (where they are not set, ldd of the program tells where a copy "
+		return info_say(c, INFO_OK, "only one copy of each stack's libraries is loaded");
+	info_cure(c, "unset LD_PRELOAD LD_LIBRARY_PATH (if they are not set, ldd of the program shows where each copy "
 	             "comes from)");
-	return info_say(c, INFO_PROBLEM, "two copies of a library are loaded, each with state of its own: %.440s",
+	return info_say(c, INFO_PROBLEM, "two copies of a library are loaded, each with its own state: %.440s",
 	                copies.twice);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_checks_env.c - variables that say what is not meant, and addresses that peers cannot reach. */
+/* info_checks_env.c - checks of variables with unintended values, and of addresses that peers cannot reach. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -45,10 +45,11 @@ enum info_state info_check_authentication(const struct info *info, struct info_c
 		return info_say(c, INFO_PROBLEM, "%s", info->list_error.text);
 	}
 	if (strcmp(how, "key") == 0)
-		return info_say(c, INFO_OK, "peers must prove the key of %.200s; nothing is encrypted", file);
+		return info_say(c, INFO_OK, "peers must prove that they have the key of %.200s; nothing is encrypted",
+		                file);
 	if (strcmp(how, "none") == 0)
-		return info_say(c, INFO_OK, "XPORT_AUTH=none: whoever reaches a listener may connect");
-	return info_say(c, INFO_NOT_APPLICABLE, "there is no key, so peers off this machine are refused");
+		return info_say(c, INFO_OK, "XPORT_AUTH=none: anyone who can reach a listener may connect");
+	return info_say(c, INFO_NOT_APPLICABLE, "there is no key: connections to and from other machines are refused");
 }
 
 enum info_state info_check_variables(const struct info *info, struct info_check *c)
@@ -70,7 +71,7 @@ enum info_state info_check_variables(const struct info *info, struct info_check 
 		info_cure(c, "%s", info->list_error.hint);
 		return info_say(c, INFO_PROBLEM, "%s", info->list_error.text);
 	}
-	return info_say(c, INFO_OK, "the XPORT_ variables are known, and their values allowed");
+	return info_say(c, INFO_OK, "the XPORT_ variables are known, and their values are valid");
 }
 
 /* ---- the stacks' ---- */
@@ -83,7 +84,7 @@ static const char *from_env(const char *name)
 }
 
 /* The candidate of this name, or NULL. */
-static const struct xport_candidate *candidate(const struct info *info, const char *name)
+static const struct xport_candidate *env_candidate(const struct info *info, const char *name)
 {
 	for (int i = 0; i < info->ncandidates; i++)
 		if (strcmp(info->candidates[i].name, name) == 0)
@@ -129,28 +130,30 @@ static bool works_without_tls(const struct info *info)
 enum info_state info_check_ucx_tls(const struct info *info, struct info_check *c)
 {
 	const char *tls = from_env("UCX_TLS");
-	const struct xport_candidate *ucx = candidate(info, "ucx");
+	const struct xport_candidate *ucx = env_candidate(info, "ucx");
 	bool shut_out;
 
 	if (tls == NULL)
 		return info_say(c, INFO_OK, "UCX_TLS is not set");
 	if (ucx == NULL || ucx->state == XPORT_NOT_BUILT)
-		return info_say(c, INFO_NOT_APPLICABLE, "UCX_TLS=%.64s, but there is no ucx to look at it", tls);
+		return info_say(c, INFO_NOT_APPLICABLE, "UCX_TLS=%.64s has no effect: the back end ucx is not built",
+		                tls);
 	if (ucx->state != XPORT_READY && !works_without_tls(info))
-		return info_say(c, INFO_NOT_APPLICABLE, "UCX_TLS=%.64s, but ucx is not usable without it either: %s",
-		                tls, ucx->reason);
+		return info_say(c, INFO_NOT_APPLICABLE,
+		                "UCX_TLS=%.64s is not the cause: ucx is not usable without it either: %s", tls,
+		                ucx->reason);
 	info_cure(c, "unset UCX_TLS");
 	if (ucx->state != XPORT_READY)
-		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s leaves nothing that ucx could use: %s", tls,
+		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s excludes every transport that ucx could use: %s", tls,
 		                ucx->reason);
 	shut_out = *tls == '^' ? leaves_no_rdma(tls + 1) : !info_each_item(tls, is_rdma_transport, NULL);
 	if (info_have_rdma(info) && shut_out)
-		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s keeps ucx from the RDMA devices that are here", tls);
+		return info_say(c, INFO_PROBLEM, "UCX_TLS=%.64s keeps ucx from using the RDMA devices", tls);
 	c->cure[0] = '\0';
-	return info_say(c, INFO_OK,
-	                "UCX_TLS=%.64s leaves ucx something to use; the others, ucx:tcp and so on, do not "
-	                "look at it",
-	                tls);
+	return info_say(
+		c, INFO_OK,
+		"UCX_TLS=%.64s leaves usable transports to ucx; it has no effect on ucx:tcp and other named providers",
+		tls);
 }
 
 /* ---- UCX_NET_DEVICES ---- */
@@ -199,13 +202,15 @@ enum info_state info_check_ucx_devices(const struct info *info, struct info_chec
 	info_each_file(info, "/sys/class/infiniband", list_device, &d);
 	info_cure(c, "unset UCX_NET_DEVICES");
 	if (d.unknown[0] != '\0')
-		return info_say(c, INFO_PROBLEM, "UCX_NET_DEVICES=%.64s names what is not here, %s; there are %s",
+		return info_say(c, INFO_PROBLEM,
+		                "UCX_NET_DEVICES=%.64s names a device that does not exist: %s; the devices are %s",
 		                devices, d.unknown, d.known);
 	if (!d.names_rdma && info_have_rdma(info))
-		return info_say(c, INFO_PROBLEM, "UCX_NET_DEVICES=%.64s keeps UCX from the RDMA devices; there are %s",
+		return info_say(c, INFO_PROBLEM,
+		                "UCX_NET_DEVICES=%.64s keeps UCX from using the RDMA devices; the devices are %s",
 		                devices, d.known);
 	if (!d.names_rdma && info_asks_for(info, "ucx:rc"))
-		return info_say(c, INFO_PROBLEM, "UCX_NET_DEVICES=%.64s names no RDMA device, which ucx:rc needs",
+		return info_say(c, INFO_PROBLEM, "UCX_NET_DEVICES=%.64s names no RDMA device, and ucx:rc needs one",
 		                devices);
 	c->cure[0] = '\0';
 	return info_say(c, INFO_OK, "UCX_NET_DEVICES=%.64s", devices);
@@ -254,17 +259,18 @@ enum info_state info_check_fi_provider(const struct info *info, struct info_chec
 	}
 	info_cure(c, "unset FI_PROVIDER");
 	if (f.out[0] != '\0')
-		return info_say(c, INFO_PROBLEM, "FI_PROVIDER=%.64s shuts out what is asked for: %s", f.filter, f.out);
+		return info_say(c, INFO_PROBLEM, "FI_PROVIDER=%.64s excludes the requested provider: %s", f.filter,
+		                f.out);
 	if (nofi > 0 && nready == 0)
-		return info_say(c, INFO_PROBLEM, "FI_PROVIDER=%.64s leaves nothing of libfabric that could be used",
-		                f.filter);
+		return info_say(c, INFO_PROBLEM,
+		                "FI_PROVIDER=%.64s excludes every provider of libfabric that could be used", f.filter);
 	c->cure[0] = '\0';
-	return info_say(c, INFO_OK, "FI_PROVIDER=%.64s leaves what is asked for", f.filter);
+	return info_say(c, INFO_OK, "FI_PROVIDER=%.64s includes the requested provider", f.filter);
 }
 
 /* ---- addresses ---- */
 
-static bool is_link_local(const struct sockaddr *sa)
+static bool env_is_link_local(const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET6)
 		return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
@@ -281,7 +287,7 @@ static void sort_address(struct addresses *a, const struct ifaddrs *i)
 
 	if (!up || i->ifa_addr == NULL || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
 		return;
-	if (!is_link_local(i->ifa_addr)) {
+	if (!env_is_link_local(i->ifa_addr)) {
 		if (strstr(a->good, i->ifa_name) == NULL)
 			info_append(a->good, sizeof(a->good), "%s", i->ifa_name);
 		return;
@@ -292,21 +298,61 @@ static void sort_address(struct addresses *a, const struct ifaddrs *i)
 		info_append(a->local, sizeof(a->local), "%s", i->ifa_name);
 }
 
+/* A variable that keeps a stack to some network devices. */
+static const struct {
+	const char *name, *prefix; /* of what it is for */
+} confining[] = {
+	{"UCX_NET_DEVICES", "ucx"},  {"FI_TCP_IFACE", "ofi:tcp"}, {"FI_SOCKETS_IFACE", "ofi:sockets"},
+	{"FI_NET_IFACE", "ofi:net"}, {"FI_UDP_IFACE", "ofi:udp"},
+};
+
+static bool is_no_loopback(void *list, const char *item)
+{
+	for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next)
+		if (strcmp(i->ifa_name, item) == 0)
+			return (i->ifa_flags & IFF_LOOPBACK) == 0;
+	return true;
+}
+
+/* Writes which of them keep what is asked for to this machine, as "NAME=VALUE", and their names; false: none does. */
+static bool confined(const struct info *info, struct ifaddrs *list, char *values, size_t len, char *names, size_t size)
+{
+	values[0] = names[0] = '\0';
+	for (size_t i = 0; i < sizeof(confining) / sizeof(confining[0]); i++) {
+		const char *value = from_env(confining[i].name);
+
+		if (value == NULL || info_each_item(value, is_no_loopback, list) ||
+		    (!info_asks_for(info, confining[i].prefix) && !info_asks_for(info, "auto")))
+			continue;
+		info_append(values, len, "%s=%.40s", confining[i].name, value);
+		snprintf(names + strlen(names), size - strlen(names), " %s", confining[i].name);
+	}
+	return values[0] != '\0';
+}
+
 enum info_state info_check_addresses(const struct info *info, struct info_check *c)
 {
 	struct addresses a = {"", "", ""};
+	char values[300], names[120];
 	struct ifaddrs *list;
+	bool kept;
 
-	(void)info;
 	if (getifaddrs(&list) != 0)
 		return info_say(c, INFO_NOT_APPLICABLE, "the addresses of this machine are unknown: %m");
 	for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next)
 		sort_address(&a, i);
+	kept = confined(info, list, values, sizeof(values), names, sizeof(names));
 	freeifaddrs(list);
+	if (a.good[0] != '\0' && kept) {
+		info_cure(c, "unset%s", names);
+		return info_say(c, INFO_NOT_APPLICABLE,
+		                "%s: with this, peers on other machines cannot reach this one, although it has %s",
+		                values, a.good);
+	}
 	if (a.good[0] != '\0')
-		return info_say(c, INFO_OK, "peers can reach this machine by %s", a.good);
+		return info_say(c, INFO_OK, "peers can reach this machine at %s", a.good);
 	if (a.local[0] == '\0')
-		return info_say(c, INFO_NOT_APPLICABLE, "no address but loopback: peers are on this machine");
+		return info_say(c, INFO_NOT_APPLICABLE, "only loopback addresses: all peers must be on this machine");
 	info_cure(c, "ip address add ADDRESS/PREFIX dev %s", a.name);
 	return info_say(c, INFO_PROBLEM, "link-local addresses only, which peers on other links cannot reach: %s",
 	                a.local);
@@ -316,7 +362,7 @@ enum info_state info_check_addresses(const struct info *info, struct info_check 
 
 struct bridges {
 	const struct info *info;
-	const char *devices;              /* UCX_NET_DEVICES; NULL: all */
+	const char *devices;               /* UCX_NET_DEVICES; NULL: all */
 	char up[200], let[200], other[64]; /* let: those of `up` that UCX may take */
 };
 
@@ -364,14 +410,14 @@ enum info_state info_check_bridges(const struct info *info, struct info_check *c
 
 	info_each_file(info, "/sys/class/net", look_at_interface, &b);
 	if (b.up[0] == '\0')
-		return info_say(c, INFO_NOT_APPLICABLE, "no bridge of a container or machine manager is up");
+		return info_say(c, INFO_NOT_APPLICABLE, "no bridge of a container or VM manager is up");
 	if (b.let[0] == '\0')
-		return info_say(c, INFO_OK, "UCX_NET_DEVICES keeps UCX from %s", b.up);
+		return info_say(c, INFO_OK, "UCX_NET_DEVICES keeps UCX from using %s", b.up);
 	if (b.other[0] == '\0')
 		snprintf(b.other, sizeof(b.other), "NETDEV");
 	/* Adapters have to be named as well, or UCX leaves them out. */
 	info_list_rdma(info, rdma, sizeof(rdma));
 	info_cure(c, "export UCX_NET_DEVICES=%s%s FI_TCP_IFACE=%s", b.other, rdma, b.other);
 	return info_say(c, INFO_PROBLEM,
-	                "a stack may take the address of %s, which peers on other machines cannot reach", b.let);
+	                "a stack may choose the address of %s, and peers on other machines cannot reach that", b.let);
 }

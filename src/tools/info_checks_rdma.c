@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_checks_rdma.c - the RDMA devices of the kernel: there, reachable, up, with addresses that peers can use. */
+/* info_checks_rdma.c - checks of the RDMA devices of the kernel: present, accessible, up, with addresses that peers can use. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ static bool at_device(void *arg, const char *name)
 	return false;
 }
 
-static struct walk walk(const struct info *info, void (*fn)(struct walk *w))
+static struct walk rdma_walk(const struct info *info, void (*fn)(struct walk *w))
 {
 	struct walk w = {.info = info, .at_port = fn};
 
@@ -103,7 +103,7 @@ static const char *netdev(const struct walk *w)
 
 bool info_have_rdma(const struct info *info)
 {
-	return walk(info, NULL).ndevices > 0;
+	return rdma_walk(info, NULL).ndevices > 0;
 }
 
 static void list_port(struct walk *w)
@@ -118,7 +118,7 @@ static void list_port(struct walk *w)
 
 void info_list_rdma(const struct info *info, char *list, size_t len)
 {
-	struct walk w = walk(info, list_port);
+	struct walk w = rdma_walk(info, list_port);
 
 	snprintf(list, len, "%s", w.list);
 }
@@ -172,12 +172,12 @@ static void cure_kernel(const struct info *info, struct info_check *c)
 
 enum info_state info_check_rdma_kernel(const struct info *info, struct info_check *c)
 {
-	struct walk w = walk(info, NULL);
+	struct walk w = rdma_walk(info, NULL);
 
 	if (w.ndevices > 0)
 		return info_say(c, INFO_OK, "the kernel has %d RDMA device%s", w.ndevices, w.ndevices == 1 ? "" : "s");
 	if (!info_asks_for_rdma(info))
-		return info_say(c, INFO_NOT_APPLICABLE, "the kernel has no RDMA device, and none is asked for");
+		return info_say(c, INFO_NOT_APPLICABLE, "the kernel has no RDMA device, and none was requested");
 	cure_kernel(info, c);
 	if (!info_exists(info, DEVICES))
 		return info_say(c, INFO_PROBLEM, "no driver of an RDMA device is loaded: there is no " DEVICES);
@@ -211,24 +211,24 @@ static bool in_container(const struct info *info)
 enum info_state info_check_rdma_files(const struct info *info, struct info_check *c)
 {
 	struct files files = {.info = info};
-	struct walk w = walk(info, NULL);
+	struct walk w = rdma_walk(info, NULL);
 
 	info_each_file(info, "/dev/infiniband", at_file, &files);
 	if (w.ndevices == 0 && files.nverbs == 0 && !info_asks_for_rdma(info))
 		return info_say(c, INFO_NOT_APPLICABLE, "no RDMA device");
 	if (files.nverbs == 0 && in_container(info)) {
 		info_cure(c, "docker run --device=/dev/infiniband --ulimit memlock=-1 ... (podman: the same)");
-		return info_say(
-			c, INFO_PROBLEM,
-			"this container has not been given /dev/infiniband: RDMA devices cannot be opened in it");
+		return info_say(c, INFO_PROBLEM,
+		                "this container has no access to /dev/infiniband: it cannot open RDMA devices");
 	}
 	if (files.nverbs == 0) {
 		info_cure(c, "modprobe -a ib_uverbs rdma_ucm");
-		return info_say(c, INFO_PROBLEM, "there is no /dev/infiniband/uverbs0: RDMA devices cannot be opened");
+		return info_say(c, INFO_PROBLEM,
+		                "there is no /dev/infiniband/uverbs0: programs cannot open RDMA devices");
 	}
 	if (files.denied[0] != '\0') {
 		info_cure(c, "chmod a+rw /dev/infiniband/uverbs* /dev/infiniband/rdma_cm (for good: a rule for udev)");
-		return info_say(c, INFO_PROBLEM, "/dev/infiniband/%s may not be opened by this user", files.denied);
+		return info_say(c, INFO_PROBLEM, "this user may not open /dev/infiniband/%s", files.denied);
 	}
 	if (!info_exists(info, "/dev/infiniband/rdma_cm")) {
 		info_cure(c, "modprobe rdma_ucm");
@@ -253,17 +253,18 @@ static void look_at_state(struct walk *w)
 
 enum info_state info_check_rdma_ports(const struct info *info, struct info_check *c)
 {
-	struct walk w = walk(info, look_at_state);
+	struct walk w = rdma_walk(info, look_at_state);
 
 	if (w.nports == 0)
 		return info_say(c, INFO_NOT_APPLICABLE, "no RDMA device");
 	if (w.bad[0] == '\0')
 		return info_say(c, INFO_OK, "%d port%s active", w.ngood, w.ngood == 1 ? " is" : "s are");
 	if (w.infiniband)
-		info_cure(c, "ibstat; plug in the cable, and have a subnet manager run: systemctl start opensm");
+		info_cure(c,
+		          "check with ibstat; plug in the cable, and start a subnet manager: systemctl start opensm");
 	else
 		info_cure(c, "ip link set dev %s up", netdev(&w));
-	return info_say(c, INFO_PROBLEM, "not active, so nothing goes through: %s", w.bad);
+	return info_say(c, INFO_PROBLEM, "ports that are not active: %s", w.bad);
 }
 
 /* ---- GIDs ---- */
@@ -318,7 +319,7 @@ static void look_for_routable(struct walk *w)
 
 enum info_state info_check_rdma_gids(const struct info *info, struct info_check *c)
 {
-	struct walk w = walk(info, look_for_v2);
+	struct walk w = rdma_walk(info, look_for_v2);
 
 	if (w.ngood == 0 && w.bad[0] == '\0')
 		return info_say(c, INFO_NOT_APPLICABLE, "no RoCE device");
@@ -326,19 +327,18 @@ enum info_state info_check_rdma_gids(const struct info *info, struct info_check 
 		return info_say(c, INFO_OK, "%d RoCE port%s a GID of RoCE v2", w.ngood,
 		                w.ngood == 1 ? " has" : "s have");
 	info_cure(c, "ip address add ADDRESS/PREFIX dev %s", netdev(&w));
-	return info_say(c, INFO_PROBLEM, "no GID of RoCE v2, so packets pass no router, or there is none to choose: %s",
-	                w.bad);
+	return info_say(c, INFO_PROBLEM, "no GID of RoCE v2, so packets cannot be routed: %s", w.bad);
 }
 
 enum info_state info_check_rdma_addresses(const struct info *info, struct info_check *c)
 {
-	struct walk w = walk(info, look_for_routable);
+	struct walk w = rdma_walk(info, look_for_routable);
 
 	if (w.ngood == 0 && w.bad[0] == '\0')
 		return info_say(c, INFO_NOT_APPLICABLE, "no GID of RoCE v2");
 	if (w.bad[0] == '\0')
-		return info_say(c, INFO_OK, "%d RoCE port%s an address beyond its link", w.ngood,
+		return info_say(c, INFO_OK, "%d RoCE port%s a routable address", w.ngood,
 		                w.ngood == 1 ? " has" : "s have");
 	info_cure(c, "ip address add ADDRESS/PREFIX dev %s", netdev(&w));
-	return info_say(c, INFO_PROBLEM, "link-local GIDs only, which peers on other links cannot reach: %s", w.bad);
+	return info_say(c, INFO_PROBLEM, "only link-local GIDs, which peers on other links cannot reach: %s", w.bad);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_doctor.c - the list of checks, running it, and showing what came of it. */
+/* info_doctor.c - the list of checks: runs them, and prints the results. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct {
 	{"rdma-files", info_check_rdma_files},   {"rdma-ports", info_check_rdma_ports},
 	{"rdma-gids", info_check_rdma_gids},     {"rdma-addresses", info_check_rdma_addresses},
 	{"addresses", info_check_addresses},     {"bridges", info_check_bridges},
-	{"versions", info_check_versions},       {"way", info_check_way},
+	{"versions", info_check_versions},       {"way", info_check_path},
 	{"timeouts", info_check_timeouts},
 };
 
@@ -82,7 +82,7 @@ bool info_asks_for_rdma(const struct info *info)
 
 /* ---- running ---- */
 
-static struct info_check *next(struct info *info, const char *id)
+static struct info_check *doctor_next(struct info *info, const char *id)
 {
 	static struct info_check none;
 	struct info_check *c = info->nchecks < INFO_CHECKS ? &info->checks[info->nchecks++] : &none;
@@ -101,14 +101,14 @@ static void examine_candidates(struct info *info)
 
 		if (candidate->state != XPORT_MISCONFIGURED)
 			continue;
-		c = next(info, candidate->name);
+		c = doctor_next(info, candidate->name);
 		c->state = info_say(c, INFO_PROBLEM, "%s", candidate->reason);
 		info_cure(c, "%s", candidate->hint);
 	}
 }
 
 /* The name that the library takes what was asked for to mean, up to a character that ends it; NULL: none. */
-static const char *meant(const char *text, int *n)
+static const char *doctor_meant(const char *text, int *n)
 {
 	static const char *const words[] = {"did you mean ", "the nearest is "};
 
@@ -129,16 +129,16 @@ static const char *meant(const char *text, int *n)
 
 static void examine_error(struct info *info, const char *id, const char *what, const struct xport_error *e)
 {
-	struct info_check *c = next(info, id);
+	struct info_check *c = doctor_next(info, id);
 	const char *name;
 	int n;
 
 	c->state = info_say(c, INFO_PROBLEM, "%.120s cannot be used: %.380s", what, e->text);
-	name = strchr(what, ',') == NULL ? meant(e->text, &n) : NULL;
+	name = strchr(what, ',') == NULL ? doctor_meant(e->text, &n) : NULL;
 	if (name != NULL)
 		info_cure(c, info->nnames > 0 ? "xport_info --doctor '%.*s'" : "export XPORT_BACKEND='%.*s'", n, name);
 	else
-		info_cure(c, "%s", e->hint);
+		info_cure(c, "%s", tool_hint(e));
 }
 
 static void examine_request(struct info *info)
@@ -154,7 +154,7 @@ static void examine_request(struct info *info)
 			examine_error(info, info->nnames > 0 ? id : o->name, o->name, &o->error);
 			continue;
 		}
-		c = next(info, info->nnames > 0 ? id : o->name);
+		c = doctor_next(info, info->nnames > 0 ? id : o->name);
 		c->state = info_say(c, INFO_OK, "%s opens, over %s", o->name, o->caps.device);
 	}
 	if (info->nnames > 0)
@@ -163,15 +163,15 @@ static void examine_request(struct info *info)
 		examine_error(info, id, info->request.backend, &info->request.error);
 		return;
 	}
-	c = next(info, id);
-	c->state = info_say(c, INFO_OK, "XPORT_BACKEND=%s (%s) opens, and takes %s", info->request.backend,
-	                    info->request.source, info->request.takes);
+	c = doctor_next(info, id);
+	c->state = info_say(c, INFO_OK, "XPORT_BACKEND=%s (%s) opens %s", info->request.backend, info->request.source,
+	                    info->request.takes);
 }
 
 void info_examine(struct info *info)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		struct info_check *c = next(info, table[i].id);
+		struct info_check *c = doctor_next(info, table[i].id);
 
 		c->state = table[i].check(info, c);
 	}

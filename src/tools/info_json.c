@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_json.c - what was looked up, as JSON.  doc/xport_info.schema.json describes it; FORMAT counts its versions. */
+/* info_json.c - prints the findings as JSON. doc/xport_info.schema.json describes it; FORMAT counts its versions. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 enum { FORMAT = 1 };
 
 /* A string that came from outside may be no UTF-8: then what is not ASCII becomes "?". */
-static json_t *text(const char *s)
+static json_t *info_json_text(const char *s)
 {
 	json_t *j = json_string(s);
 	char ascii[1024];
@@ -25,38 +25,40 @@ static json_t *text(const char *s)
 
 static json_t *text_or_null(const char *s)
 {
-	return s[0] != '\0' ? text(s) : json_null();
+	return s[0] != '\0' ? info_json_text(s) : json_null();
 }
 
-static json_t *path(int p)
+static json_t *info_json_path(int p)
 {
 	return json_string(p == XPORT_NATIVE ? "native" : "emulated");
 }
 
 static json_t *error(const struct xport_error *e)
 {
-	return json_pack("{so so so so sI}", "status", text(xport_status_name(e->status)), "text", text(e->text), "fix",
-	                 text_or_null(e->hint), "native", text_or_null(e->native), "native_code",
-	                 (json_int_t)e->native_code);
+	return json_pack("{so so so so sI}", "status", info_json_text(xport_status_name(e->status)), "text",
+	                 info_json_text(e->text), "fix", text_or_null(e->hint), "native", text_or_null(e->native),
+	                 "native_code", (json_int_t)e->native_code);
 }
 
 /* ---- candidates and what opened ones can do ---- */
 
-static json_t *candidate(const struct xport_candidate *c)
+static json_t *info_json_candidate(const struct xport_candidate *c)
 {
-	return json_pack("{so so so so}", "name", text(c->name), "state", text(info_state_name(c->state)), "reason",
-	                 text(c->reason), "fix", text_or_null(c->hint));
+	return json_pack("{so so so so}", "name", info_json_text(c->name), "state",
+	                 info_json_text(info_state_name(c->state)), "reason", info_json_text(c->reason), "fix",
+	                 text_or_null(c->hint));
 }
 
 static json_t *operations(const struct xport_info *i)
 {
-	return json_pack("{so so so so so so so so so}", "put", path(i->put), "put_registered", path(i->put_reg), "get",
-	                 path(i->get), "get_registered", path(i->get_reg), "notify", path(i->notify), "atomic",
-	                 path(i->atomic), "nic_atomic", path(i->nic_atomic), "send", path(i->send), "flush",
-	                 path(i->flush));
+	return json_pack("{so so so so so so so so so}", "put", info_json_path(i->put), "put_registered",
+	                 info_json_path(i->put_reg), "get", info_json_path(i->get), "get_registered",
+	                 info_json_path(i->get_reg), "notify", info_json_path(i->notify), "atomic",
+	                 info_json_path(i->atomic), "nic_atomic", info_json_path(i->nic_atomic), "send",
+	                 info_json_path(i->send), "flush", info_json_path(i->flush));
 }
 
-static json_t *limits(const struct xport_info *i)
+static json_t *info_json_limits(const struct xport_info *i)
 {
 	return json_pack("{sI sI sI sI sI sI sI sI}", "message_max", (json_int_t)i->message_max, "eager_max",
 	                 (json_int_t)i->eager_max, "frame_max", (json_int_t)i->frame_max, "window",
@@ -68,26 +70,26 @@ static json_t *limits(const struct xport_info *i)
 static json_t *security(const struct info *info, const struct xport_info *i)
 {
 	return json_pack("{sb sb so}", "target_bounds", i->target_bounds, "passive_target", i->passive_target,
-	                 "authentication", text(info_authentication(info)));
+	                 "authentication", info_json_text(info_authentication(info)));
 }
 
-static json_t *opened(const struct info *info, const struct info_opened *o)
+static json_t *info_json_opened(const struct info *info, const struct info_opened *o)
 {
 	const struct xport_info *i = &o->caps;
 
 	if (o->status != XPORT_OK)
-		return json_pack("{so sb so}", "name", text(o->name), "usable", 0, "error", error(&o->error));
-	return json_pack("{so sb so so so so sb si so so so}", "name", text(o->name), "usable", 1, "back_end",
-	                 text(i->backend), "provider", text(i->provider), "device", text(i->device), "stack",
-	                 text(i->stack), "thread_multiple", i->thread_mode == XPORT_THREAD_MULTIPLE, "stack_threads",
-	                 i->stack_threads, "operations", operations(i), "limits", limits(i), "security",
-	                 security(info, i));
+		return json_pack("{so sb so}", "name", info_json_text(o->name), "usable", 0, "error", error(&o->error));
+	return json_pack("{so sb so so so so sb si so so so}", "name", info_json_text(o->name), "usable", 1, "back_end",
+	                 info_json_text(i->backend), "provider", info_json_text(i->provider), "device",
+	                 info_json_text(i->device), "stack", info_json_text(i->stack), "thread_multiple",
+	                 i->thread_mode == XPORT_THREAD_MULTIPLE, "stack_threads", i->stack_threads, "operations",
+	                 operations(i), "limits", info_json_limits(i), "security", security(info, i));
 }
 
-static json_t *request(const struct info_request *r)
+static json_t *info_json_request(const struct info_request *r)
 {
-	json_t *j = json_pack("{so so sb so}", "backend", text(r->backend), "source", text(r->source), "usable",
-	                      r->usable, "takes", text_or_null(r->takes));
+	json_t *j = json_pack("{so so sb so}", "backend", info_json_text(r->backend), "source",
+	                      info_json_text(r->source), "usable", r->usable, "takes", text_or_null(r->takes));
 
 	if (j != NULL && !r->usable)
 		json_object_set_new(j, "error", error(&r->error));
@@ -100,16 +102,18 @@ static json_t *variable(const struct xport_variable *v)
 {
 	bool set = v->value != NULL;
 
-	return json_pack("{so so so so so so so so}", "name", text(v->name), "type", text(v->type), "range",
-	                 text(v->range), "default", text(v->standard), "value", text(set ? v->value : v->standard),
-	                 "source", text(set ? "environment" : "default"), "text", text(v->text), "problem",
+	return json_pack("{so so so so so so so so}", "name", info_json_text(v->name), "type", info_json_text(v->type),
+	                 "range", info_json_text(v->range), "default", info_json_text(v->standard), "value",
+	                 info_json_text(set ? v->value : v->standard), "source",
+	                 info_json_text(set ? "environment" : "default"), "text", info_json_text(v->text), "problem",
 	                 text_or_null(v->problem));
 }
 
-static json_t *check(const struct info_check *c)
+static json_t *info_json_check(const struct info_check *c)
 {
-	return json_pack("{so so so so}", "id", text(c->id), "state", text(info_check_name(c->state)), "text",
-	                 text(c->text), "cure", text_or_null(c->cure));
+	return json_pack("{so so so so}", "id", info_json_text(c->id), "state",
+	                 info_json_text(info_check_name(c->state)), "text", info_json_text(c->text), "cure",
+	                 text_or_null(c->cure));
 }
 
 /* ---- the whole ---- */
@@ -120,7 +124,7 @@ struct writer {
 	bool whole;
 };
 
-static void add(struct writer *w, const char *name, json_t *value)
+static void info_json_add(struct writer *w, const char *name, json_t *value)
 {
 	w->whole = json_object_set_new(w->top, name, value) == 0 && w->whole;
 }
@@ -129,11 +133,11 @@ static json_t *add_list(struct writer *w, const char *name)
 {
 	json_t *list = json_array();
 
-	add(w, name, list);
+	info_json_add(w, name, list);
 	return list;
 }
 
-static void append(struct writer *w, json_t *list, json_t *item)
+static void info_json_append(struct writer *w, json_t *list, json_t *item)
 {
 	w->whole = json_array_append_new(list, item) == 0 && w->whole;
 }
@@ -144,35 +148,35 @@ static void add_found(struct writer *w, const struct info *info)
 
 	if (info->nnames == 0 || info->doctor) {
 		if (info->ncandidates < 0)
-			add(w, "error", error(&info->list_error));
+			info_json_add(w, "error", error(&info->list_error));
 		list = add_list(w, "candidates");
 		for (int i = 0; i < info->ncandidates; i++)
-			append(w, list, candidate(&info->candidates[i]));
+			info_json_append(w, list, info_json_candidate(&info->candidates[i]));
 	}
 	if (info->request.backend != NULL)
-		add(w, "request", request(&info->request));
+		info_json_add(w, "request", info_json_request(&info->request));
 	if (info->nnames > 0 || info->verbose) {
 		list = add_list(w, "opened");
 		for (int i = 0; i < info->nopened; i++)
-			append(w, list, opened(info, &info->opened[i]));
+			info_json_append(w, list, info_json_opened(info, &info->opened[i]));
 	}
 	if (!info->doctor)
 		return;
 	list = add_list(w, "checks");
 	for (int i = 0; i < info->nchecks; i++)
-		append(w, list, check(&info->checks[i]));
+		info_json_append(w, list, info_json_check(&info->checks[i]));
 }
 
 bool info_show_json(const struct info *info)
 {
-	struct writer w = {json_pack("{si so}", "format", FORMAT, "version", text(xport_version())), true};
+	struct writer w = {json_pack("{si so}", "format", FORMAT, "version", info_json_text(xport_version())), true};
 	json_t *list;
 	bool ok;
 
 	if (info->env) {
 		list = add_list(&w, "variables");
 		for (int i = 0; i < info->nvariables; i++)
-			append(&w, list, variable(&info->variables[i]));
+			info_json_append(&w, list, variable(&info->variables[i]));
 	} else {
 		add_found(&w, info);
 	}

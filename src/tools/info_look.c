@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_look.c - what the library says: its variables, its candidates, and what those that are opened can do. */
+/* info_look.c - asks the library: its variables, its candidates, and the capabilities of opened ones. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +94,7 @@ void info_look_candidates(struct info *info)
 
 /* ---- opening ---- */
 
-static void open_one(struct info *info, const char *name, struct info_opened *o)
+static void look_open_one(struct info *info, const char *name, struct info_opened *o)
 {
 	struct xport_attr attr = attr_of(info, name);
 	xport *x = NULL;
@@ -118,10 +118,10 @@ static void open_one(struct info *info, const char *name, struct info_opened *o)
 void info_look_opened(struct info *info)
 {
 	for (int i = 0; i < info->nnames; i++)
-		open_one(info, info->names[i], &info->opened[info->nopened++]);
+		look_open_one(info, info->names[i], &info->opened[info->nopened++]);
 	for (int i = 0; info->verbose && info->nnames == 0 && i < info->ncandidates; i++)
 		if (info->candidates[i].state == XPORT_READY)
-			open_one(info, info->candidates[i].name, &info->opened[info->nopened++]);
+			look_open_one(info, info->candidates[i].name, &info->opened[info->nopened++]);
 }
 
 /* ---- what is asked for ---- */
@@ -137,7 +137,7 @@ static bool is_ready(const struct xport_candidate *c, const char *item)
 }
 
 /* One item of XPORT_BACKEND: true if a candidate answers it and is ready. */
-static bool answered(void *arg, const char *item)
+static bool look_answered(void *arg, const char *item)
 {
 	struct info *info = arg;
 
@@ -157,7 +157,7 @@ static void ask_by_opening(struct info *info)
 	struct info_request *r = &info->request;
 	struct info_opened o;
 
-	open_one(info, NULL, &o);
+	look_open_one(info, NULL, &o);
 	r->usable = o.status == XPORT_OK;
 	if (r->usable) {
 		r->caps = o.caps;
@@ -177,7 +177,8 @@ void info_look_request(struct info *info, bool sure)
 	for (int i = 0; i < info->nvariables; i++)
 		if (info->variables[i].value == r->backend)
 			r->source = "environment";
-	r->usable = !sure && *info_value(info, "XPORT_REQUIRE") == '\0' && info_each_item(r->backend, answered, info);
+	r->usable =
+		!sure && *info_value(info, "XPORT_REQUIRE") == '\0' && info_each_item(r->backend, look_answered, info);
 	if (!r->usable)
 		ask_by_opening(info);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_root.c - files of /proc, /sys and /dev, or of a tree that stands for them. */
+/* info_root.c - reads files of /proc, /sys and /dev, or of a tree that stands for them in tests. */
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>

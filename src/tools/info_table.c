@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_table.c - the candidates, and what opened ones can do, for people. */
+/* info_table.c - prints the candidates, and the capabilities of opened ones, as text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,11 +62,12 @@ static const char *authentication_text(const struct info *info)
 	const char *how = info_authentication(info);
 
 	if (strcmp(how, "key") == 0)
-		return "by a key (XPORT_AUTH_KEY_FILE), at connecting; the network's own ports know nothing of it";
-	return strcmp(how, "none") == 0 ? "none (XPORT_AUTH=none)" : "none, so peers off this machine are refused";
+		return "by a key (XPORT_AUTH_KEY_FILE), when connecting; the network's own ports do not check it";
+	return strcmp(how, "none") == 0 ? "none (XPORT_AUTH=none)"
+	                                : "none; connections to and from other machines are refused";
 }
 
-static void show_one(const struct info *info, const struct info_opened *o)
+static void info_table_show_one(const struct info *info, const struct info_opened *o)
 {
 	const struct xport_info *i = &o->caps;
 
@@ -74,14 +75,15 @@ static void show_one(const struct info *info, const struct info_opened *o)
 	printf("  %-15s %s:%s, %s\n", "back end", i->backend, i->provider, i->stack);
 	printf("  %-15s %s\n", "device", i->device);
 	printf("  %-15s %s; the stack runs %d\n", "threads",
-	       i->thread_mode == XPORT_THREAD_MULTIPLE ? "multiple, the library locks" : "one at a time",
+	       i->thread_mode == XPORT_THREAD_MULTIPLE ? "multiple; the library locks" : "one at a time",
 	       i->stack_threads);
 	show_operations(i);
 	show_limits(i);
 	printf("  %-15s target_bounds=%d: remote accesses are checked %s\n", "security", i->target_bounds,
-	       i->target_bounds ? "at the target, too" : "at the initiator alone");
+	       i->target_bounds ? "also at the target" : "only at the initiator");
 	printf("  %-15s passive_target=%d: puts and gets %s\n", "", i->passive_target,
-	       i->passive_target ? "need no calls of the target" : "move while the target calls the library");
+	       i->passive_target ? "do not need calls by the target"
+	                         : "progress only while the target calls the library");
 	printf("  %-15s authentication: %s; nothing is encrypted\n", "", authentication_text(info));
 }
 
@@ -94,6 +96,6 @@ void info_show_opened(const struct info *info)
 			continue;
 		printf("%s", first ? "" : "\n");
 		first = false;
-		show_one(info, &info->opened[i]);
+		info_table_show_one(info, &info->opened[i]);
 	}
 }

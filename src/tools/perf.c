@@ -10,7 +10,7 @@
 
 static struct perf_plan plan;
 
-static int lead(const struct perf_options *o, const char *address)
+static int perf_lead(const struct perf_options *o, const char *address)
 {
 	struct perf_outcome out = {.about = {.options = o, .plan = &plan}};
 	int rc = perf_client(o, &plan, address, &out);
@@ -74,7 +74,7 @@ static int be_both(const struct perf_options *o)
 	/* If the server cannot listen, it has said why. */
 	if (read(told[0], address, sizeof(address)) == sizeof(address) &&
 	    memchr(address, '\0', sizeof(address)) != NULL)
-		rc = lead(o, address);
+		rc = perf_lead(o, address);
 	close(told[0]);
 	return end_server(child) != 0 ? 1 : rc;
 }
@@ -93,9 +93,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "xport_perf: %s\n", text);
 		return 2;
 	}
-	if (o.plot != NULL && !perf_plot_ready(o.plot, text, sizeof(text))) {
+	if (o.plot != NULL && !perf_plot_name(o.plot, text, sizeof(text))) {
+		fprintf(stderr, "xport_perf: %s\n", text);
+		return 2;
+	}
+	if (o.plot != NULL && !perf_plot_ready(text, sizeof(text))) {
 		fprintf(stderr, "xport_perf: %s\n", text);
 		return 1;
 	}
-	return o.self ? be_both(&o) : lead(&o, o.address);
+	return o.self ? be_both(&o) : perf_lead(&o, o.address);
 }

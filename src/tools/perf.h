@@ -2,11 +2,11 @@
 /*
  * perf.h - the parts of xport_perf.
  *
- * Two processes, the client and the server.  The client's options become a plan, a list of cases (perf_plan.c).  Each
- * thread of either has an instance of its own, with endpoints to its like in the other process: a lane (perf_lane.h).
- * The client's lanes lead through each case by messages over the lane itself (perf_wire.c); the server's follow.  What
- * was found becomes rows (perf_table.c, perf_csv.c, perf_json.c, perf_plot.c) when a case is complete and its data
- * were as they should be, never before.  All of it goes by xport.h.
+ * There are two processes, the client and the server. The client's options become a plan, a list of cases
+ * (perf_plan.c). Each thread of either side has its own instance, with endpoints to its counterpart in the other
+ * process: a stream (perf_stream.h). The client's streams control each case by messages over the stream itself
+ * (perf_wire.c); the server's streams follow. Results become rows (perf_table.c, perf_csv.c, perf_json.c, perf_plot.c)
+ * only when a case is complete and its data was right. Everything uses xport.h.
  *
  * ERRORS: functions that can fail return false, and the text is where their comment says.
  */
@@ -34,7 +34,7 @@ enum {
 	PERF_TESTS = 13,
 	PERF_ADDRESS = 256,
 	PERF_TEXT = 768,
-	PERF_MEMORY = 64 << 20, /* that all operations in flight of a lane share, if one alone needs no more */
+	PERF_MEMORY = 64 << 20, /* that all operations in flight of a stream share, if one alone needs no more */
 	PERF_UNITS = 10         /* of a histogram, a nanosecond */
 };
 
@@ -56,15 +56,15 @@ enum perf_proof {
 /* How a latency is taken. */
 enum perf_timing { PERF_UNTIL_DONE, PERF_HALF_TRIP };
 
-struct perf_lane;
+struct perf_stream;
 struct perf_peer;
 
 struct perf_test {
 	const char *name, *what;
-	/* Posts up to n operations to one peer; returns how many, fewer where the queue is full, or -1 (lane's error). */
-	int (*post)(struct perf_lane *lane, struct perf_peer *peer, uint32_t n);
+	/* Posts up to n operations to one peer; returns how many, fewer where the queue is full, or -1 (stream's error). */
+	int (*post)(struct perf_stream *stream, struct perf_peer *peer, uint32_t n);
 	/* For a latency: what precedes it and is no part of it. */
-	bool (*before)(struct perf_lane *lane, struct perf_peer *peer);
+	bool (*before)(struct perf_stream *stream, struct perf_peer *peer);
 	uint64_t flags; /* of struct xport_opt */
 	enum perf_proof proof;
 	enum perf_timing timing;
@@ -126,7 +126,7 @@ struct perf_case {
 struct perf_plan {
 	struct perf_case cases[PERF_CASES];
 	int ncases;
-	uint64_t span; /* what the slots of a case take at most, all endpoints of a lane together */
+	uint64_t span; /* what the slots of a case take at most, all endpoints of a stream together */
 };
 
 /* False if nothing is left to do, or too much; the text says what. */
@@ -186,8 +186,10 @@ json_t *perf_json_whole(const struct perf_about *about, json_t *results);
 /* The same of --tax. */
 json_t *perf_json_tax(const struct perf_options *o, json_t *setup, json_t *rows);
 bool perf_json_write(const json_t *whole, FILE *to);
-/* Whether gnuplot is there, and the file's ending one that it is asked for. */
-bool perf_plot_ready(const char *file, char *text, size_t len);
+/* Whether the file's name has one of the endings that gnuplot is asked for. */
+bool perf_plot_name(const char *file, char *text, size_t len);
+/* Whether gnuplot is there. */
+bool perf_plot_ready(char *text, size_t len);
 bool perf_plot_write(const char *file, const json_t *whole, char *text, size_t len);
 
 /* perf_out.c: passes each result on to what the options ask for. */

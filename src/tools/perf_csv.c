@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_csv.c - results as lines of values by comma; what a row does not have is empty. */
+/* perf_csv.c - prints results as comma-separated values; a field that a row does not have is empty. */
 #include "tools/perf.h"
 
 void perf_csv_begin(void)
@@ -9,7 +9,7 @@ void perf_csv_begin(void)
 	       "bytes_per_second,bytes_per_second_peak,operations_per_second\n");
 }
 
-static void latency(const struct perf_histogram *h)
+static void csv_latency(const struct perf_histogram *h)
 {
 	static const double shares[] = {0.5, 0.9, 0.99, 0.999};
 
@@ -20,7 +20,7 @@ static void latency(const struct perf_histogram *h)
 	       perf_histogram_deviation(h) / PERF_UNITS);
 }
 
-static void rate(const struct perf_result *r, double per_second, double size)
+static void csv_rate(const struct perf_result *r, double per_second, double size)
 {
 	printf(",,,,,,,,,%.0f,", per_second * size);
 	if (r->peak > 0)
@@ -38,7 +38,7 @@ void perf_csv_row(const struct perf_about *about, const struct perf_result *r)
 	       perf_measure_names[r->is->measure], (unsigned long long)r->is->size, o->threads, o->endpoints,
 	       (unsigned)o->window, o->both, (unsigned long long)r->operations, r->seconds, r->verified);
 	if (r->is->measure == PERF_LATENCY)
-		latency(&r->latency);
+		csv_latency(&r->latency);
 	else
-		rate(r, per_second, size);
+		csv_rate(r, per_second, size);
 }

@@ -2,8 +2,8 @@
 /*
  * perf_histogram.c - see perf_histogram.h.
  *
- * The class of a value is made of the place of its highest bit and the PERF_HALF_BITS bits after it.  The first two
- * powers of two share the classes 0 to 2 * PERF_HALF - 1, a value each.
+ * The class of a value consists of the position of its highest bit and the PERF_HALF_BITS bits after it. The first two
+ * powers of two share the classes 0 to 2 * PERF_HALF - 1, one value each.
  */
 #include "tools/perf_histogram.h"
 

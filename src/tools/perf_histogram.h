@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_histogram.h - how often which value was seen, in little memory: exact below PERF_HALF * 2, above it in classes that
- * are at most 1/PERF_HALF of their values wide.  So what a percentile gives is never below the value that was seen, and
- * above it by less than 0.8 %.  Least, greatest, sum and number are exact.
+ * perf_histogram.h - counts values in little memory: exactly below PERF_HALF * 2, and above it in classes whose width
+ * is at most 1/PERF_HALF of their values. So a percentile is never below the true value, and above it by less than 0.8
+ * %. Minimum, maximum, sum and number are exact.
  */
 #ifndef XPORT_TOOLS_PERF_HISTOGRAM_H
 #define XPORT_TOOLS_PERF_HISTOGRAM_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_json.c - results and settings as JSON.  doc/xport_perf.schema.json describes it; PERF_FORMAT counts its versions. */
+/* perf_json.c - prints results and settings as JSON. doc/xport_perf.schema.json describes it; PERF_FORMAT counts versions. */
 #include <string.h>
 #include <time.h>
 
@@ -10,7 +10,7 @@ static double ns_of(uint64_t units)
 	return (double)units / PERF_UNITS;
 }
 
-static json_t *latency(const struct perf_result *r)
+static json_t *perf_json_latency(const struct perf_result *r)
 {
 	const struct perf_histogram *h = &r->latency;
 
@@ -27,7 +27,7 @@ static json_t *peak(const struct perf_result *r, double by)
 	return r->peak > 0 ? json_real(r->peak * by) : json_null();
 }
 
-static json_t *rate(const struct perf_result *r)
+static json_t *perf_json_rate(const struct perf_result *r)
 {
 	double per_second = (double)r->operations / r->seconds, size = (double)r->is->size;
 
@@ -42,7 +42,8 @@ json_t *perf_json_row(const struct perf_result *r)
 	return json_pack("{ss ss sI sI sI sf sb so}", "test", r->is->test->name, "measure",
 	                 perf_measure_names[r->is->measure], "size", (json_int_t)r->is->size, "operations",
 	                 (json_int_t)r->operations, "bytes", (json_int_t)r->bytes, "seconds", r->seconds, "verified",
-	                 r->verified, is_latency ? "latency_ns" : "throughput", is_latency ? latency(r) : rate(r));
+	                 r->verified, is_latency ? "latency_ns" : "throughput",
+	                 is_latency ? perf_json_latency(r) : perf_json_rate(r));
 }
 
 static json_t *command(char **argv)

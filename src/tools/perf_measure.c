@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_measure.c - the loops of the initiator: one operation after another for a latency, windows for a rate. */
-#include "tools/perf_lane.h"
+/* perf_measure.c - the loops of the initiator: one operation after another for latency, windows for bandwidth and rate. */
+#include "tools/perf_stream.h"
 
 /* The best of slices of this length is the peak. */
 #define SLICE_NS UINT64_C(10000000)
 
 /* How many operations this run may still post to a peer. */
-static uint64_t left(const struct perf_lane *l, const struct perf_peer *p)
+static uint64_t measure_left(const struct perf_stream *l, const struct perf_peer *p)
 {
 	return l->run.count > 0 ? l->run.count - p->posted : UINT64_MAX;
 }
 
-static uint64_t completed(const struct perf_lane *l)
+static uint64_t measure_completed(const struct perf_stream *l)
 {
 	uint64_t n = 0;
 
@@ -21,12 +21,12 @@ static uint64_t completed(const struct perf_lane *l)
 }
 
 /* Until what was posted to the peer has completed.  A flush that found the queue full is tried again. */
-static bool settle(struct perf_lane *l, struct perf_peer *p)
+static bool settle(struct perf_stream *l, struct perf_peer *p)
 {
 	bool quiet = (l->run.test->flags & XPORT_QUIET) != 0;
 
 	while (p->open > 0) {
-		if (!perf_lane_progress(l))
+		if (!perf_stream_progress(l))
 			return false;
 		if (quiet && p->unflushed == l->run.chunk && l->run.test->post(l, p, 0) < 0)
 			return false;
@@ -36,18 +36,18 @@ static bool settle(struct perf_lane *l, struct perf_peer *p)
 
 /* ---- latency ---- */
 
-static bool post_one(struct perf_lane *l, struct perf_peer *p)
+static bool post_one(struct perf_stream *l, struct perf_peer *p)
 {
 	int n;
 
 	while ((n = l->run.test->post(l, p, 1)) == 0)
-		if (!perf_lane_poll(l))
+		if (!perf_stream_poll(l))
 			return false;
 	return n == 1;
 }
 
 /* Whether the other side's n-th operation of a ping-pong, on this endpoint, has come. */
-static bool has_come(const struct perf_lane *l, const struct perf_peer *p, uint64_t n, uint64_t n_of_all)
+static bool has_come(const struct perf_stream *l, const struct perf_peer *p, uint64_t n, uint64_t n_of_all)
 {
 	const struct perf_run *run = &l->run;
 	uint64_t at = (p->first + n % run->slots) * run->stride;
@@ -60,19 +60,19 @@ static bool has_come(const struct perf_lane *l, const struct perf_peer *p, uint6
 }
 
 /* There and back. */
-static bool trip(struct perf_lane *l, struct perf_peer *p, uint64_t n)
+static bool trip(struct perf_stream *l, struct perf_peer *p, uint64_t n)
 {
 	uint64_t back = p->posted;
 
 	if (!post_one(l, p))
 		return false;
 	while (!has_come(l, p, back, n))
-		if (!perf_lane_watch(l))
+		if (!perf_stream_watch(l))
 			return false;
 	return true;
 }
 
-bool perf_respond(struct perf_lane *l, uint64_t *answered)
+bool perf_respond(struct perf_stream *l, uint64_t *answered)
 {
 	struct perf_peer *p = &l->peers[*answered % (uint64_t)l->npeers];
 
@@ -82,11 +82,11 @@ bool perf_respond(struct perf_lane *l, uint64_t *answered)
 	if (!settle(l, p) || !post_one(l, p))
 		return false;
 	++*answered;
-	return settle(l, p) && perf_lane_replenish(l);
+	return settle(l, p) && perf_stream_replenish(l);
 }
 
 /* One sample; what is done after the clock was read is no part of it. */
-static bool sample(struct perf_lane *l, uint64_t *n, uint64_t *ns)
+static bool sample(struct perf_stream *l, uint64_t *n, uint64_t *ns)
 {
 	bool trips = l->run.test->timing == PERF_HALF_TRIP;
 	struct perf_peer *p = &l->peers[*n % (uint64_t)l->npeers];
@@ -99,14 +99,14 @@ static bool sample(struct perf_lane *l, uint64_t *n, uint64_t *ns)
 		p = &l->peers[*n % (uint64_t)l->npeers];
 		if (trips ? !trip(l, p, *n) : !post_one(l, p) || !settle(l, p))
 			return false;
-		if (trips && k + 1 < l->run.per_sample && (!settle(l, p) || !perf_lane_replenish(l)))
+		if (trips && k + 1 < l->run.per_sample && (!settle(l, p) || !perf_stream_replenish(l)))
 			return false;
 	}
 	*ns = perf_now() - from;
-	return settle(l, p) && perf_lane_replenish(l);
+	return settle(l, p) && perf_stream_replenish(l);
 }
 
-static bool one_by_one(struct perf_lane *l, struct perf_taken *t)
+static bool one_by_one(struct perf_stream *l, struct perf_taken *t)
 {
 	uint64_t parts = (uint64_t)l->run.per_sample * (l->run.test->timing == PERF_HALF_TRIP ? 2 : 1);
 	uint64_t until = t->from + l->run.ns, ns, n = 0;
@@ -117,7 +117,7 @@ static bool one_by_one(struct perf_lane *l, struct perf_taken *t)
 		if (t->latency != NULL)
 			perf_histogram_add(t->latency, ns * PERF_UNITS / parts);
 		t->to = perf_now();
-		if (perf_lane_stopped(l))
+		if (perf_stream_stopped(l))
 			return false;
 	} while (l->run.count > 0 ? n < l->run.count * (uint64_t)l->npeers : t->to < until);
 	t->operations = n;
@@ -127,7 +127,7 @@ static bool one_by_one(struct perf_lane *l, struct perf_taken *t)
 /* ---- windows ---- */
 
 /* Fills the windows of all endpoints; *more: whether there is anything left to post. */
-static bool fill_windows(struct perf_lane *l, bool *more)
+static bool fill_windows(struct perf_stream *l, bool *more)
 {
 	const struct perf_run *run = &l->run;
 
@@ -135,26 +135,26 @@ static bool fill_windows(struct perf_lane *l, bool *more)
 	for (int i = 0; i < l->npeers; i++) {
 		struct perf_peer *p = &l->peers[i];
 		uint32_t room = run->window - p->open;
-		uint64_t rest = left(l, p);
+		uint64_t rest = measure_left(l, p);
 
 		room = rest < room ? (uint32_t)rest : room;
 		/* With no room there may be a flush that is due. */
 		if ((room > 0 || p->unflushed == run->chunk) && run->test->post(l, p, room) < 0)
 			return false;
-		*more = *more || left(l, p) > 0;
+		*more = *more || measure_left(l, p) > 0;
 	}
 	return true;
 }
 
 /* What is in flight at the end completes; and what that does not prove to be placed a flush does. */
-static bool finish_windows(struct perf_lane *l)
+static bool finish_windows(struct perf_stream *l)
 {
 	bool quiet = (l->run.test->flags & XPORT_QUIET) != 0;
 
-	if ((quiet || l->run.test->proof == PERF_BY_FLUSH) && !perf_lane_flush(l))
+	if ((quiet || l->run.test->proof == PERF_BY_FLUSH) && !perf_stream_flush(l))
 		return false;
 	for (int i = 0; i < l->npeers; i++)
-		if (!perf_lane_drain(l, &l->peers[i].open, quiet ? l->peers[i].unflushed : 0))
+		if (!perf_stream_drain(l, &l->peers[i].open, quiet ? l->peers[i].unflushed : 0))
 			return false;
 	return true;
 }
@@ -174,18 +174,18 @@ static void look_at_slice(struct slice *s, uint64_t now, uint64_t operations, do
 	*s = (struct slice){now, operations};
 }
 
-static bool windows(struct perf_lane *l, struct perf_taken *t)
+static bool windows(struct perf_stream *l, struct perf_taken *t)
 {
 	struct slice slice = {t->from, 0};
 	uint64_t now = t->from;
 	bool more = true;
 
 	while (more && (l->run.ns == 0 || now < t->from + l->run.ns)) {
-		if (!fill_windows(l, &more) || !perf_lane_progress(l) || !perf_lane_replenish(l))
+		if (!fill_windows(l, &more) || !perf_stream_progress(l) || !perf_stream_replenish(l))
 			return false;
 		now = perf_now();
-		look_at_slice(&slice, now, completed(l), &t->peak);
-		if (perf_lane_stopped(l))
+		look_at_slice(&slice, now, measure_completed(l), &t->peak);
+		if (perf_stream_stopped(l))
 			return false;
 	}
 	if (!finish_windows(l))
@@ -196,7 +196,7 @@ static bool windows(struct perf_lane *l, struct perf_taken *t)
 	return true;
 }
 
-bool perf_initiate(struct perf_lane *l, struct perf_taken *t)
+bool perf_initiate(struct perf_stream *l, struct perf_taken *t)
 {
 	t->operations = 0;
 	t->peak = 0;

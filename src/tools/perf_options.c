@@ -24,61 +24,60 @@ enum {
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "The two sides:", 1},
 	{"listen", 'l', "HOST[:PORT]", 0,
-         "Be the server, and listen there (default: port 7471 of this machine alone, "
+         "Be the server, and listen at this address (default: port 7471 of 127.0.0.1, "
          "or of all addresses if XPORT_AUTH or XPORT_AUTH_KEY_FILE is set)",
          1},
-	{"keep", OPT_KEEP, NULL, 0, "Server: wait for the next client after each one", 1},
-	{"self", OPT_SELF, NULL, 0, "Be both, in two processes on this machine", 1},
+	{"keep", OPT_KEEP, NULL, 0, "Server: wait for another client after each one", 1},
+	{"self", OPT_SELF, NULL, 0, "Be both sides, in two processes on this machine", 1},
 	{"tax", OPT_TAX, "HOW", OPTION_ARG_OPTIONAL,
-         "What libxport costs over direct calls of the stack below, in two "
+         "Measure what libxport costs over direct calls of the stack, in two "
          "processes on this machine; HOW is batches (the default) or steps",
          1},
-	{"beside", OPT_BESIDE, "NAME", 0, "--tax: the direct calls go over this, instead of what -B says", 1},
-	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 1},
+	{"beside", OPT_BESIDE, "NAME", 0, "With --tax: the provider for the direct calls (default: that of -B)", 1},
+	{"backend", 'B', "NAME", 0, "The back end and provider, instead of XPORT_BACKEND", 1},
 	{"cores", 'c', "LIST", 0,
-         "Bind the n-th thread to the n-th of these cores; with --self those of the server "
-         "follow (default: --self binds each thread to one if there are enough)",
+         "Bind the n-th thread to the n-th core of the list; with --self the cores of the server's "
+         "threads follow (default: --self binds each thread to a core if there are enough)",
          1},
-	{"wait", 'W', NULL, 0, "Sleep where there is nothing to do, instead of polling", 1},
-	{NULL, 0, NULL, 0, "What is measured:", 2},
+	{"wait", 'W', NULL, 0, "Sleep when there is nothing to do, instead of polling", 1},
+	{NULL, 0, NULL, 0, "Measuring:", 2},
 	{"test", 't', "LIST", 0,
-         "Some of put, put_local, put_quiet, put_notify, get, send, fetch_add, add, swap, cas, "
+         "A list of put, put_local, put_quiet, put_notify, get, send, fetch_add, add, swap, cas, "
          "flush, reg, alloc; or all (default: put,get,send)",
          2},
-	{"measure", 'm', "LIST", 0, "Some of latency, bandwidth, rate (default: all)", 2},
+	{"measure", 'm', "LIST", 0, "A list of latency, bandwidth, rate (default: all)", 2},
 	{"size", 's', "LIST", 0,
-         "Bytes, such as 8 or 8,4K,1M, or 1:4M for all powers of two between (default: 8; 64K "
-         "for the bandwidth)",
+         "A list of sizes in bytes, such as 8 or 8,4K,1M; 1:4M is each power of two between "
+         "(default: 8; 64K for bandwidth)",
          2},
-	{"count", 'n', "COUNT", 0, "So many operations an endpoint, instead of a duration", 2},
-	{"duration", 'D', "TIME", 0, "How long each is measured, such as 500ms or 10s (default: 1s)", 2},
-	{"warm-up", 'w', "TIME|COUNT", 0, "What is done before, and not counted (default: 100ms; 0: none)", 2},
-	{"window", 'q', "COUNT", 0, "Operations in flight an endpoint, for bandwidth and rate (default: 64)", 2},
-	{"endpoints", 'e', "COUNT", 0, "Endpoints a thread (default: 1)", 2},
-	{"threads", 'T', "COUNT", 0, "Threads, with an instance each, on both sides (default: 1)", 2},
-	{"both", 'b', NULL, 0, "In both directions at once", 2},
+	{"count", 'n', "COUNT", 0, "Number of operations on each endpoint, instead of a duration", 2},
+	{"duration", 'D', "TIME", 0, "Time for each test and size, such as 500ms or 10s (default: 1s)", 2},
+	{"warm-up", 'w', "TIME|COUNT", 0, "Warm-up before the timed run (default: 100ms; 0: none)", 2},
+	{"window", 'q', "COUNT", 0, "Operations in flight for each endpoint, for bandwidth and rate (default: 64)", 2},
+	{"endpoints", 'e', "COUNT", 0, "Endpoints for each thread (default: 1)", 2},
+	{"threads", 'T', "COUNT", 0, "Threads on each side, each with an instance (default: 1)", 2},
+	{"both", 'b', NULL, 0, "Both directions at once, for bandwidth and rate", 2},
 	{"per-sample", OPT_PER_SAMPLE, "COUNT", 0,
-         "Operations between two looks at the clock, for a latency (default: 1)", 2},
+         "Operations between two readings of the clock, for latency (default: 1)", 2},
 	{"memory", OPT_MEMORY, "KIND", 0, "allocated, by xport_mr_alloc (the default), or registered, by xport_mr_reg",
          2},
-	{"no-verify", OPT_NO_VERIFY, NULL, 0, "Do not look at the data; the output says so", 2},
-	{NULL, 0, NULL, 0, "What is written:", 3},
-	{"json", OPT_JSON, NULL, 0, "JSON, as xport_perf.schema.json describes it, at the end", 3},
-	{"csv", OPT_CSV, NULL, 0, "Lines of values by comma, under a line of their names", 3},
-	{"plot", OPT_PLOT, "FILE", 0, "Besides, a picture over the sizes, by gnuplot: FILE.png, .svg or .pdf", 3},
+	{"no-verify", OPT_NO_VERIFY, NULL, 0, "Do not check the data; the output says so", 2},
+	{NULL, 0, NULL, 0, "Output:", 3},
+	{"json", OPT_JSON, NULL, 0, "Print JSON at the end; xport_perf.schema.json describes it", 3},
+	{"csv", OPT_CSV, NULL, 0, "Print comma-separated values; the first line has their names", 3},
+	{"plot", OPT_PLOT, "FILE", 0, "Also draw a plot over the sizes with gnuplot: FILE.png, .svg or .pdf", 3},
 	{NULL, 0, NULL, 0, "Help:", -1},
 	/* For tests: a byte that is wrong, when all data are checked for the first time, or in what is timed. */
 	{"plant", OPT_PLANT, "WHERE", OPTION_HIDDEN, NULL, 0},
 	{NULL, 0, NULL, 0, NULL, 0}};
 
-static const char doc[] = "Measures latency, bandwidth and rate of libxport between two processes.\v"
-			  "Without an ADDRESS it is the server, which waits for a client and ends with it.  With one, "
-			  "or with --self, it is "
-			  "the client: what the options say is measured, and written as a table.\n"
-			  "\n"
-			  "The exit status is 0 if everything was measured and all data were right; 1 if not, with the "
-			  "reason on standard "
-			  "error, and then there is no figure of what failed; 2 if the options are wrong.";
+static const char doc[] =
+	"Measure latency, bandwidth and rate of libxport between two processes.\v"
+	"Without an ADDRESS it is a server: it waits for a client, and exits with it.  With an ADDRESS "
+	"or --self it is a client: it measures, and prints a table.\n"
+	"\n"
+	"Exit status: 0 if everything was measured and all data was right; 1 if a test failed (the "
+	"reason is on standard error, and there is no figure of it); 2 for wrong options.";
 
 /* ---- values ---- */
 
@@ -119,7 +118,7 @@ static bool size_of(const char *arg, const char *end, uint64_t *size)
 static void add_size(struct argp_state *state, struct perf_options *o, uint64_t size)
 {
 	if (o->nsizes == PERF_SIZES)
-		argp_error(state, "--size: more than %d sizes", PERF_SIZES);
+		argp_error(state, "--size: more than %d sizes are not supported", PERF_SIZES);
 	o->sizes[o->nsizes++] = size;
 }
 
@@ -149,7 +148,7 @@ static void read_sizes(struct argp_state *state, struct perf_options *o, const c
 	for (const char *item = arg, *end;; item = end + 1) {
 		end = strchrnul(item, ',');
 		if (!add_sizes(state, o, item, end))
-			argp_error(state, "--size=%s: \"%.*s\" is no size; 8, 64K, 1M and 1:4M are", arg,
+			argp_error(state, "--size=%s: \"%.*s\" is not a size; valid are 8, 64K, 1M, 1:4M", arg,
 			           (int)(end - item), item);
 		if (*end == '\0')
 			return;
@@ -172,7 +171,7 @@ static uint64_t time_of(const char *arg)
 	return 0;
 }
 
-static uint64_t read_time(struct argp_state *state, const char *name, const char *arg)
+static uint64_t perf_options_read_time(struct argp_state *state, const char *name, const char *arg)
 {
 	uint64_t ns = time_of(arg);
 
@@ -191,8 +190,8 @@ static void read_warm(struct argp_state *state, struct perf_options *o, const ch
 }
 
 /* Calls fn with the index of each item's name among `names`. */
-static void read_names(struct argp_state *state, const char *option, const char *arg, const char *const *names, int n,
-                       bool *chosen)
+static void perf_options_read_names(struct argp_state *state, const char *option, const char *arg,
+                                    const char *const *names, int n, bool *chosen)
 {
 	memset(chosen, 0, (size_t)n * sizeof(*chosen));
 	for (const char *item = arg, *end;; item = end + 1) {
@@ -219,7 +218,7 @@ static void read_tests(struct argp_state *state, struct perf_options *o, const c
 
 	for (int i = 0; i < PERF_TESTS; i++)
 		names[i] = perf_tests[i].name;
-	read_names(state, "--test", arg, names, PERF_TESTS, o->tests);
+	perf_options_read_names(state, "--test", arg, names, PERF_TESTS, o->tests);
 }
 
 static void read_cores(struct argp_state *state, struct perf_options *o, const char *arg)
@@ -235,15 +234,15 @@ static void read_cores(struct argp_state *state, struct perf_options *o, const c
 		if (*end == '\0')
 			return;
 	}
-	argp_error(state, "--cores: it takes numbers of cores by comma, such as 0,2");
+	argp_error(state, "--cores: it takes core numbers separated by commas, such as 0,2");
 }
 
-static enum perf_plant read_plant(struct argp_state *state, const char *arg)
+static enum perf_plant perf_options_read_plant(struct argp_state *state, const char *arg)
 {
 	if (strcmp(arg, "first") == 0)
 		return PERF_PLANT_FIRST;
 	if (strcmp(arg, "timed") != 0)
-		argp_error(state, "--plant=%s: first or timed", arg);
+		argp_error(state, "--plant=%s: it takes first or timed", arg);
 	return PERF_PLANT_TIMED;
 }
 
@@ -254,14 +253,14 @@ static enum perf_tax read_tax(struct argp_state *state, const char *arg)
 	for (int i = PERF_TAX_BATCHES; i <= PERF_TAX_COUNT; i++)
 		if (strcmp(arg != NULL ? arg : "batches", ways[i]) == 0)
 			return (enum perf_tax)i;
-	argp_error(state, "--tax=%s: it is batches or steps", arg);
+	argp_error(state, "--tax=%s: it takes batches or steps", arg);
 	return PERF_TAX_NOT;
 }
 
 static bool read_kind(struct argp_state *state, const char *arg)
 {
 	if (strcmp(arg, "registered") != 0 && strcmp(arg, "allocated") != 0)
-		argp_error(state, "--memory=%s: it is allocated or registered", arg);
+		argp_error(state, "--memory=%s: it takes allocated or registered", arg);
 	return arg[0] == 'r';
 }
 
@@ -323,33 +322,33 @@ static void judge_tax(struct argp_state *state, const struct reading *r)
 	struct perf_options *o = r->o;
 
 	if (r->listen != NULL || o->address != NULL || o->self)
-		argp_error(state, "--tax is done in two processes of its own, without an address or --self");
+		argp_error(state, "--tax starts its own two processes: omit the address and --self");
 	if (r->beyond_tax)
-		argp_error(state, "--tax goes with -B, --beside, -W, -t, -m, -n, -D and --json alone");
+		argp_error(state, "--tax can be combined only with -B, --beside, -W, -t, -m, -n, -D and --json");
 	if (o->json && o->tax != PERF_TAX_BATCHES)
 		argp_error(state, "--tax=steps has no JSON");
 	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
 		o->measures[0] = o->measures[1] = o->measures[2] = true;
 }
 
-static void judge(struct argp_state *state, struct perf_options *o)
+static void perf_options_judge(struct argp_state *state, struct perf_options *o)
 {
 	if (o->beside != NULL)
-		argp_error(state, "--beside goes with --tax");
+		argp_error(state, "--beside needs --tax");
 	if (o->json && o->csv)
-		argp_error(state, "either --json or --csv");
+		argp_error(state, "--json and --csv exclude each other");
 	if (o->count > 0 && o->duration_ns > 0)
-		argp_error(state, "either --count or --duration");
+		argp_error(state, "--count and --duration exclude each other");
 	if (o->count == 0 && o->duration_ns == 0)
 		o->duration_ns = 1000000000;
 	if (!o->measures[0] && !o->measures[1] && !o->measures[2])
 		for (int i = 0; i < PERF_MEASURES; i++)
 			o->measures[i] = i != PERF_LATENCY || !o->both;
 	if (o->both && o->measures[PERF_LATENCY])
-		argp_error(state, "--both has no latency: -m bandwidth or -m rate");
+		argp_error(state, "--both cannot measure latency: use -m bandwidth or -m rate");
 	for (int i = 0; o->both && i < PERF_TESTS; i++)
 		if (o->tests[i] && perf_tests[i].local)
-			argp_error(state, "%s has no direction, so --both says nothing", perf_tests[i].name);
+			argp_error(state, "%s has no direction, so --both does not apply", perf_tests[i].name);
 	if ((uint64_t)o->window * (uint64_t)o->endpoints > PERF_MEMORY / 64)
 		argp_error(state, "a window of %u on %d endpoints is more than %d operations in flight", o->window,
 		           o->endpoints, PERF_MEMORY / 64);
@@ -377,7 +376,7 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 		read_tests(state, o, arg);
 		return 0;
 	case 'm':
-		read_names(state, "--measure", arg, perf_measure_names, PERF_MEASURES, o->measures);
+		perf_options_read_names(state, "--measure", arg, perf_measure_names, PERF_MEASURES, o->measures);
 		return 0;
 	case 's':
 		read_sizes(state, o, arg);
@@ -386,7 +385,7 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 		o->count = number(state, "--count", arg, 1, PERF_RUN_COUNT);
 		return 0;
 	case 'D':
-		o->duration_ns = read_time(state, "--duration", arg);
+		o->duration_ns = perf_options_read_time(state, "--duration", arg);
 		return 0;
 	case 'w':
 		read_warm(state, o, arg);
@@ -429,7 +428,7 @@ static bool is_beyond_tax(int key)
 	return false;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t perf_options_parse(int key, char *arg, struct argp_state *state)
 {
 	struct reading *r = state->input;
 	struct perf_options *o = r->o;
@@ -470,7 +469,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->plot = arg;
 		return 0;
 	case OPT_PLANT:
-		o->plant = read_plant(state, arg);
+		o->plant = perf_options_read_plant(state, arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (o->address != NULL)
@@ -479,7 +478,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (r->listen != NULL && o->address != NULL)
-			argp_error(state, "either -l ADDRESS, to be the server, or ADDRESS, to be the client");
+			argp_error(state, "give either -l ADDRESS, for the server, or ADDRESS, for the client");
 		choose_tests(o);
 		if (o->tax != PERF_TAX_NOT) {
 			judge_tax(state, r);
@@ -487,14 +486,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		}
 		o->address = r->listen != NULL ? r->listen : o->address;
 		judge_side(state, o, r->listen != NULL);
-		judge(state, o);
+		perf_options_judge(state, o);
 		return 0;
 	default:
 		return parse_measured(key, arg, state);
 	}
 }
 
-static void show_version(FILE *to, struct argp_state *state)
+static void perf_options_show_version(FILE *to, struct argp_state *state)
 {
 	(void)state;
 	fprintf(to, "xport_perf %s\n", xport_version());
@@ -502,7 +501,7 @@ static void show_version(FILE *to, struct argp_state *state)
 
 void perf_options_read(struct perf_options *o, int argc, char **argv)
 {
-	static const struct argp argp = {options, parse, "[ADDRESS]", doc, NULL, NULL, NULL};
+	static const struct argp argp = {options, perf_options_parse, "[ADDRESS]", doc, NULL, NULL, NULL};
 	struct reading r = {.o = o};
 
 	*o = (struct perf_options){.argv = argv,
@@ -512,7 +511,7 @@ void perf_options_read(struct perf_options *o, int argc, char **argv)
 	                           .threads = 1,
 	                           .warm_ns = 100000000,
 	                           .verify = true};
-	argp_program_version_hook = show_version;
+	argp_program_version_hook = perf_options_show_version;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &r);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_out.c - passes each result on, when it is complete. */
+/* perf_out.c - passes each complete result to the output. */
 #include "tools/perf.h"
 
 void perf_out_begin(struct perf_outcome *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_plan.c - from options to cases: each test, measured in each way, with each size that it takes. */
+/* perf_plan.c - makes cases from options: each test, measured in each way, with each size that it supports. */
 #include <stdio.h>
 
 #include "tools/perf.h"
@@ -39,8 +39,8 @@ static bool already(const struct perf_plan *plan, const struct perf_test *test, 
 	return false;
 }
 
-static bool add(struct perf_plan *plan, const struct perf_options *o, const struct perf_test *test,
-                enum perf_measure measure, uint64_t size)
+static bool plan_add(struct perf_plan *plan, const struct perf_options *o, const struct perf_test *test,
+                     enum perf_measure measure, uint64_t size)
 {
 	struct perf_case *c = &plan->cases[plan->ncases];
 	uint64_t span;
@@ -67,9 +67,9 @@ static bool add_test(struct perf_plan *plan, const struct perf_options *o, const
 		if (test->atomic && m == PERF_BANDWIDTH && o->measures[PERF_RATE])
 			continue;
 		for (int i = 0; o->measures[m] && i < o->nsizes; i++)
-			add(plan, o, test, m, o->sizes[i]);
+			plan_add(plan, o, test, m, o->sizes[i]);
 		if (o->measures[m] && o->nsizes == 0)
-			add(plan, o, test, m, test->atomic ? 8 : standard[m]);
+			plan_add(plan, o, test, m, test->atomic ? 8 : standard[m]);
 	}
 	return plan->ncases > before;
 }
@@ -81,10 +81,10 @@ bool perf_plan_make(struct perf_plan *plan, const struct perf_options *o, char *
 	for (int t = 0; t < PERF_TESTS; t++) {
 		if (!o->tests[t] || add_test(plan, o, &perf_tests[t]))
 			continue;
-		snprintf(text, len, "%s cannot be measured so: %s", perf_tests[t].name,
-		         perf_tests[t].atomic  ? "atomics have 4 or 8 bytes"
-		         : perf_tests[t].local ? "it has a latency (-m latency), of 1 byte or more"
-		                               : "its last byte is watched, so it needs one");
+		snprintf(text, len, "cannot measure %s: %s", perf_tests[t].name,
+		         perf_tests[t].atomic  ? "an atomic has 4 or 8 bytes"
+		         : perf_tests[t].local ? "only its latency (-m latency) can be measured, with 1 byte or more"
+		                               : "its size must be at least 1 byte");
 		return false;
 	}
 	return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_plot.c - a picture over the sizes, drawn by gnuplot: latencies above, rates below. */
+/* perf_plot.c - draws a plot over the sizes with gnuplot: latencies at the top, rates at the bottom. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,17 +37,23 @@ static bool have_gnuplot(void)
 	return false;
 }
 
-bool perf_plot_ready(const char *file, char *text, size_t len)
+bool perf_plot_name(const char *file, char *text, size_t len)
 {
 	/* Its name goes into a line for gnuplot. */
 	if (strpbrk(file, "'\n") != NULL)
-		snprintf(text, len, "--plot=%s: the name has a quotation mark or a new line", file);
+		snprintf(text, len, "--plot=%s: the name must not have a quotation mark or newline", file);
 	else if (terminal_of(file) == NULL)
 		snprintf(text, len, "--plot=%s: the name must end in .png, .svg or .pdf", file);
-	else if (!have_gnuplot())
-		snprintf(text, len, "--plot needs gnuplot, which is not here: install it (Debian: gnuplot-nox)");
 	else
 		return true;
+	return false;
+}
+
+bool perf_plot_ready(char *text, size_t len)
+{
+	if (have_gnuplot())
+		return true;
+	snprintf(text, len, "--plot needs gnuplot: install it (Debian: gnuplot-nox)");
 	return false;
 }
 
@@ -112,6 +118,26 @@ static void write_curves(FILE *to, json_t *results, bool latency)
 	fprintf(to, "\n");
 }
 
+/* Both panels have the same margins and sizes, whatever their labels and legends need: so one size is at one place. */
+static void write_frame(FILE *to, json_t *results)
+{
+	double low = 0, high = 0;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(results, i, row)
+	{
+		double size = json_number_value(json_object_get(row, "size"));
+
+		if (size > 0 && (low == 0 || size < low))
+			low = size;
+		high = size > high ? size : high;
+	}
+	fprintf(to, "set lmargin at screen 0.12\nset rmargin at screen 0.76\n");
+	if (low > 0)
+		fprintf(to, "set xrange [%g:%g]\n", low / 1.2, high * 1.2);
+}
+
 static void write_script(FILE *to, const char *file, const json_t *whole)
 {
 	json_t *results = json_object_get(whole, "results"), *client = json_object_get(whole, "client");
@@ -122,6 +148,7 @@ static void write_script(FILE *to, const char *file, const json_t *whole)
 	        "set terminal %s\nset output '%s'\nset logscale xy\nset grid\nset key outside noenhanced\n"
 	        "set xlabel 'bytes'\nset multiplot layout %d,1 title 'xport\\_perf, %s'\n",
 	        terminal_of(file), file, (nl > 0) + (nb > 0), backend != NULL ? backend : "?");
+	write_frame(to, results);
 	if (nl > 0)
 		write_curves(to, results, true);
 	if (nb > 0)
@@ -143,6 +170,6 @@ bool perf_plot_write(const char *file, const json_t *whole, char *text, size_t l
 		if (rc == 0 && access(file, R_OK) == 0)
 			return true;
 	}
-	snprintf(text, len, "--plot=%s: gnuplot did not draw it", file);
+	snprintf(text, len, "--plot=%s: gnuplot failed to write it", file);
 	return false;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_setup.c - what a side runs on: versions, back end, variables, machine; and the clock and the cores. */
+/* perf_setup.c - describes a side: versions, back end, variables, machine; also the clock and the cores. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ int perf_core_of(const struct perf_options *o, bool server, int thread)
 
 /* ---- the machine ---- */
 
-static json_t *text(const char *s)
+static json_t *setup_text(const char *s)
 {
 	json_t *j = json_string(s);
 
@@ -93,7 +93,7 @@ static json_t *cpu_model(void)
 		colon = strchr(line, ':');
 		line[strcspn(line, "\n")] = '\0';
 		if (colon != NULL && strncmp(line, "model name", strlen("model name")) == 0)
-			model = text(colon + 1 + strspn(colon + 1, " "));
+			model = setup_text(colon + 1 + strspn(colon + 1, " "));
 	}
 	if (f != NULL)
 		fclose(f);
@@ -106,8 +106,9 @@ static json_t *machine(void)
 
 	if (uname(&u) != 0)
 		memset(&u, 0, sizeof(u));
-	return json_pack("{so so so so sI}", "host", text(u.nodename), "kernel", text(u.release), "architecture",
-	                 text(u.machine), "cpu", cpu_model(), "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN));
+	return json_pack("{so so so so sI}", "host", setup_text(u.nodename), "kernel", setup_text(u.release),
+	                 "architecture", setup_text(u.machine), "cpu", cpu_model(), "cores",
+	                 (json_int_t)sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /* ---- the library ---- */
@@ -119,9 +120,9 @@ static json_t *variables(void)
 	json_t *list = json_array();
 
 	for (int i = 0; i < n && i < VARIABLES; i++)
-		json_array_append_new(list, json_pack("{so so ss}", "name", text(v[i].name), "value",
-		                                      text(v[i].value != NULL ? v[i].value : v[i].standard), "source",
-		                                      v[i].value != NULL ? "environment" : "default"));
+		json_array_append_new(list, json_pack("{so so ss}", "name", setup_text(v[i].name), "value",
+		                                      setup_text(v[i].value != NULL ? v[i].value : v[i].standard),
+		                                      "source", v[i].value != NULL ? "environment" : "default"));
 	return list;
 }
 
@@ -136,21 +137,21 @@ static json_t *environment(void)
 
 		for (size_t i = 0; equals != NULL && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 			if (strncmp(*e, prefixes[i], strlen(prefixes[i])) == 0)
-				json_object_setn_new_nocheck(all, *e, (size_t)(equals - *e), text(equals + 1));
+				json_object_setn_new_nocheck(all, *e, (size_t)(equals - *e), setup_text(equals + 1));
 	}
 	return all;
 }
 
-static json_t *path(int p)
+static json_t *setup_path(int p)
 {
 	return json_string(p == XPORT_NATIVE ? "native" : "emulated");
 }
 
 static json_t *paths(const struct xport_info *i, bool registered)
 {
-	return json_pack("{so so so so so so}", "put", path(registered ? i->put_reg : i->put), "get",
-	                 path(registered ? i->get_reg : i->get), "notify", path(i->notify), "atomic", path(i->atomic),
-	                 "send", path(i->send), "flush", path(i->flush));
+	return json_pack("{so so so so so so}", "put", setup_path(registered ? i->put_reg : i->put), "get",
+	                 setup_path(registered ? i->get_reg : i->get), "notify", setup_path(i->notify), "atomic",
+	                 setup_path(i->atomic), "send", setup_path(i->send), "flush", setup_path(i->flush));
 }
 
 /* Which core each thread is bound to; -1: to none. */
@@ -171,9 +172,9 @@ json_t *perf_setup(xport *x, const struct perf_options *o, int threads)
 	if (xport_query(x, &i) != XPORT_OK)
 		return NULL;
 	snprintf(backend, sizeof(backend), "%s:%s", i.backend, i.provider);
-	return json_pack("{so so so so so so sI sI sI sI sI si so so sf so sb}", "version", text(xport_version()),
-	                 "machine", machine(), "backend", text(backend), "device", text(i.device), "stack",
-	                 text(i.stack), "paths", paths(&i, o->registered), "eager_max", (json_int_t)i.eager_max,
+	return json_pack("{so so so so so so sI sI sI sI sI si so so sf so sb}", "version", setup_text(xport_version()),
+	                 "machine", machine(), "backend", setup_text(backend), "device", setup_text(i.device), "stack",
+	                 setup_text(i.stack), "paths", paths(&i, o->registered), "eager_max", (json_int_t)i.eager_max,
 	                 "frame_max", (json_int_t)i.frame_max, "queue_depth", (json_int_t)i.queue_depth,
 	                 "stack_threads", (json_int_t)i.stack_threads, "peer_timeout_ms", (json_int_t)i.peer_timeout_ms,
 	                 "pid", (int)getpid(), "variables", variables(), "environment", environment(), "clock_ns",

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_table.c - results for people, in columns like those of perftest. */
+/* perf_table.c - prints results as text, in columns like those of perftest. */
 #include "tools/perf.h"
 
-static const char *text(json_t *j, const char *name)
+static const char *perf_table_text(json_t *j, const char *name)
 {
 	const char *s = json_string_value(json_object_get(j, name));
 
 	return s != NULL ? s : "?";
 }
 
-static void side(const char *who, json_t *setup)
+static void perf_table_side(const char *who, json_t *setup)
 {
 	json_t *machine = json_object_get(setup, "machine");
 
-	printf("# %s: xport_perf %s on %s, %s, kernel %s, pid %lld\n", who, text(setup, "version"),
-	       text(machine, "host"), text(machine, "cpu"), text(machine, "kernel"),
+	printf("# %s: xport_perf %s on %s, %s, kernel %s, pid %lld\n", who, perf_table_text(setup, "version"),
+	       perf_table_text(machine, "host"), perf_table_text(machine, "cpu"), perf_table_text(machine, "kernel"),
 	       (long long)json_integer_value(json_object_get(setup, "pid")));
 }
 
@@ -31,10 +31,11 @@ void perf_table_begin(const struct perf_about *about)
 	const struct perf_options *o = about->options;
 	json_t *c = about->client, *paths = json_object_get(c, "paths");
 
-	side("client", c);
-	side("server", about->server);
-	printf("# over %s, %s, device %s; put %s, get %s, atomic %s, send %s\n", text(c, "backend"), text(c, "stack"),
-	       text(c, "device"), text(paths, "put"), text(paths, "get"), text(paths, "atomic"), text(paths, "send"));
+	perf_table_side("client", c);
+	perf_table_side("server", about->server);
+	printf("# over %s, %s, device %s; put %s, get %s, atomic %s, send %s\n", perf_table_text(c, "backend"),
+	       perf_table_text(c, "stack"), perf_table_text(c, "device"), perf_table_text(paths, "put"),
+	       perf_table_text(paths, "get"), perf_table_text(paths, "atomic"), perf_table_text(paths, "send"));
 	printf("# %d thread%s, %d endpoint%s each, memory %s, window %u, %s, ", o->threads, o->threads > 1 ? "s" : "",
 	       o->endpoints, o->endpoints > 1 ? "s" : "", o->registered ? "registered" : "allocated",
 	       (unsigned)o->window, o->both ? "both directions" : "one direction");

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_tests.c - what can be measured: a table, and how operations of each kind are posted. */
+/* perf_tests.c - the table of tests, and how operations of each kind are posted. */
 #include <string.h>
 
-#include "tools/perf_lane.h"
+#include "tools/perf_stream.h"
 
 const char *const perf_measure_names[PERF_MEASURES] = {"latency", "bandwidth", "rate"};
 
 /* What stopped a post: 0 if it was the queue. */
-static int stopped(struct perf_lane *l, int status, uint32_t posted)
+static int stopped(struct perf_stream *l, int status, uint32_t posted)
 {
 	if (status == XPORT_ERR_AGAIN || status == XPORT_OK)
 		return (int)posted;
-	(void)perf_lane_library(l, status, "%s", l->run.test->name);
+	(void)perf_stream_library(l, status, "%s", l->run.test->name);
 	return -1;
 }
 
-static inline uint64_t place(const struct perf_lane *l, const struct perf_peer *p)
+static inline uint64_t tests_place(const struct perf_stream *l, const struct perf_peer *p)
 {
 	return (p->first + p->slot) * l->run.stride;
 }
 
-static inline void next(const struct perf_lane *l, struct perf_peer *p)
+static inline void tests_next(const struct perf_stream *l, struct perf_peer *p)
 {
 	p->posted++;
 	p->slot = p->slot + 1 == l->run.slots ? 0 : p->slot + 1;
@@ -29,33 +29,33 @@ static inline void next(const struct perf_lane *l, struct perf_peer *p)
 /* ---- puts and gets ---- */
 
 /* Each last byte says how often its slot was used, for who watches it. */
-static void stamp(const struct perf_lane *l, const struct perf_peer *p)
+static void stamp(const struct perf_stream *l, const struct perf_peer *p)
 {
-	l->out[place(l, p) + l->run.size - 1] = perf_stamp(p->posted, l->run.slots);
+	l->out[tests_place(l, p) + l->run.size - 1] = perf_stamp(p->posted, l->run.slots);
 }
 
-static int post_put(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int tests_post_put(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	bool stamps = l->run.latency && (l->run.test->flags & XPORT_LOCAL) != 0;
 	int r = XPORT_OK;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		uint64_t at = place(l, p);
+		uint64_t at = tests_place(l, p);
 
 		if (stamps)
 			stamp(l, p);
 		r = xport_put(p->ep, l->out + at, l->run.size, p->rkey, l->span + at, &p->opt);
 		if (r != XPORT_OK)
 			break;
-		next(l, p);
+		tests_next(l, p);
 	}
 	p->open += i;
 	return stopped(l, r, i);
 }
 
 /* Quiet ones are done when a flush is, which so many share. */
-static int post_quiet(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_quiet(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	uint32_t i;
 	int r = XPORT_OK;
@@ -71,47 +71,47 @@ static int post_quiet(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 		}
 		if (i == n)
 			break;
-		at = place(l, p);
+		at = tests_place(l, p);
 		r = xport_put(p->ep, l->out + at, l->run.size, p->rkey, l->span + at, &p->opt);
 		if (r != XPORT_OK)
 			break;
 		p->unflushed++;
 		p->open++;
-		next(l, p);
+		tests_next(l, p);
 	}
 	return stopped(l, r, i);
 }
 
-static int post_notify(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_notify(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	int r = XPORT_OK;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		uint64_t at = place(l, p);
+		uint64_t at = tests_place(l, p);
 
 		p->opt.value = p->first + p->slot;
 		r = xport_put_notify(p->ep, l->out + at, l->run.size, p->rkey, l->span + at, &p->opt);
 		if (r != XPORT_OK)
 			break;
-		next(l, p);
+		tests_next(l, p);
 	}
 	p->open += i;
 	return stopped(l, r, i);
 }
 
-static int post_get(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_get(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	int r = XPORT_OK;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		uint64_t at = place(l, p);
+		uint64_t at = tests_place(l, p);
 
 		r = xport_get(p->ep, l->in + at, l->run.size, p->rkey, at, &p->opt);
 		if (r != XPORT_OK)
 			break;
-		next(l, p);
+		tests_next(l, p);
 	}
 	p->open += i;
 	return stopped(l, r, i);
@@ -119,29 +119,29 @@ static int post_get(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 
 /* ---- messages, atomics ---- */
 
-static int post_send(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int tests_post_send(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	int r = XPORT_OK;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		r = xport_send(p->ep, l->out + place(l, p), l->run.size, p->first + p->slot, &p->opt);
+		r = xport_send(p->ep, l->out + tests_place(l, p), l->run.size, p->first + p->slot, &p->opt);
 		if (r != XPORT_OK)
 			break;
-		next(l, p);
+		tests_next(l, p);
 	}
 	p->open += i;
 	return stopped(l, r, i);
 }
 
-static int post_atomic(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_atomic(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	struct xport_atomic_args a = {.size = sizeof(a), .op = l->run.test->op, .width = (int)l->run.size};
 	int r = XPORT_OK;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		uint64_t at = place(l, p), round = p->posted / l->run.slots;
+		uint64_t at = tests_place(l, p), round = p->posted / l->run.slots;
 
 		a.operand = a.op == XPORT_ATOMIC_CAS ? round + 1 : perf_verify_operand(l, p->first + p->slot);
 		/* For tests: half of what a wrong byte is elsewhere. */
@@ -151,7 +151,7 @@ static int post_atomic(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 		r = xport_atomic(p->ep, &a, p->rkey, l->span + at, &p->opt);
 		if (r != XPORT_OK)
 			break;
-		next(l, p);
+		tests_next(l, p);
 	}
 	p->open += i;
 	return stopped(l, r, i);
@@ -160,10 +160,10 @@ static int post_atomic(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 /* ---- flush ---- */
 
 /* What there is to prove. */
-static int post_unproven(struct perf_lane *l, struct perf_peer *p)
+static int post_unproven(struct perf_stream *l, struct perf_peer *p)
 {
 	static const struct xport_opt quiet = {.size = sizeof(quiet), .flags = XPORT_QUIET};
-	uint64_t at = place(l, p);
+	uint64_t at = tests_place(l, p);
 	int r;
 
 	if (p->unflushed > 0)
@@ -173,17 +173,17 @@ static int post_unproven(struct perf_lane *l, struct perf_peer *p)
 	return r;
 }
 
-static bool before_flush(struct perf_lane *l, struct perf_peer *p)
+static bool before_flush(struct perf_stream *l, struct perf_peer *p)
 {
 	int r;
 
 	while ((r = post_unproven(l, p)) == XPORT_ERR_AGAIN)
-		if (!perf_lane_poll(l))
+		if (!perf_stream_poll(l))
 			return false;
 	return stopped(l, r, 0) == 0;
 }
 
-static int post_flush(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_flush(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	int r = XPORT_OK;
 	uint32_t i;
@@ -196,7 +196,7 @@ static int post_flush(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 			break;
 		p->unflushed = 0;
 		p->open++;
-		next(l, p);
+		tests_next(l, p);
 	}
 	return stopped(l, r, i);
 }
@@ -204,25 +204,25 @@ static int post_flush(struct perf_lane *l, struct perf_peer *p, uint32_t n)
 /* ---- registration ---- */
 
 /* What was registered is good for something: a put out of it arrives. */
-static bool try_out(struct perf_lane *l, struct perf_peer *p, xport_mr *mr, uint8_t *buf)
+static bool try_out(struct perf_stream *l, struct perf_peer *p, xport_mr *mr, uint8_t *buf)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .context = &p->done, .mr = mr};
-	uint64_t at = place(l, p);
+	uint64_t at = tests_place(l, p);
 	int r;
 
 	perf_verify_slot(l, buf, p->first + p->slot);
 	buf[l->run.size / 2] ^= l->run.plant ? 0x40 : 0;
 	while ((r = xport_put(p->ep, buf, l->run.size, p->rkey, l->span + at, &opt)) == XPORT_ERR_AGAIN)
-		if (!perf_lane_poll(l))
+		if (!perf_stream_poll(l))
 			return false;
 	if (r != XPORT_OK)
-		return perf_lane_library(l, r, "a put out of what was registered");
+		return perf_stream_library(l, r, "a put outside the registered memory");
 	p->open++;
-	next(l, p);
-	return perf_lane_drain(l, &p->open, 0);
+	tests_next(l, p);
+	return perf_stream_drain(l, &p->open, 0);
 }
 
-static int get_region(struct perf_lane *l, xport_mr **mr)
+static int tests_get_region(struct perf_stream *l, xport_mr **mr)
 {
 	static const uint32_t rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE;
 
@@ -231,14 +231,14 @@ static int get_region(struct perf_lane *l, xport_mr **mr)
 	return xport_mr_reg(l->x, l->scratch, l->run.size, rights, mr);
 }
 
-static int post_registration(struct perf_lane *l, struct perf_peer *p, uint32_t n)
+static int post_registration(struct perf_stream *l, struct perf_peer *p, uint32_t n)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
 	xport_mr *mr;
 	int r;
 
 	for (uint32_t i = 0; i < n; i++) {
-		r = get_region(l, &mr);
+		r = tests_get_region(l, &mr);
 		if (r != XPORT_OK)
 			return stopped(l, r, i);
 		if (!l->run.reuse) {
@@ -258,10 +258,10 @@ static int post_registration(struct perf_lane *l, struct perf_peer *p, uint32_t 
 /* ---- the table ---- */
 
 const struct perf_test perf_tests[PERF_TESTS] = {
-	{.name = "put", .what = "puts, until they are placed", .post = post_put, .puts = true},
+	{.name = "put", .what = "puts, until they are placed", .post = tests_post_put, .puts = true},
 	{.name = "put_local",
          .what = "puts with XPORT_LOCAL",
-         .post = post_put,
+         .post = tests_post_put,
          .flags = XPORT_LOCAL,
          .proof = PERF_BY_FLUSH,
          .timing = PERF_HALF_TRIP,
@@ -281,7 +281,7 @@ const struct perf_test perf_tests[PERF_TESTS] = {
 	{.name = "get", .what = "gets", .post = post_get, .gets = true},
 	{.name = "send",
          .what = "sends and receives",
-         .post = post_send,
+         .post = tests_post_send,
          .proof = PERF_BY_TARGET,
          .timing = PERF_HALF_TRIP,
          .messages = true},

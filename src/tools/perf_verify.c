@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_verify.c - data that say where they belong: each word of a slot depends on the run, the side that sends, the slot
- * and the place in it, so that bytes that are missing, old, shifted or another slot's are seen.
+ * perf_verify.c - test data with a pattern: each word of a slot depends on the run, the sending side, the slot and the
+ * position in it. So missing, old or shifted bytes are detected, and those of another slot.
  */
 #include <string.h>
 
-#include "tools/perf_lane.h"
+#include "tools/perf_stream.h"
 
 /* The finalizer of SplitMix64: neighbouring numbers become unlike ones. */
 static uint64_t mix(uint64_t z)
@@ -15,7 +15,7 @@ static uint64_t mix(uint64_t z)
 	return z ^ (z >> 31);
 }
 
-static uint64_t origin(const struct perf_lane *l, bool of_initiator, uint32_t slot)
+static uint64_t origin(const struct perf_stream *l, bool of_initiator, uint32_t slot)
 {
 	return mix(mix(l->run.seed * 2 + of_initiator) + slot + ((uint64_t)l->index << 32));
 }
@@ -25,7 +25,7 @@ static uint64_t word_of(uint64_t origin, uint64_t n)
 	return mix(origin + n * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-static void fill(uint8_t *at, uint64_t size, uint64_t from)
+static void verify_fill(uint8_t *at, uint64_t size, uint64_t from)
 {
 	uint64_t words = size / 8, tail;
 
@@ -54,7 +54,7 @@ static uint64_t first_wrong(const uint8_t *at, uint64_t size, uint64_t from)
 	return size;
 }
 
-uint64_t perf_verify_operand(const struct perf_lane *l, uint32_t slot)
+uint64_t perf_verify_operand(const struct perf_stream *l, uint32_t slot)
 {
 	uint64_t w = l->run.test->op == XPORT_ATOMIC_SWAP ? word_of(origin(l, true, slot), 1) : slot + 1;
 
@@ -62,7 +62,7 @@ uint64_t perf_verify_operand(const struct perf_lane *l, uint32_t slot)
 }
 
 /* What the target of an atomic has at first. */
-static uint64_t first_word(const struct perf_lane *l, uint32_t slot)
+static uint64_t first_word(const struct perf_stream *l, uint32_t slot)
 {
 	/* A compare-and-swap counts up from nothing. */
 	uint64_t w = l->run.test->op == XPORT_ATOMIC_CAS ? 0 : word_of(origin(l, false, slot), 0);
@@ -70,12 +70,12 @@ static uint64_t first_word(const struct perf_lane *l, uint32_t slot)
 	return l->run.size == 4 ? (uint32_t)w : w;
 }
 
-void perf_verify_slot(const struct perf_lane *l, uint8_t *at, uint32_t slot)
+void perf_verify_slot(const struct perf_stream *l, uint8_t *at, uint32_t slot)
 {
-	fill(at, l->run.size, origin(l, l->initiator, slot));
+	verify_fill(at, l->run.size, origin(l, l->initiator, slot));
 }
 
-void perf_verify_fill(struct perf_lane *l)
+void perf_verify_fill(struct perf_stream *l)
 {
 	uint32_t slots = l->run.slots * (uint32_t)l->npeers;
 
@@ -95,7 +95,7 @@ void perf_verify_fill(struct perf_lane *l)
 
 /* ---- checking ---- */
 
-static uint64_t load(const uint8_t *at, uint64_t size)
+static uint64_t verify_load(const uint8_t *at, uint64_t size)
 {
 	uint64_t w = 0;
 
@@ -104,7 +104,7 @@ static uint64_t load(const uint8_t *at, uint64_t size)
 }
 
 /* After n operations on it. */
-static bool word_right(const struct perf_lane *l, uint32_t slot, uint64_t n, uint64_t have)
+static bool word_right(const struct perf_stream *l, uint32_t slot, uint64_t n, uint64_t have)
 {
 	uint64_t was = first_word(l, slot), by = perf_verify_operand(l, slot);
 	uint64_t mask = l->run.size == 4 ? UINT32_MAX : UINT64_MAX;
@@ -120,7 +120,7 @@ static bool word_right(const struct perf_lane *l, uint32_t slot, uint64_t n, uin
 	}
 }
 
-static bool slot_right(struct perf_lane *l, const uint8_t *at, uint32_t from, uint64_t n)
+static bool slot_right(struct perf_stream *l, const uint8_t *at, uint32_t from, uint64_t n)
 {
 	/* The last byte of a ping-pong by memory has been seen already: it counts. */
 	bool counts =
@@ -128,26 +128,25 @@ static bool slot_right(struct perf_lane *l, const uint8_t *at, uint32_t from, ui
 	uint64_t size = counts ? l->run.size - 1 : l->run.size, wrong, have;
 
 	if (l->run.test->atomic) {
-		have = load(at, l->run.size);
+		have = verify_load(at, l->run.size);
 		return word_right(l, from, n, have) ||
-		       perf_lane_fail(l,
-		                      "WRONG DATA: after %llu times %s of %#llx the word of slot %u, %#llx at first, "
-		                      "is %#llx",
-		                      (unsigned long long)n, l->run.test->name,
-		                      (unsigned long long)perf_verify_operand(l, from), from,
-		                      (unsigned long long)first_word(l, from), (unsigned long long)have);
+		       perf_stream_fail(l,
+		                        "WRONG DATA: after %llu times %s of %#llx the word of slot %u, %#llx at first, "
+		                        "is %#llx",
+		                        (unsigned long long)n, l->run.test->name,
+		                        (unsigned long long)perf_verify_operand(l, from), from,
+		                        (unsigned long long)first_word(l, from), (unsigned long long)have);
 	}
 	wrong = first_wrong(at, size, origin(l, !l->initiator, from));
-	return wrong == size ||
-	       perf_lane_fail(l,
-	                      "WRONG DATA: %s of %llu bytes, thread %d, slot %u: the byte at %llu is %#x, which is not "
-	                      "what was sent",
-	                      l->run.test->name, (unsigned long long)l->run.size, l->index, from,
-	                      (unsigned long long)wrong, at[wrong]);
+	return wrong == size || perf_stream_fail(l,
+	                                         "WRONG DATA: %s of %llu bytes, thread %d, slot %u: the byte at %llu "
+	                                         "is %#x, and that was not sent",
+	                                         l->run.test->name, (unsigned long long)l->run.size, l->index, from,
+	                                         (unsigned long long)wrong, at[wrong]);
 }
 
 /* Messages lie where a receive was posted, not where they came from. */
-static bool messages_right(struct perf_lane *l)
+static bool messages_right(struct perf_stream *l)
 {
 	uint32_t slots = l->run.slots * (uint32_t)l->npeers;
 
@@ -157,8 +156,9 @@ static bool messages_right(struct perf_lane *l)
 		if (!p->filled)
 			continue;
 		if (p->from >= slots)
-			return perf_lane_fail(l, "WRONG DATA: a message has the tag %#llx, which nobody sent",
-			                      (unsigned long long)p->from);
+			return perf_stream_fail(
+				l, "WRONG DATA: a message has the tag %#llx, and no message with it was sent",
+				(unsigned long long)p->from);
 		if (!slot_right(l, l->in + (uint64_t)p->buffer * l->run.stride, (uint32_t)p->from, 1))
 			return false;
 	}
@@ -166,12 +166,12 @@ static bool messages_right(struct perf_lane *l)
 }
 
 /* How often the s-th of an endpoint's slots was used by n operations. */
-static uint64_t uses(const struct perf_lane *l, uint64_t n, uint32_t s)
+static uint64_t uses(const struct perf_stream *l, uint64_t n, uint32_t s)
 {
 	return n / l->run.slots + (s < n % l->run.slots);
 }
 
-bool perf_verify_arrived(struct perf_lane *l, const uint64_t *theirs)
+bool perf_verify_arrived(struct perf_stream *l, const uint64_t *theirs)
 {
 	if (l->run.test->messages)
 		return messages_right(l);
@@ -188,16 +188,16 @@ bool perf_verify_arrived(struct perf_lane *l, const uint64_t *theirs)
 }
 
 /* Where a slot was used once, an atomic must have fetched what was there at first. */
-static bool fetched_right(struct perf_lane *l, uint32_t slot)
+static bool fetched_right(struct perf_stream *l, uint32_t slot)
 {
-	uint64_t have = load(l->out + slot * l->run.stride, l->run.size), want = first_word(l, slot);
+	uint64_t have = verify_load(l->out + slot * l->run.stride, l->run.size), want = first_word(l, slot);
 
 	return have == want ||
-	       perf_lane_fail(l, "WRONG DATA: %s of slot %u fetched %#llx instead of %#llx", l->run.test->name, slot,
-	                      (unsigned long long)have, (unsigned long long)want);
+	       perf_stream_fail(l, "WRONG DATA: %s of slot %u fetched %#llx instead of %#llx", l->run.test->name, slot,
+	                        (unsigned long long)have, (unsigned long long)want);
 }
 
-bool perf_verify_fetched(struct perf_lane *l)
+bool perf_verify_fetched(struct perf_stream *l)
 {
 	uint64_t mine[PERF_ENDPOINTS];
 

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_wire.c - what the two sides tell each other: JSON in messages with the tag PERF_CONTROL, on a lane's first endpoint.
- * What comes is read by jansson, and each member is checked for its type and range before anything else uses it.
+ * perf_wire.c - the control messages of the two sides: JSON with the tag PERF_CONTROL, on a stream's first endpoint.
+ * jansson parses them, and each member is checked for type and range before anything else uses it.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf_lane.h"
+#include "tools/perf_stream.h"
+#include "tools/show.h"
 
 /* ---- messages ---- */
 
-static bool post_letter(struct perf_lane *l)
+static bool post_letter(struct perf_stream *l)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .source = l->peers[0].ep};
 	int r = xport_recv(l->x, l->letter, PERF_MESSAGE, PERF_CONTROL, PERF_CONTROL, &opt);
 
 	l->letter_here = false;
-	return r == XPORT_OK || perf_lane_library(l, r, "posting a receive");
+	return r == XPORT_OK || perf_stream_library(l, r, "posting a receive");
 }
 
-bool perf_wire_listen(struct perf_lane *l)
+bool perf_wire_listen(struct perf_stream *l)
 {
 	return post_letter(l);
 }
 
-static size_t write_reply(struct perf_lane *l, json_t *message)
+static size_t write_reply(struct perf_stream *l, json_t *message)
 {
 	size_t n = message != NULL ? json_dumpb(message, l->reply, PERF_MESSAGE, JSON_COMPACT) : 0;
 
@@ -32,7 +33,7 @@ static size_t write_reply(struct perf_lane *l, json_t *message)
 	return n <= PERF_MESSAGE ? n : 0;
 }
 
-bool perf_wire_send(struct perf_lane *l, json_t *message)
+bool perf_wire_send(struct perf_stream *l, json_t *message)
 {
 	struct perf_token token = {&l->reply_open, 1};
 	struct xport_opt opt = {.size = sizeof(opt), .context = &token};
@@ -40,14 +41,14 @@ bool perf_wire_send(struct perf_lane *l, json_t *message)
 	int r;
 
 	if (n == 0)
-		return perf_lane_fail(l, "out of memory for a message");
+		return perf_stream_fail(l, "out of memory for a message");
 	while ((r = xport_send(l->peers[0].ep, l->reply, n, PERF_CONTROL, &opt)) == XPORT_ERR_AGAIN)
-		if (!perf_lane_poll(l))
+		if (!perf_stream_poll(l))
 			return false;
 	if (r != XPORT_OK)
-		return perf_lane_library(l, r, "a message to the other side");
+		return perf_stream_library(l, r, "a message to the other side");
 	l->reply_open = 1;
-	return perf_lane_drain(l, &l->reply_open, 0);
+	return perf_stream_drain(l, &l->reply_open, 0);
 }
 
 /* What the other side says after a run of its own, or after it has looked at all data: that may last. */
@@ -61,7 +62,25 @@ static bool may_last(const char *member)
 	return false;
 }
 
-json_t *perf_wire_expect(struct perf_lane *l, const char *member)
+/* Texts of the other side's come to a terminal. */
+static void clean(json_t *j)
+{
+	const char *name;
+	json_t *member;
+	char *text;
+	size_t i;
+
+	json_object_foreach(j, name, member) clean(member);
+	json_array_foreach(j, i, member) clean(member);
+	text = json_is_string(j) ? strdup(json_string_value(j)) : NULL;
+	if (text == NULL)
+		return;
+	tool_clean(text);
+	json_string_set(j, text);
+	free(text);
+}
+
+json_t *perf_wire_expect(struct perf_stream *l, const char *member)
 {
 	const char *words;
 	json_t *message;
@@ -69,15 +88,17 @@ json_t *perf_wire_expect(struct perf_lane *l, const char *member)
 	l->patient = may_last(member);
 	l->idle = 0;
 	while (!l->letter_here)
-		if (!perf_lane_progress(l) || !perf_lane_replenish(l))
+		if (!perf_stream_progress(l) || !perf_stream_replenish(l))
 			return NULL;
 	l->patient = false;
 	message = json_loadb(l->letter, l->letter_len, JSON_REJECT_DUPLICATES, NULL);
+	clean(message);
 	words = json_string_value(json_object_get(message, "error"));
 	if (words != NULL)
-		perf_lane_fail(l, "the other side: %s", words);
+		perf_stream_fail(l, "the other side: %s", words);
 	else if (!json_is_object(message) || (*member != '\0' && json_object_get(message, member) == NULL))
-		perf_lane_fail(l, "the other side sent no \"%s\": is it xport_perf %s?", member, xport_version());
+		perf_stream_fail(l, "the other side sent no \"%s\": check that it is xport_perf %s", member,
+		                 xport_version());
 	else if (l->ending || post_letter(l))
 		return message;
 	json_decref(message);
@@ -86,7 +107,7 @@ json_t *perf_wire_expect(struct perf_lane *l, const char *member)
 
 /* ---- parting ---- */
 
-bool perf_wire_goodbye(struct perf_lane *l)
+bool perf_wire_goodbye(struct perf_stream *l)
 {
 	json_t *message;
 
@@ -101,7 +122,7 @@ bool perf_wire_goodbye(struct perf_lane *l)
 }
 
 /* The completions that come now are nobody's any more. */
-void perf_wire_last_words(struct perf_lane *l)
+void perf_wire_last_words(struct perf_stream *l)
 {
 	enum { LAST_MS = 200 };
 	uint64_t until = perf_now() + LAST_MS * UINT64_C(1000000);
@@ -119,7 +140,7 @@ void perf_wire_last_words(struct perf_lane *l)
 
 /* ---- parts of messages ---- */
 
-json_t *perf_wire_counts(const struct perf_lane *l)
+json_t *perf_wire_counts(const struct perf_stream *l)
 {
 	json_t *list = json_array();
 
@@ -128,30 +149,30 @@ json_t *perf_wire_counts(const struct perf_lane *l)
 	return list;
 }
 
-bool perf_wire_read_counts(struct perf_lane *l, json_t *message, const char *member, uint64_t *counts)
+bool perf_wire_read_counts(struct perf_stream *l, json_t *message, const char *member, uint64_t *counts)
 {
 	json_t *list = json_object_get(message, member);
 
 	if (!json_is_array(list) || json_array_size(list) != (size_t)l->npeers)
-		return perf_lane_fail(l, "the other side sent no list of %d numbers as \"%s\"", l->npeers, member);
+		return perf_stream_fail(l, "the other side sent no list of %d numbers as \"%s\"", l->npeers, member);
 	for (int i = 0; i < l->npeers; i++) {
 		json_int_t n = json_integer_value(json_array_get(list, (size_t)i));
 
 		if (n < 0)
-			return perf_lane_fail(l, "the other side sent a negative number in \"%s\"", member);
+			return perf_stream_fail(l, "the other side sent a negative number in \"%s\"", member);
 		counts[i] = (uint64_t)n;
 	}
 	return true;
 }
 
-static json_t *key_in_hex(struct perf_lane *l)
+static json_t *key_in_hex(struct perf_stream *l)
 {
 	char key[PERF_KEY], hex[2 * PERF_KEY + 1];
 	size_t len = sizeof(key);
 	int r = xport_rkey_pack(l->mr, key, &len);
 
 	if (r != XPORT_OK) {
-		perf_lane_library(l, r, "the memory's key");
+		perf_stream_library(l, r, "the memory's key");
 		return NULL;
 	}
 	for (size_t i = 0; i < len; i++)
@@ -159,13 +180,13 @@ static json_t *key_in_hex(struct perf_lane *l)
 	return json_pack("{ss%}", "key", hex, 2 * len);
 }
 
-static bool unpack_key(struct perf_lane *l, const char *hex)
+static bool unpack_key(struct perf_stream *l, const char *hex)
 {
 	size_t len = hex != NULL ? strlen(hex) / 2 : 0;
 	uint8_t key[PERF_KEY];
 
 	if (len == 0 || len > sizeof(key) || strspn(hex, "0123456789abcdef") != 2 * len)
-		return perf_lane_fail(l, "the other side sent no key to its memory");
+		return perf_stream_fail(l, "the other side sent no key to its memory");
 	for (size_t i = 0; i < len; i++) {
 		char digits[3] = {hex[2 * i], hex[2 * i + 1]};
 
@@ -175,19 +196,19 @@ static bool unpack_key(struct perf_lane *l, const char *hex)
 		int r = xport_rkey_unpack(l->peers[i].ep, key, len, &l->peers[i].rkey);
 
 		if (r != XPORT_OK)
-			return perf_lane_library(l, r, "the key to the other side's memory");
+			return perf_stream_library(l, r, "the key to the other side's memory");
 	}
 	return true;
 }
 
 /* Each tells the other its key. */
-bool perf_wire_keys(struct perf_lane *l)
+bool perf_wire_keys(struct perf_stream *l)
 {
 	json_t *mine = key_in_hex(l), *theirs;
 	bool good;
 
 	if (mine == NULL)
-		return perf_lane_fail(l, "out of memory");
+		return perf_stream_fail(l, "out of memory");
 	if (!perf_wire_send(l, mine))
 		return false;
 	theirs = perf_wire_expect(l, "key");
@@ -209,7 +230,7 @@ json_t *perf_wire_run(const struct perf_run *run)
 }
 
 /* What a run of the client's may ask of this side: its memory, and no more. */
-static bool fits(const struct perf_lane *l, const json_int_t v[9])
+static bool perf_wire_fits(const struct perf_stream *l, const json_int_t v[9])
 {
 	json_int_t size = v[0], stride = v[1], slots = v[2], window = v[3], chunk = v[4];
 
@@ -231,7 +252,7 @@ static bool sane(const struct perf_test *test, const json_int_t v[9], bool laten
 	       count <= PERF_RUN_COUNT && ns <= PERF_RUN_NS;
 }
 
-bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *run)
+bool perf_wire_read_run(struct perf_stream *l, json_t *message, struct perf_run *run)
 {
 	int latency = 0, both = 0, plant = 0;
 	const char *name = NULL;
@@ -241,8 +262,8 @@ bool perf_wire_read_run(struct perf_lane *l, json_t *message, struct perf_run *r
 	if (json_unpack(message, "{s{ss sI sI sI sI sI sI sI sI sI sb sb sb}}", "run", "test", &name, "size", &v[0],
 	                "stride", &v[1], "slots", &v[2], "window", &v[3], "chunk", &v[4], "seed", &v[5], "count", &v[6],
 	                "ns", &v[7], "per_sample", &v[8], "latency", &latency, "both", &both, "plant", &plant) != 0 ||
-	    !fits(l, v) || !sane(perf_test_of(name), v, latency, both))
-		return perf_lane_fail(l, "the other side asked for a run that this one does not understand");
+	    !perf_wire_fits(l, v) || !sane(perf_test_of(name), v, latency, both))
+		return perf_stream_fail(l, "the other side asked for a run that this version does not support");
 	*run = (struct perf_run){.test = perf_test_of(name),
 	                         .size = (uint64_t)v[0],
 	                         .stride = (uint64_t)v[1],

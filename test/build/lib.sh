@@ -49,10 +49,25 @@ others_may() {
 		setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$top_builddir/src/backends" 2>/dev/null
 }
 
+# builds PROGRAM.C - compiles it into $tmp/PROGRAM, with the library as tested, which finds the modules of the build tree.
+builds() {
+	o=$tmp/$(basename "$1" .c)
+	flags=$CFLAGS
+	[ "$sanitizers" = no ] || flags="$flags -fsanitize=$sanitizers"
+	$CC $flags -std=c11 -Wall -Wextra -Werror -pedantic -I"$top_srcdir/src/api" -I"$top_srcdir/src/services" -c -o "$o.o" "$1" || return 1
+	(cd "$top_builddir" && ./libtool --quiet --tag=CC --mode=link $CC $flags -o "$o" "$o.o" libxpi_services.la test/libxport_test.la) || return 1
+}
+
+# parts HEADER - it, and the headers beside it that it includes.
+parts() {
+	echo "$1"
+	sed -n "s|^#include \"\(xport_[a-z]*\.h\)\"|${1%/*}/\1|p" "$1"
+}
+
 # A copy of the tree's sources that may be written.
 copy_tree() {
 	mkdir "$tmp/tree"
-	(cd "$top_srcdir" && tar cf - --exclude=.libs --exclude='*.o' Makefile.am src test examples contrib/examples doc .clang-format) |
+	(cd "$top_srcdir" && tar cf - --exclude=.libs --exclude='*.o' Makefile.am src test examples bindings contrib/examples doc .clang-format) |
 		(cd "$tmp/tree" && tar xf -)
 	chmod -R u+w "$tmp/tree"
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "chaos/sweep.h"
+#include "conform/gtest_cases.h"
 
 namespace
 {
@@ -22,6 +23,7 @@ namespace
 /* One way to fail; the words are those of both sides, and of the one that dies in addition. */
 struct Way {
 	const char *name, *words, *mortal;
+	const h_scenario *scenario = &sweep_scenario;
 };
 
 /* Steps that a connection of the sweep has in all, about, so that each is hit now and then. */
@@ -32,14 +34,15 @@ const Way ways[] = {
 	{"drop_wild", ",delay=40,late=40,again=30,span=50,drop=600", nullptr},
 	{"truncate", ",truncate=30", nullptr},
 	{"keyfail", ",keyfail=50", nullptr},
-	{"ib", ",manner=ib,drop=300", nullptr},
-	{"iwarp", ",manner=iwarp,drop=300", nullptr},
-	{"ucx_sw", ",manner=ucx-sw,drop=300", nullptr},
-	{"ofi_tcp", ",manner=ofi-tcp,drop=300", nullptr},
-	{"shm_wedge", ",manner=shm-wedge", nullptr},
+	{"ib", ",profile=ib,drop=300", nullptr},
+	{"iwarp", ",profile=iwarp,drop=300", nullptr},
+	{"ucx_sw", ",profile=ucx-sw,drop=300", nullptr},
+	{"ofi_tcp", ",profile=ofi-tcp,drop=300", nullptr},
+	{"shm_wedge", ",profile=shm-wedge", nullptr},
 	{"kill", "", ",kill="},
-	{"kill_iwarp", ",manner=iwarp", ",manner=iwarp,kill="},
-	{"kill_shm_wedge", ",manner=shm-wedge", ",manner=shm-wedge,kill="},
+	{"kill_iwarp", ",profile=iwarp", ",profile=iwarp,kill="},
+	{"kill_shm_wedge", ",profile=shm-wedge", ",profile=shm-wedge,kill="},
+	{"stands_still", ",delay=0,late=0,again=0", nullptr, &still_scenario},
 };
 
 class Chaos : public testing::Test
@@ -61,7 +64,7 @@ public:
 			sweep_mortal = mortal_.c_str();
 		}
 		setenv("XPORT_CHAOS", words.c_str(), 1);
-		h_run(&sweep_scenario, &config, &result);
+		h_run(way_->scenario, &config, &result);
 		unsetenv("XPORT_CHAOS");
 		if (result.outcome != H_PASSED)
 			FAIL() << result.text << "XPORT_CHAOS=" << words << "; of the second side: " << mortal_
@@ -83,18 +86,14 @@ private:
 
 void add(const std::string *backend, uint64_t seed)
 {
-	std::string suite = *backend;
-	bool processes = backend->compare(0, 10, "chaos:loop") != 0;
+	std::string suite = gtest_cases::suite_of(*backend);
+	bool processes = !gtest_cases::within_process(*backend);
 
-	for (char &c : suite)
-		if (!isalnum(static_cast<unsigned char>(c)))
-			c = '_';
 	for (const Way &way : ways) {
-		if (way.mortal && !processes)
-			continue; /* it would take the whole process */
-		testing::RegisterTest(suite.c_str(), (std::string(way.name) + "_seed_" + std::to_string(seed)).c_str(),
-		                      nullptr, nullptr, __FILE__, __LINE__,
-		                      [=]() -> Chaos * { return new Chaos(backend, &way, seed); });
+		if ((way.mortal || way.scenario != &sweep_scenario) && !processes)
+			continue; /* it would take the whole process, or its environment */
+		gtest_cases::add(suite, std::string(way.name) + "_seed_" + std::to_string(seed),
+		                 [=]() -> Chaos * { return new Chaos(backend, &way, seed); });
 	}
 }
 

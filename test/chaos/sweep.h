@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sweep.h - two sides that use everything, again and again, whatever becomes of their connection.
+ * sweep.h - two sides that use every operation, again and again, whatever happens to their connection.
  *
- * Each side connects, posts puts, gets, atomics, notifications, messages and flushes in rounds, and goes on with a new
- * connection when one ended.  What is looked at is what holds in any case: each operation that was accepted completes once,
- * with a status that there may be; afterwards nobody touches its buffer; an endpoint ends with one event; the instance
- * goes on to work.
+ * Each side connects, posts puts, gets, atomics, notifications, messages and flushes in rounds, and continues with a
+ * new connection when one has ended. It checks what always holds: each accepted operation completes once, with a
+ * permitted status; afterwards nothing accesses its buffer; an endpoint ends with one event; the instance stays usable.
  */
 #ifndef SWEEP_H
 #define SWEEP_H
@@ -20,6 +19,8 @@ extern "C" {
 enum { SWEEP_BOTH_LIVE = 0, SWEEP_MAY_DIE = 1 };
 
 extern const struct h_scenario sweep_scenario;
+/* still.c: a data path that stands still is reported. */
+extern const struct h_scenario still_scenario;
 /* XPORT_CHAOS of the side that may die; of the other that of the environment. */
 extern const char *sweep_mortal;
 

@@ -226,6 +226,68 @@ static void reader(struct h *h)
 	h_sync(h);
 }
 
+/*
+ * What is to write into a read-only part of a region is refused when it is posted, whatever would carry it; the writable
+ * part of the same region takes it.
+ */
+static void no_writing_target(struct h *h)
+{
+	struct h_mem m;
+	uint64_t word = 7;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, 4096, 0, H_ALL);
+	h_fill(m.p, 4096, 3);
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_DONE(h_send(h, h->ep[1], &word, 8, 1));
+	h_sync(h);
+}
+
+static void refused_writes(struct h *h, struct h_mem *m, uint8_t *at, const struct h_rkey *r)
+{
+	struct xport_atomic_args a = {.size = sizeof(a), .op = XPORT_ATOMIC_ADD, .width = 8, .result = at + 28};
+	struct xport_opt o = {.size = sizeof(o), .mr = m->mr};
+	struct xport_error e = {.size = sizeof(e)};
+
+	H_STATUS(XPORT_ERR_FAULT, xport_get(h->ep[0], at, 64, r->k, r->offset, &o));
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(e.status == XPORT_ERR_FAULT && strstr(e.text, "read-only") != NULL, "says \"%s\"", e.text);
+	H_STATUS(XPORT_ERR_FAULT, xport_recv(h->x, at, 64, 1, UINT64_MAX, &o));
+	H_STATUS(XPORT_ERR_FAULT, xport_atomic(h->ep[0], &a, r->k, r->offset, &o));
+	o.flags = XPORT_QUIET;
+	H_STATUS(XPORT_ERR_FAULT, xport_get(h->ep[0], at, 64, r->k, r->offset, &o));
+	H_EQ(0x11, at[0]);
+}
+
+static void no_writing(struct h *h)
+{
+	struct h_mem m = {.len = 3 * 4096};
+	struct h_rkey r;
+	struct h_op *op;
+
+	h_mesh(h, NULL);
+	m.p = mmap(NULL, m.len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	H_TRUE(m.p != MAP_FAILED);
+	memset(m.p, 0x11, m.len);
+	H_EQ(0, mprotect(m.p + 4096, 4096, PROT_READ));
+	H_OK(xport_mr_reg(h->x, m.p, m.len, 0, &m.mr));
+	r = h_import(h, 0);
+	refused_writes(h, &m, m.p + 4096, &r);
+	refused_writes(h, &m, m.p + 4096 - 32, &r); /* it ends there */
+	H_DONE(h_get(h, h->ep[0], H_AT(m, 2 * 4096, 4096), &r, 0));
+	H_FILLED(m.p + 2 * 4096, 4096, 3);
+	H_DONE(h_put(h, h->ep[0], H_AT(m, 4096, 64), &r, 0, 0));
+	op = h_recv_at(h, H_AT(m, 0, 64), 1);
+	h_sync(h);
+	H_DONE(op);
+	H_EQ(0, mprotect(m.p + 4096, 4096, PROT_READ | PROT_WRITE));
+	H_DONE(h_get(h, h->ep[0], H_AT(m, 4096, 4096), &r, 0));
+	h_sync(h);
+	H_OK(xport_mr_dereg(m.mr));
+	munmap(m.p, m.len);
+}
+
 /* What nobody may write is sent and put from, registered or not.  The first bytes differ, so that it is no page of zeros. */
 static const uint8_t constants[100000] = {1, 2, 3, 4, 5, 6, 7, 8};
 static const size_t constant_sizes[] = {8, 2000, 7000, sizeof(constants)};
@@ -408,6 +470,7 @@ const struct h_scenario cases_api[] = {
 	{.name = "P7_flags", .role = {flags}},
 	{.name = "P7_regions_that_are_none", .role = {bad_regions}},
 	{.name = "P6_read_only_memory", .role = {read_only, reader}},
+	{.name = "P6_into_read_only_memory", .role = {no_writing_target, no_writing}, .flags = H_TARGET},
 	{.name = "P6_from_read_only_memory", .role = {constants_target, constants_source}},
 	{.name = "P16_regions_that_overlap", .role = {overlap_target, overlap}},
 	{.name = "P12_region_facts", .role = {region_facts}},

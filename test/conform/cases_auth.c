@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_auth.c - P7, who has not the key of XPORT_AUTH_KEY_FILE is not connected, and is told nothing but that. */
+/* cases_auth.c - P7, a peer without the key of XPORT_AUTH_KEY_FILE cannot connect, and learns nothing else. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -345,7 +345,7 @@ static void heartbeat_heard(struct h *h)
 	h_accept(h);
 	h_sync(h);
 	H_EVENT(XPORT_EVENT_LOST);
-	H_EQ(h->param == 0, h_count_log(h, "not sealed") > 0);
+	H_EQ(h->param == 0, h_count_log(h, "not authenticated with the key") > 0);
 	h_sync(h);
 }
 
@@ -368,7 +368,7 @@ static void heartbeat_changed(struct h *h)
 	atomic_store(&p.flip_mask, 1);
 	atomic_store(&p.flip_at, atomic_load(&p.passed[h->param]) + 12);
 	H_TRUE(H_EVENT(XPORT_EVENT_LOST).ep == ep);
-	H_EQ(h->param == 1, h_count_log(h, "not sealed") > 0);
+	H_EQ(h->param == 1, h_count_log(h, "not authenticated with the key") > 0);
 	h_sync(h);
 	h_proxy_stop(&p);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_auth_strangers.c - P7, strangers at the port of one who has a key: one of each kind, a crowd, a siege. */
+/*
+ * cases_auth_strangers.c - P7, strangers at the port of a listener with a key: one of each kind, many at once, and for
+ * a long time.
+ */
 #include <sys/socket.h>
 
 #include "cases_auth.h"

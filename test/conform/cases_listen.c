@@ -237,17 +237,78 @@ static void other_provider(struct h *h)
 
 static void particular(struct h *h)
 {
+	struct xport_error e = {.size = sizeof(e)};
 	xport_ep *ep = NULL;
+	bool told = false;
 
 	h_expect_log(h, "refused");
 	h_open(h, NULL);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
-	while (!h_heard(h, 1))
+	while (!h_heard(h, 1)) {
 		H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(h->listener, 20, &ep));
+		H_OK(xport_last_error(h->x, &e));
+		told = told || (strstr(e.text, "1 failed") && strstr(e.text, "the peer runs"));
+	}
 	h_hear_u64(h, 1);
+	H_CHECK(told, "xport_accept never said that a client was refused, and why; last: %s", e.text);
+	H_CHECK(h_count_log(h, "the peer runs") > 0, "the server does not log what the client runs");
 	H_CHECK(h_count_log(h, "INFO") + h_count_log(h, "WARN") > 0, "the server says nothing of the refusal");
 	H_EQ(0, h->nqueue);
+}
+
+/* ---- names ---- */
+
+/* A listener at all addresses has a name that a peer can connect to. */
+static void everywhere(struct h *h)
+{
+	char name[80];
+
+	setenv("XPORT_AUTH", "none", 1);
+	h_open(h, NULL);
+	for (int i = 0; i < 3; i++) {
+		static const char *const all[] = {"*:0", "0.0.0.0:0", "[::]:0"};
+		xport_listener *l = NULL;
+
+		if (xport_listen(h->x, all[i], NULL, &l) == XPORT_ERR_ADDRESS)
+			continue; /* no IPv6 */
+		H_OK(xport_listener_name(l, name, sizeof(name)));
+		H_CHECK(strncmp(name, "0.", 2) && strncmp(name, "[::]", 4) && strncmp(name, "*", 1), "%s", name);
+		h_tell(h, 1, name, sizeof(name));
+		h->listener = l;
+		h_accept(h);
+		h_sync(h);
+	}
+	h_tell(h, 1, "", 1);
+	h_sync(h);
+}
+
+static void calls_everywhere(struct h *h)
+{
+	char name[80];
+
+	setenv("XPORT_AUTH", "none", 1);
+	h_open(h, NULL);
+	for (;;) {
+		h_hear(h, 0, name, sizeof(name));
+		if (name[0] == '\0')
+			break;
+		h_connect(h, name);
+		h_sync(h);
+	}
+	h_sync(h);
+}
+
+static void trailing_dot(struct h *h)
+{
+	xport_listener *l = NULL;
+
+	h_open(h, NULL);
+	if (xport_listen(h->x, "localhost:0", NULL, &l) != XPORT_OK)
+		h_skip(h, "the name localhost is absent");
+	xport_listener_close(l);
+	H_OK(xport_listen(h->x, "localhost.:0", NULL, &l));
+	xport_listener_close(l);
 }
 
 const struct h_scenario cases_listen[] = {
@@ -258,5 +319,7 @@ const struct h_scenario cases_listen[] = {
 	{.name = "P5_listener_closed", .role = {close_listener, not_accepted}},
 	{.name = "P5_listener_closed_after_a_message", .role = {close_listener_named, named}},
 	{.name = "P11_other_provider_refused", .role = {particular, other_provider}},
+	{.name = "P11_all_addresses_have_a_name", .role = {everywhere, calls_everywhere}, .flags = H_ONCE},
+	{.name = "P11_trailing_dot", .role = {trailing_dot}, .flags = H_ONCE},
 	{.name = NULL},
 };

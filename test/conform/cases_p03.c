@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cases_p03.c - P3, hands off: after the completion nobody touches the buffer, whatever the status was.
+ * cases_p03.c - P3, buffers are released: after the completion nothing accesses the buffer, whatever the status was.
  *
- * Where it can be done the buffer is unmapped after the completion: who touches it then dies, and the test fails.
+ * Where possible the buffer is unmapped after the completion. A process that accesses it then dies, and the test fails.
  */
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p05.c - P5, bounded loss: a killed, crashed or vanished peer, and what becomes of what was under way. */
+/* cases_p05.c - P5, bounded loss: a killed, crashed or vanished peer, and the operations that were in flight. */
 #include "harness.h"
 
 /* On one host a death must be noticed within 100 ms; the rest is for machines that are busy with something else. */

@@ -267,7 +267,7 @@ static void connect_to_dying(struct h *h)
  * standing in front of the C library, since that moment is too short to be met. */
 static atomic_int reset_next;
 
-int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
+H_INTERPOSE int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
 {
 	int (*real)(int, int, int, void *, socklen_t *) =
 		(int (*)(int, int, int, void *, socklen_t *))dlsym(RTLD_NEXT, "getsockopt");

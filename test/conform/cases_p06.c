@@ -203,12 +203,16 @@ static void rights(struct h *h)
 /* Zero bytes need the right as well. */
 static void zero_rights(struct h *h)
 {
+	struct xport_error e = {.size = sizeof(e)};
 	uint8_t b = 0;
 	struct h_rkey none;
 
 	h_mesh(h, NULL);
 	none = h_import(h, 0);
 	H_STATUS(XPORT_ERR_ACCESS, try_op(h, XPORT_OP_PUT, &b, 0, &none, none.offset));
+	H_OK(xport_last_error(h->x, &e));
+	H_CHECK(strstr(e.text, "no right") != NULL && strstr(e.text, "XPORT_REMOTE_WRITE") != NULL, "says \"%s\"",
+	        e.text);
 	H_STATUS(XPORT_ERR_ACCESS, try_op(h, XPORT_OP_GET, &b, 0, &none, none.offset));
 	H_STATUS(XPORT_ERR_ACCESS, try_op(h, XPORT_OP_PUT_NOTIFY, &b, 0, &none, none.offset));
 	h_sync(h);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p07.c - P7, bytes are hostile: keys that are damaged, cut, foreign or no keys at all. */
+/* cases_p07.c - P7, untrusted input: keys that are damaged, cut, foreign or no keys at all. */
 #include "harness.h"
 
 #include <endian.h>

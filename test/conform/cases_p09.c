@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p09.c - P9, one atomic: each kind, each width, against a model, against each other, against the target's CPU. */
+/* cases_p09.c - P9, uniform atomics: each kind, each width, against a model, against each other, against the target's CPU. */
 #include "harness.h"
 
 enum { LEN = 4096, ROUNDS = 2000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cases_p09_mapped.c - P9 where the peer's memory is mapped here: who posts an atomic carries it out, in the order that a
- * fence asks for, and the target need not call anything.
+ * cases_p09_mapped.c - P9 where the peer's memory is mapped here: the initiator carries an atomic out, in the order
+ * that a fence requires, and the target need not call the library.
  */
 #include "harness.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p10.c - P10, one fd: level-triggered, never asleep when something is to be done, never awake for nothing. */
+/* cases_p10.c - P10, one descriptor: level-triggered, never asleep when something is to be done, never awake for nothing. */
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>

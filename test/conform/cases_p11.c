@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p11.c - P11, truthful choice: names, lists, reasons, settings; nothing is replaced in silence. */
+/* cases_p11.c - P11, no silent fallback: names, lists, reasons, settings; nothing is replaced in silence. */
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
 #include "harness.h"
 
 /* Opens with this XPORT_BACKEND and hands back the status and the error text. */
@@ -323,6 +327,68 @@ static void automatic(struct h *h)
 	        c[i].name);
 }
 
+/* ---- between containers ---- */
+
+enum { NS_WORKS, NS_TOLD, NS_WRONG, NS_ABSENT };
+
+/* What becomes of connecting, in a process that is the first of its PID namespace. */
+static int connect_from_inside(struct h *h, const char *address)
+{
+	struct xport_attr a = h_attr(h);
+	struct xport_error e = {.size = sizeof(e)};
+	xport_ep *ep;
+	xport *x;
+	int s;
+
+	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("proc", "/proc", "proc", 0, NULL) != 0)
+		return NS_ABSENT;
+	if (xport_open(&a, &x) != XPORT_OK)
+		return NS_WRONG;
+	s = xport_connect(x, address, NULL, h_ms(10000), &ep);
+	xport_last_error(x, &e);
+	xport_close(x);
+	if (s == XPORT_OK)
+		return NS_WORKS;
+	return s == XPORT_ERR_UNREACHABLE && strstr(e.text, "PID namespace") && strstr(e.hint, "PID namespace")
+	               ? NS_TOLD
+	               : NS_WRONG;
+}
+
+/* Providers that share memory say why it does not work; all others connect. */
+static void inside(struct h *h)
+{
+	bool shares = strstr(h->config->backend, ":shm") != NULL;
+	char address[80];
+	int status = 0;
+	pid_t pid;
+
+	h_hear(h, 0, address, sizeof(address));
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) {
+		h_tell_u64(h, 0, 0);
+		h_skip(h, "capability 'pid_namespace' is absent: unshare: %m");
+	}
+	pid = fork();
+	if (pid == 0)
+		_exit(connect_from_inside(h, address));
+	H_TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
+	h_tell_u64(h, 0, 1);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NS_ABSENT)
+		h_skip(h, "capability 'pid_namespace' is absent: /proc cannot be mounted");
+	H_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == (shares ? NS_TOLD : NS_WORKS), "status %#x", status);
+}
+
+static void outside(struct h *h)
+{
+	h_expect_log(h, "");
+	h_open(h, NULL);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	while (!h_heard(h, 1))
+		h_breathe(h);
+	if (h_hear_u64(h, 1) == 0)
+		h_skip(h, "capability 'pid_namespace' is absent");
+}
+
 const struct h_scenario cases_p11[] = {
 	{.name = "P11_as_asked", .role = {as_asked}},
 	{.name = "P11_unknown_name", .role = {unknown}, .flags = H_ONCE},
@@ -335,5 +401,6 @@ const struct h_scenario cases_p11[] = {
 	{.name = "P11_misspelt_variable", .role = {misspelt}, .flags = H_ONCE},
 	{.name = "P11_list", .role = {list}, .flags = H_ONCE},
 	{.name = "P11_auto", .role = {automatic}, .flags = H_ONCE},
+	{.name = "P11_other_pid_namespace", .role = {outside, inside}, .flags = H_ONCE | H_KILLS},
 	{.name = NULL},
 };

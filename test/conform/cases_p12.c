@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cases_p12.c - P12, a quiet guest: signals, files, descriptors, mappings, threads, the environment.
+ * cases_p12.c - P12, no side effects on the process: signals, files, descriptors, mappings, threads, the environment.
  *
- * That nothing is written to standard output or error is checked by the runner in every test.
+ * The runner checks in every test that nothing is written to standard output or error.
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "harness.h"
@@ -285,12 +288,12 @@ static char *look_up(const char *which, const char *name)
 	return real ? real(name) : NULL;
 }
 
-char *getenv(const char *name)
+H_INTERPOSE char *getenv(const char *name)
 {
 	return look_up("getenv", name);
 }
 
-char *secure_getenv(const char *name)
+H_INTERPOSE char *secure_getenv(const char *name)
 {
 	return look_up("secure_getenv", name);
 }
@@ -329,6 +332,67 @@ static void environment(struct h *h)
 		unsetenv(names[i]);
 }
 
+/* ---- the process ---- */
+
+enum { CODE = 24, NCALLS = 9, NLIMITS = 16 };
+
+/* What others in this process rely on. */
+struct process {
+	uint8_t code[NCALLS][CODE]; /* where C library calls that memory watchers hook begin */
+	struct rlimit limit[NLIMITS];
+	sigset_t blocked;
+	size_t nenv;
+	uint64_t env; /* a hash */
+};
+
+static void read_code(struct process *p)
+{
+	static const char *const calls[NCALLS] = {"mmap",  "munmap", "mremap", "madvise", "shmat",
+	                                          "shmdt", "brk",    "sbrk",   "malloc"};
+	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+
+	for (int i = 0; libc != NULL && i < NCALLS; i++) {
+		const void *at = dlsym(libc, calls[i]);
+
+		if (at != NULL)
+			memcpy(p->code[i], at, CODE);
+	}
+	if (libc != NULL)
+		dlclose(libc);
+}
+
+static void read_process(struct process *p)
+{
+	memset(p, 0, sizeof(*p));
+	read_code(p);
+	for (int i = 0; i < NLIMITS; i++)
+		(void)!getrlimit((__rlimit_resource_t)i, &p->limit[i]);
+	pthread_sigmask(SIG_SETMASK, NULL, &p->blocked);
+	for (; environ[p->nenv] != NULL; p->nenv++)
+		for (const char *c = environ[p->nenv]; *c != '\0'; c++)
+			p->env = p->env * 31 + (uint8_t)*c;
+}
+
+/* No code of the C library, limit, signal mask or variable changes, neither while an instance is open nor afterwards. */
+static void process(struct h *h)
+{
+	struct process before, now;
+
+	read_process(&before);
+	h_open(h, NULL);
+	read_process(&now);
+	H_CHECK(memcmp(before.code, now.code, sizeof(now.code)) == 0, "code of the C library was changed");
+	H_TRUE(memcmp(before.limit, now.limit, sizeof(now.limit)) == 0);
+	H_TRUE(memcmp(&before.blocked, &now.blocked, sizeof(now.blocked)) == 0);
+	H_EQ(before.nenv, now.nenv);
+	H_EQ(before.env, now.env);
+	h_pair(h, !h->role);
+	xport_close(h->x);
+	h_forget(h);
+	read_process(&now);
+	H_TRUE(memcmp(&before, &now, sizeof(now)) == 0);
+}
+
 /* No file appears in the working directory, no limit, mask or directory changes. */
 static void surroundings(struct h *h)
 {
@@ -357,6 +421,7 @@ const struct h_scenario cases_p12[] = {
 	{.name = "P12_one_helper_thread", .role = {threads}, .flags = H_KILLS},
 	{.name = "P12_nothing_left_by_the_killed", .role = {victim, after_kills}, .flags = H_TARGET | H_KILLS},
 	{.name = "P12_environment_read_once", .role = {environment, environment}, .flags = H_KILLS},
+	{.name = "P12_process_untouched", .role = {process, process}, .flags = H_KILLS},
 	{.name = "P12_surroundings_untouched", .role = {surroundings, surroundings}},
 	{.name = NULL},
 };

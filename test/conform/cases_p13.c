@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_p13.c - P13, out of memory: an error, never an abort, never a half-made object. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "harness.h"
@@ -144,6 +149,71 @@ static void no_fds(struct h *h)
 	h_tell_u64(h, 0, 1);
 }
 
+static int64_t cpu_us(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * INT64_C(1000000) + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+}
+
+/* Two descriptors are left while a client tries to connect: no thread spins meanwhile, and then all is well again. */
+static void poor_server(struct h *h)
+{
+	struct rlimit old, tight;
+	struct xport_completion c;
+	int64_t cpu, t;
+
+	h_expect_log(h, "");
+	h_open(h, NULL);
+	h_listen(h);
+	getrlimit(RLIMIT_NOFILE, &old);
+	tight = old;
+	tight.rlim_cur = (rlim_t)dup(0) + 2;
+	close((int)tight.rlim_cur - 2);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	H_TRUE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+	h_tell_u64(h, 1, 1);
+	cpu = cpu_us();
+	t = h_now_us();
+	while (!h_heard(h, 1) || h_now_us() - t < 1000000)
+		H_TRUE(xport_wait(h->x, &c, 1, 50) >= 0);
+	cpu = cpu_us() - cpu;
+	t = h_now_us() - t;
+	h_hear_u64(h, 1);
+	H_CHECK(cpu < t / 2, "%" PRId64 " us of CPU in %" PRId64 " us", cpu, t);
+	H_TRUE(setrlimit(RLIMIT_NOFILE, &old) == 0);
+	h_sync(h);
+	h->nqueue = 0;
+	h_accept(h);
+	h_sync(h);
+}
+
+static void poor_client(struct h *h)
+{
+	struct xport_error e = {.size = sizeof(e)};
+	xport_ep *ep = NULL;
+	char address[80];
+	int s;
+
+	h_expect_log(h, "");
+	h_open(h, NULL);
+	h_hear(h, 0, address, sizeof(address));
+	h_hear_u64(h, 0);
+	s = xport_connect(h->x, address, NULL, 1500, &ep);
+	if (s == XPORT_OK) {
+		xport_ep_destroy(ep);
+	} else {
+		H_OK(xport_last_error(h->x, &e));
+		H_CHECK(strstr(e.text, "Invalid argument") == NULL || strstr(e.text, "descriptors are left") != NULL,
+		        "the text misleads: %s", e.text);
+	}
+	h_tell_u64(h, 0, 1);
+	h_sync(h);
+	h_connect(h, address);
+	h_sync(h);
+}
+
 static void server(struct h *h)
 {
 	xport_ep *ep;
@@ -158,9 +228,65 @@ static void server(struct h *h)
 	h_hear_u64(h, 1);
 }
 
+/* A system without memfd (an old kernel, or a filter of system calls), from when the test says so. */
+static atomic_int memfd_error;
+
+H_INTERPOSE int memfd_create(const char *name, unsigned flags)
+{
+	int (*real)(const char *, unsigned) = (int (*)(const char *, unsigned))dlsym(RTLD_NEXT, "memfd_create");
+	int error = atomic_load(&memfd_error);
+
+	if (error == 0 && real != NULL)
+		return real(name, flags);
+	errno = error != 0 ? error : ENOSYS;
+	return -1;
+}
+
+/* xport_mr_alloc gives ordinary memory then, which the other role reaches all the same. */
+static void without_memfd(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	atomic_store(&memfd_error, (int)h->param);
+	h->kind = H_ALLOC;
+	m = h_mem_target(h, 100000, 0, H_ALL);
+	H_BYTES(m.p, 100000, 0);
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_FILLED(m.p + 1000, 90000, 1);
+	h_mem_free(h, &m);
+	h_sync(h);
+}
+
+static void reaches_ordinary(struct h *h)
+{
+	enum { GOT = 90000 };
+	struct h_mem l, back;
+	struct h_rkey r;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, GOT, 0);
+	back = h_mem_local(h, GOT, 0);
+	r = h_import(h, 0);
+	h_fill(l.p, GOT, 1);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, GOT), &r, 1000, 0));
+	H_DONE(h_get(h, h->ep[0], H_AT(back, 0, GOT), &r, 1000));
+	H_FILLED(back.p, GOT, 1);
+	h_sync(h);
+	h_mem_free(h, &l);
+	h_mem_free(h, &back);
+	h_sync(h);
+}
+
+static const struct h_param refusals[] = {
+	{"absent", ENOSYS}, {"forbidden", EPERM}, {"of_old_flags", EINVAL}, {NULL, 0}};
+
 const struct h_scenario cases_p13[] = {
+	{.name = "P13_no_memfd", .role = {without_memfd, reaches_ordinary}, .params = refusals, .flags = H_KILLS},
 	{.name = "P13_huge_regions", .role = {huge_regions}, .flags = H_KILLS},
 	{.name = "P13_no_address_space", .role = {target, no_space}, .flags = H_TARGET | H_KILLS},
 	{.name = "P13_no_descriptors", .role = {server, no_fds}, .flags = H_KILLS},
+	{.name = "P13_server_without_descriptors", .role = {poor_server, poor_client}, .flags = H_KILLS | H_ONCE},
 	{.name = NULL},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_p14.c - P14, isolation: trouble with one peer is nobody else's. */
+/* cases_p14.c - P14, isolation: trouble with one peer does not affect another. */
 #include "harness.h"
 
 enum { LEN = 65536 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_stats.c - the counters of xport_stats are those of what was done (P1), also after the peer died (P5). */
+/* cases_stats.c - xport_stats counts what was done (P1), also after the peer died (P5). */
 #include "harness.h"
 
 enum { LEN = 1 << 18, MANY = 30, TAG = 5 };
@@ -288,14 +288,14 @@ static void refusing(struct h *h)
 	h_sync(h);
 }
 
-/* A program that was built with fewer of them, or with more. */
+/* A program that was built with fewer of them, or with more. The first version ended with `errors`. */
 static void sizes(struct h *h)
 {
 	struct {
 		struct xport_counters c;
 		uint64_t later[4];
 	} more;
-	struct xport_counters c = {.size = sizeof(c) - 1};
+	struct xport_counters c = {.size = offsetof(struct xport_counters, by_copy) - 1};
 	xport *other = h->x;
 	struct xport_attr a;
 
@@ -304,6 +304,10 @@ static void sizes(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_stats(h->x, NULL, NULL));
 	H_STATUS(XPORT_ERR_INVALID, xport_stats(h->x, NULL, &c));
 	H_STATUS(XPORT_ERR_INVALID, xport_stats(NULL, NULL, &c));
+	c.size++;
+	c.by_copy = 7;
+	H_OK(xport_stats(h->x, NULL, &c));
+	H_EQ(7, c.by_copy);
 	memset(&more, 0xff, sizeof(more));
 	more.c.size = sizeof(more);
 	H_OK(xport_stats(h->x, NULL, &more.c));

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "gtest_cases.h"
 #include "report.h"
 #include "scenario.h"
 
@@ -29,88 +30,44 @@ namespace
 {
 
 const h_scenario *const tables[] = {
-	cases_p01,     cases_p02,      cases_p03,   cases_p04, cases_p05,     cases_p05_more,       cases_p06,
-	cases_p07,     cases_p07_wire, cases_p08,   cases_p09, cases_p09_nic, cases_p09_mapped,     cases_p10,
-	cases_p11,     cases_p12,      cases_p13,   cases_p14, cases_p15,     cases_p15_more,       cases_p16,
-	cases_connect, cases_listen,   cases_close, cases_api, cases_auth,    cases_auth_strangers, cases_thread,
-	cases_size,    cases_stats,
+	cases_p01,        cases_p02,        cases_p03,
+	cases_p04,        cases_p05,        cases_p05_more,
+	cases_p06,        cases_p07,        cases_p07_wire,
+	cases_p08,        cases_p09,        cases_p09_nic,
+	cases_p09_mapped, cases_p10,        cases_p11,
+	cases_p12,        cases_p13,        cases_p14,
+	cases_p15,        cases_p15_more,   cases_p16,
+	cases_connect,    cases_listen,     cases_close,
+	cases_api,        cases_auth,       cases_auth_strangers,
+	cases_thread,     cases_size,       cases_stats,
+	cases_error,      cases_p16_notify, cases_p07_users,
+	cases_p12_more,   cases_incoming,   cases_paths,
 };
-
-class Conformance : public testing::Test
-{
-public:
-	Conformance(const h_scenario *scenario, const h_config &config, const std::string *backend)
-	    : scenario_(scenario), config_(config)
-	{
-		config_.backend = backend->c_str();
-	}
-
-	void TestBody() override
-	{
-		static h_result result;
-
-		h_run(scenario_, &config_, &result);
-		for (int i = 0; i < result.nfigures; i++) {
-			RecordProperty(result.figures[i].name, std::to_string(result.figures[i].value));
-			printf("             %s = %llu\n", result.figures[i].name,
-			       static_cast<unsigned long long>(result.figures[i].value));
-		}
-		if (result.outcome == H_SKIPPED)
-			GTEST_SKIP() << result.text;
-		if (result.outcome == H_FAILED)
-			FAIL() << result.text;
-	}
-
-private:
-	const h_scenario *scenario_;
-	h_config config_;
-};
-
-void add(const std::string &suite, const std::string &name, const h_scenario *s, const h_config &config,
-         const std::string *backend)
-{
-	testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-	                      [=]() -> Conformance * { return new Conformance(s, config, backend); });
-}
 
 /* One scenario, each of its parameters, each kind of memory. */
-void add_scenario(const std::string &suite, const h_scenario *s, h_config config, const std::string *backend)
+void add_scenario(const std::string &suite, const h_scenario *s, h_config config)
 {
 	static const char *const kinds[] = {"_reg", "_alloc", "_plain"};
-	static const h_param none[] = {{"", 0}, {nullptr, 0}};
 	int nkinds = s->flags & H_KINDS ? 3 : s->flags & H_TARGET ? 2 : 1;
 
 	if ((s->flags & H_ONCE) && config.emulate)
 		return;
-	for (const h_param *p = s->params ? s->params : none; p->suffix; p++)
+	for (const h_param *p = gtest_cases::params_of(s); p->suffix; p++)
 		for (int k = 0; k < nkinds; k++) {
-			std::string name = s->name;
+			std::string name = gtest_cases::name_of(s, p);
 
-			if (*p->suffix)
-				name += std::string("_") + p->suffix;
 			if (nkinds > 1)
 				name += kinds[k];
 			config.param = p->value;
 			config.kind = static_cast<h_kind>(k);
-			add(suite, name, s, config, backend);
+			gtest_cases::add_scenario(suite, name, s, config);
 		}
-}
-
-/* loop is, and so is what wraps it. */
-bool within_process(const std::string &backend)
-{
-	size_t at = backend.compare(0, 6, "chaos:") == 0 ? 6 : 0;
-
-	return backend.compare(at, 4, "loop") == 0;
 }
 
 void add_backend(const std::string *backend, const h_place *place, bool slow, bool threads, Report *report)
 {
-	std::string suite = *backend;
+	std::string suite = gtest_cases::suite_of(*backend);
 
-	for (char &c : suite)
-		if (!isalnum(static_cast<unsigned char>(c)))
-			c = '_';
 	for (int emulate = 0; report && emulate < 2; emulate++)
 		report->add_column(suite + (emulate ? "/emulated" : "/native"),
 		                   *backend + (emulate ? ", emulated" : ""));
@@ -119,11 +76,12 @@ void add_backend(const std::string *backend, const h_place *place, bool slow, bo
 			for (const h_scenario *s = table; s->name; s++) {
 				h_config config = {};
 
+				config.backend = backend->c_str();
 				config.emulate = emulate;
 				config.place = place;
-				config.threads = threads || within_process(*backend);
+				config.threads = threads || gtest_cases::within_process(*backend);
 				if (slow || !(s->flags & H_SLOW))
-					add_scenario(suite + (emulate ? "/emulated" : "/native"), s, config, backend);
+					add_scenario(suite + (emulate ? "/emulated" : "/native"), s, config);
 			}
 }
 
@@ -144,30 +102,39 @@ void split(const char *list, std::vector<std::string> *out)
 	}
 }
 
+/* Ends the program if the library cannot open one of them. */
+void need_usable(const std::vector<std::string> &names)
+{
+	static char why[2048];
+
+	for (const std::string &name : names)
+		if (h_try_backend(name.c_str(), why, sizeof(why)) != XPORT_OK) {
+			fprintf(stderr, "xport_conform: cannot open %s: %s\n", name.c_str(), why);
+			exit(2);
+		}
+}
+
 /* The names to test: from the command line, the environment, or all that are ready.  Ends if one is not usable. */
 std::vector<std::string> choose(std::vector<std::string> names)
 {
 	static xport_candidate list[64];
-	int n = h_list_candidates(list, 64);
+	int n;
 
+	if (!names.empty()) {
+		need_usable(names);
+		return names;
+	}
+	n = h_list_candidates(list, 64);
 	if (n < 0) {
 		fprintf(stderr, "xport_conform: the library cannot list its back ends: %s\n", xport_strerror(n));
 		exit(2);
 	}
-	if (names.empty())
-		for (int i = 0; i < n; i++) {
-			if (list[i].state == XPORT_READY)
-				names.push_back(list[i].name);
-			else
-				printf("not tested: %s: %s. %s\n", list[i].name, list[i].reason, list[i].hint);
-		}
-	for (const std::string &name : names)
-		for (int i = 0; i < n; i++)
-			if (name == list[i].name && list[i].state != XPORT_READY) {
-				fprintf(stderr, "xport_conform: %s: %s. %s\n", list[i].name, list[i].reason,
-				        list[i].hint);
-				exit(2);
-			}
+	for (int i = 0; i < n; i++) {
+		if (list[i].state == XPORT_READY)
+			names.push_back(list[i].name);
+		else
+			printf("not tested: %s: %s. %s\n", list[i].name, list[i].reason, list[i].hint);
+	}
 	if (names.empty()) {
 		fprintf(stderr, "xport_conform: no back end is usable here\n");
 		exit(2);
@@ -188,6 +155,38 @@ void clean_environment(bool apart)
 		unsetenv(name.c_str());
 }
 
+const char usage[] = "Usage: xport_conform [OPTION...] [BACKEND[:PROVIDER] ...]\n"
+		     "   or: xport_conform [OPTION...] --apart NETNS,ADDRESS,BACKEND NETNS,ADDRESS,BACKEND\n";
+
+const char help[] =
+	"Test the promises of libxport over each named provider. Without a name: over those of XPORT_BACKEND, or else\n"
+	"over every provider that is usable here (xport_info lists them). See xport_conform(1).\n"
+	"\n"
+	"  --report FILE         write a table of promises and providers to FILE, in Markdown\n"
+	"  --slow                also run the tests that take long\n"
+	"  --threads             run the peers of a test as threads of one process where possible\n"
+	"  --apart PLACE PLACE   run the peers of a test in two network namespaces; needs root\n"
+	"  --gtest_filter=NAMES  run the tests with these names, for example '*P5_*'\n"
+	"  --gtest_list_tests    print the names of the tests\n"
+	"  --help                print this and GoogleTest's options\n"
+	"\n"
+	"Exit status: 0 if every test passed or was skipped, 1 if a test failed, 2 for a wrong option or an unusable\n"
+	"provider.\n"
+	"\n"
+	"GoogleTest's options:\n";
+
+/* Prints our help before GoogleTest prints its own.  Returns whether --help was given. */
+bool print_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			printf("%s\n%s", usage, help);
+			fflush(stdout);
+			return true;
+		}
+	return false;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -195,11 +194,14 @@ int main(int argc, char **argv)
 	static std::vector<std::string> backends;
 	std::vector<std::string> names;
 	static h_place place[2];
-	bool slow = false, threads = false, apart = false;
+	bool slow = false, threads = false, apart = false, asked_help;
 	Report *report = nullptr;
 	const char *env = getenv("XPORT_BACKEND");
 
+	asked_help = print_help(argc, argv);
 	testing::InitGoogleTest(&argc, argv);
+	if (asked_help)
+		return 0;
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--slow"))
 			slow = true;
@@ -212,10 +214,8 @@ int main(int argc, char **argv)
 			apart = true;
 			i += 2;
 		} else if (argv[i][0] == '-') {
-			fprintf(stderr,
-			        "usage: xport_conform [--slow] [--threads] [--report FILE] [--gtest_...] "
-			        "[BACKEND[:PROVIDER] ...]\n"
-			        "       xport_conform ... --apart NETNS,ADDRESS,BACKEND NETNS,ADDRESS,BACKEND\n");
+			fprintf(stderr, "xport_conform: wrong option %s\n%sTry 'xport_conform --help'.\n", argv[i],
+			        usage);
 			return 2;
 		} else
 			split(argv[i], &names);

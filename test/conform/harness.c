@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* harness.c - checks, time, and talking to the other roles. */
+/* harness.c - checks, time, and messages between roles. */
 #include "harness.h"
 
 #include <poll.h>

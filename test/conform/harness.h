@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * harness.h - what a role of a scenario can do beside calling xport: check, steer and talk to the other roles, wait,
- * make memory that shows when it is touched.  Everything here ends the role, and with it the test, if it fails.
+ * harness.h - functions for a role of a scenario, beside those of xport: checks, control of other roles, messages to
+ * them, waits, and memory that shows accesses. If one fails, the role ends, and with it the test.
  *
  * Every macro and function takes the role's own `struct h *`, which the macros expect under the name h.
  *
@@ -22,6 +22,12 @@
 
 #include "scenario.h"
 
+/*
+ * A function of a scenario that stands in front of one of the C library's.  Visible to the shared libraries that this program
+ * links and loads: with -fvisibility=hidden they would call the C library's own.
+ */
+#define H_INTERPOSE __attribute__((visibility("default")))
+
 struct h_shared;
 struct h_chunk;
 struct h_kept;
@@ -35,11 +41,11 @@ struct h {
 	xport *x;
 	struct xport_info info;
 	xport_listener *listener;
-	char address[80];       /* of h->listener */
-	xport_ep *ep[H_ROLES];  /* the endpoint to each role */
-	bool incoming;          /* keep XPORT_EVENT_INCOMING: else it is taken as read */
-	bool idle;              /* waiting for other roles makes no progress */
-	int limit_ms;           /* how long h_done and its like wait */
+	char address[80];      /* of h->listener */
+	xport_ep *ep[H_ROLES]; /* the endpoint to each role */
+	bool incoming;         /* keep XPORT_EVENT_INCOMING: else it is taken as read */
+	bool idle;             /* waiting for other roles makes no progress */
+	int limit_ms;          /* how long h_done and its like wait */
 	/* the harness's own */
 	struct h_shared *shared;
 	int channel[H_ROLES];

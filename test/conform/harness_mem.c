@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* harness_mem.c - memory with guards and patterns, and keys on their way. */
+/* harness_mem.c - memory with guards and patterns, and the exchange of keys. */
 #include "harness.h"
 
 enum { GUARD_BYTE = 0xa7 };

@@ -105,13 +105,31 @@ static void keep(struct h_proxy *p, int direction, const uint8_t *buf, size_t n,
 	p->kept[direction] += n;
 }
 
+/* How much may pass in this direction now.  The length of a HELLO is in its bytes 4 and 5. */
+static size_t may_pass(struct h_proxy *p, int direction, long passed, size_t most)
+{
+	const uint8_t *head = p->keep[direction];
+	long left;
+
+	if (atomic_load(&p->hold) != (direction == 0 ? H_HOLD_UP : H_HOLD_DOWN))
+		return most;
+	left = passed < 8 ? 8 - passed : (head[4] << 8 | head[5]) - passed;
+	return left > 0 ? (size_t)left : 0;
+}
+
 /* Moves what is there from one side to the other; false at the end of it. */
 static bool pump(struct h_proxy *p, int from, int to, int direction, long *passed)
 {
 	uint8_t buf[4096];
-	ssize_t n = recv(from, buf, sizeof(buf), MSG_DONTWAIT);
+	size_t most = may_pass(p, direction, *passed, sizeof(buf));
 	long at = atomic_load(&p->flip_at) - *passed;
+	ssize_t n;
 
+	if (most == 0) {
+		usleep(1000); /* poll says again that something is there */
+		return true;
+	}
+	n = recv(from, buf, most, MSG_DONTWAIT);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	if (n == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* harness_net.h - raw TCP for those who play a stranger, a liar, or a broken cable. */
+/* harness_net.h - raw TCP for roles that play a stranger, a malicious peer, or a broken cable. */
 #ifndef CONFORM_HARNESS_NET_H
 #define CONFORM_HARNESS_NET_H
 
@@ -19,12 +19,16 @@ enum h_proxy_mode {
 	H_CUT      /* closes both sides */
 };
 
+/* What a handshake says behind its first message, the HELLO, is held back in one direction. */
+enum h_proxy_hold { H_HOLD_NONE, H_HOLD_UP, H_HOLD_DOWN };
+
 /* One connection after the other through a thread of this role, to `upstream`. */
 struct h_proxy {
 	char address[80];
 	char upstream[80];
 	int listen_fd;
 	atomic_int mode;
+	atomic_int hold; /* enum h_proxy_hold; not where there is a key */
 	/* spoils byte `flip_at` (-1: none) of what flows up (0) or down (1) in each connection */
 	atomic_int flip_direction;
 	atomic_long flip_at;

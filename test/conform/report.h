@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report.h - the conformance matrix: a table of promises and providers, made of the tests as they run. */
+/* report.h - the conformance matrix: a table of promises and providers, built while the tests run. */
 #ifndef CONFORM_REPORT_H
 #define CONFORM_REPORT_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * runner.c - runs one scenario: starts its roles, restarts them when asked, watches the time, collects what they said.
+ * runner.c - runs one scenario: starts its roles, restarts them on request, watches the time, collects their output.
  *
- * The runner's process never opens an instance, so that each role begins in a process that no network library has
- * touched.
+ * The runner's process never opens an instance, so each role begins in a process that no network library has touched.
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -542,4 +541,54 @@ int h_list_candidates(struct xport_candidate *list, int max)
 	close(fd[0]);
 	waitpid(pid, NULL, 0);
 	return n > max ? max : n;
+}
+
+static void ignore_line(void *arg, int level, const char *id, const char *line)
+{
+	(void)arg;
+	(void)level;
+	(void)id;
+	(void)line;
+}
+
+static int open_and_close(const char *backend, char *why, size_t len)
+{
+	struct xport_attr a = {.size = sizeof(a), .backend = backend, .log_fn = ignore_line};
+	struct xport_error e = {.size = sizeof(e)};
+	xport *x = NULL;
+	int s = xport_open(&a, &x);
+
+	if (s != XPORT_OK && xport_last_error(NULL, &e) == XPORT_OK)
+		snprintf(why, len, "%s%s%s", e.text, e.hint[0] ? ". " : "", e.hint);
+	xport_close(x);
+	return s;
+}
+
+int h_try_backend(const char *backend, char *why, size_t len)
+{
+	int fd[2], s = XPORT_ERR_NO_MEMORY;
+	ssize_t n;
+	pid_t pid;
+
+	snprintf(why, len, "the process that opens it failed");
+	if (pipe(fd) < 0)
+		return s;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		why[0] = 0;
+		s = open_and_close(backend, why, len);
+		if (write(fd[1], &s, sizeof(s)) == sizeof(s))
+			(void)!write(fd[1], why, strlen(why) + 1);
+		_exit(0);
+	}
+	close(fd[1]);
+	if (pid > 0 && read(fd[0], &s, sizeof(s)) == sizeof(s)) {
+		n = read(fd[0], why, len - 1);
+		why[n > 0 ? n : 0] = 0;
+	}
+	close(fd[0]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	return s;
 }

@@ -2,9 +2,9 @@
 /*
  * scenario.h - what a conformance scenario is, and how one is run.
  *
- * A scenario is one C function for each role; each role runs in a process of its own (or, where the back end lives
- * within one process, in a thread of its own).  The tables in cases_*.c list them, h_run runs one, conform.cc turns
- * every combination of provider, mode and scenario into a test that has a name.
+ * A scenario is one C function for each role. Each role runs in its own process, or in its own thread if the back end
+ * works within one process only. The tables in cases_*.c list the scenarios, h_run runs one, and conform.cc turns every
+ * combination of provider, mode and scenario into a named test.
  */
 #ifndef CONFORM_SCENARIO_H
 #define CONFORM_SCENARIO_H
@@ -95,13 +95,16 @@ const char *h_name_places(const struct h_place *place, char *buf, size_t len);
 
 /* Asks the library, in a process of its own, what can be used.  Returns how many, or a status. */
 int h_list_candidates(struct xport_candidate *list, int max);
+/* Opens BACKEND in a process of its own, and closes it.  Returns a status; `why` gets the library's text and hint. */
+int h_try_backend(const char *backend, char *why, size_t len);
 
 /* The tables, each ended by a NULL name. */
 extern const struct h_scenario cases_p01[], cases_p02[], cases_p03[], cases_p04[], cases_p05[], cases_p05_more[],
 	cases_p06[], cases_p07[], cases_p07_wire[], cases_p08[], cases_p09[], cases_p09_nic[], cases_p09_mapped[],
 	cases_p10[], cases_p11[], cases_p12[], cases_p13[], cases_p14[], cases_p15[], cases_p15_more[], cases_p16[],
 	cases_connect[], cases_listen[], cases_close[], cases_api[], cases_auth[], cases_auth_strangers[],
-	cases_thread[], cases_size[], cases_stats[];
+	cases_thread[], cases_size[], cases_stats[], cases_error[], cases_p16_notify[], cases_p07_users[],
+	cases_incoming[], cases_p12_more[], cases_paths[];
 
 #ifdef __cplusplus
 }

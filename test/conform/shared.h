@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shared.h - the memory through which roles and runner see each other; the harness's own. */
+/* shared.h - memory that roles and runner share; internal to the harness. */
 #ifndef CONFORM_SHARED_H
 #define CONFORM_SHARED_H
 

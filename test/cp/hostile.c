@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hostile.c - a client that says to xport_cp --serve what no xport_cp says.  cp_hostile ADDRESS [silence | plant]: each case has a
- * connection of its own, and a line: what it tried, and whether the server answered as it must.  Exits with 1 if one did
- * not; with `lie` it is a server at ADDRESS instead, for one client that fetches data.txt, with `early` for one that brings
- * something; with `plant`, a case is expected to be answered wrongly, so that this is seen to fail.
+ * hostile.c - a client that sends messages to xport_cp --serve that xport_cp never sends. cp_hostile ADDRESS [silence |
+ * plant]: each case has its own connection, and prints a line: what it tried, and whether the server answered
+ * correctly. Exits with 1 if an answer was wrong.
+ *
+ * With `lie` it is a server at ADDRESS instead, for one client that fetches data.txt; with `early` for one that sends
+ * something. With `plant` a case expects a wrong answer, to show that the check can fail.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
+#include "tools/cp/safe_path.h"
 
 static const struct {
 	const char *path;
@@ -48,9 +48,9 @@ static int wrong;
 
 static void look(int root, bool walk_only)
 {
-	cp_beneath_walk_only(walk_only);
+	cp_safe_path_walk_only(walk_only);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int fd = cp_beneath(root, cases[i].path, O_PATH);
+		int fd = cp_safe_path_open(root, cases[i].path, O_PATH);
 		int error = fd < 0 ? errno : 0, want = cases[i].error;
 
 		/* A file on the way is no directory: without openat2 that is told as a link is. */

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "conform/gtest_cases.h"
 #include "diff/program.h"
 #include "diff/run.h"
 
@@ -48,16 +49,6 @@ private:
 	h_config config_;
 };
 
-std::string suite_of(const std::string &backend, bool emulate)
-{
-	std::string suite = backend;
-
-	for (char &c : suite)
-		if (!isalnum(static_cast<unsigned char>(c)))
-			c = '_';
-	return suite + (emulate ? "/emulated" : "/native");
-}
-
 void add(const std::string *backend, const h_place *place, bool emulate, uint64_t seed)
 {
 	h_config config = {};
@@ -65,11 +56,10 @@ void add(const std::string *backend, const h_place *place, bool emulate, uint64_
 	config.backend = backend->c_str();
 	config.place = place;
 	config.emulate = emulate;
-	config.threads = backend->compare(backend->compare(0, 6, "chaos:") == 0 ? 6 : 0, 4, "loop") == 0;
+	config.threads = gtest_cases::within_process(*backend);
 	config.param = seed;
-	testing::RegisterTest(suite_of(*backend, emulate).c_str(), ("seed_" + std::to_string(seed)).c_str(), nullptr,
-	                      nullptr, __FILE__, __LINE__,
-	                      [=]() -> Differential * { return new Differential(config); });
+	gtest_cases::add(gtest_cases::suite_of(*backend) + (emulate ? "/emulated" : "/native"),
+	                 "seed_" + std::to_string(seed), [=]() -> Differential * { return new Differential(config); });
 }
 
 } // namespace

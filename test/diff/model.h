@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * model.h - what a program's phase must leave behind: the same steps one after another in plain memory, without libxport.
+ * model.h - the result that a phase of a program must have: the same steps, one after another in plain memory, without
+ * libxport.
  */
 #ifndef DIFF_MODEL_H
 #define DIFF_MODEL_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * program.h - a random program for two sides, grown from a seed, whose result is the same on every network.
+ * program.h - a random program for two sides, made from a seed, whose result is the same on every network.
  *
- * It comes in phases.  Before a phase some regions of each side are registered anew; in it each side posts operations on
- * the regions of the other, sends, and receives; at its end everything is complete.  What the promises leave open is kept
- * out: operations of one side on the same bytes are parted by a fence, each result has a place of its own, and the
- * receives are such that every message finds one.
+ * It has phases. Before a phase some regions of each side are registered again. In a phase each side posts operations
+ * on the regions of the other, sends, and receives; at its end everything is complete. The program avoids what the
+ * promises leave open: a fence separates operations of one side on the same bytes, each result has its own place, and
+ * the receives are such that every message finds one.
  */
 #ifndef DIFF_PROGRAM_H
 #define DIFF_PROGRAM_H

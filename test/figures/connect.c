@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * connect.c - connect [ROUNDS]: how long a connection over ucx:tcp takes, made to an address and closed again, through
- * libxport and by UCX directly (ucp_listener_create, ucp_ep_create with a socket address, a flush, ucp_ep_close_nbx), between the
- * same two processes in turn, MANY of one kind and then of the other.  Written are the medians, and the median and the quartiles
- * of the ratios of the rounds.
+ * connect.c - connect [ROUNDS]: the time of a connection over ucx:tcp, made to an address and closed again, through
+ * libxport and by UCX directly (ucp_listener_create, ucp_ep_create with a socket address, a flush, ucp_ep_close_nbx).
+ * The same two processes do both in turn, MANY of one kind and then of the other. It prints the medians, and the median
+ * and the quartiles of the ratios of the rounds.
  */
 #include <arpa/inet.h>
 #include <signal.h>

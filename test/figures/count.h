@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * count.h - counts what a thread asks of malloc, of mutexes and of the kernel, and who asked.
+ * count.h - counts the calls of a thread to malloc, to mutexes and to the kernel, and who made them.
  *
- * count.c stands in front of libc's functions of these names for the whole process, UCX included: the owner of the
- * return address tells who called.  "Ours" is the program itself, which has the core linked into it, and the back end's
- * module.  What libc does on behalf of somebody is "libc".
+ * count.c replaces libc's functions of these names for the whole process, including UCX. The owner of the return
+ * address is the caller. "Ours" is the program itself, which has the core linked into it, and the back end's module.
+ * Calls that libc makes on behalf of others are "libc".
  */
 #ifndef FIGURES_COUNT_H
 #define FIGURES_COUNT_H

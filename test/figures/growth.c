@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * growth - what an operation costs when there is much of everything: posted receives, unexpected messages, operations in
- * flight, idle endpoints.
+ * growth - the cost of an operation when there are many posted receives, unexpected messages, operations in flight, or
+ * idle endpoints.
  *
- *   growth [PROVIDER]           a table in Markdown; ucx:tcp unless named
+ *   growth [PROVIDER]           prints a table in Markdown; default: ucx:tcp
  *   growth PROVIDER WHAT COUNT  one line of it, for callgrind: the calls are those of figure_growth
  *
- * Two processes for each line.  Only calls are timed, never the wait for the other process; the median of many rounds.
+ * Two processes for each line. Only calls are timed, never the wait for the other process; the figure is the median of
+ * many rounds.
  */
 #include <stdlib.h>
 #include <string.h>

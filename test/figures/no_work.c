@@ -14,7 +14,7 @@
 #include "count.h"
 #include "tools/tax/pair.h"
 
-enum { ROUNDS = 100, BURST = 16, NOPS = ROUNDS * (BURST + BURST) };
+enum { ROUNDS = 100, BURST = 16, NOPS = ROUNDS * (BURST + BURST), POSTED = 4 /* a place in result[] */ };
 
 static bool planted;
 static const struct xport_opt local = {.size = sizeof(local), .flags = XPORT_LOCAL};
@@ -208,28 +208,37 @@ static void serve(struct pair *p)
 }
 
 /*
- * As much under way as the queue takes, while the target sleeps: so the pools have grown to whatever a preempted target
- * can make of them later.
+ * As much under way as the queue takes, while the target makes no progress.  So the pools have grown to whatever a preempted
+ * target can make of them later.  The target waits until all is posted, however long that takes.
+ * Without a poll between them the core packs operations into frames; with one, each operation is a frame and an xpi_op of its
+ * own.
  */
-static void flood(struct pair *p, const struct op *op, xport_rkey *k)
+static void flood(struct pair *p, const struct op *op, xport_rkey *k, bool packed)
 {
 	static uint64_t buf[BURST];
 	unsigned long long sent;
 	unsigned open = 0, posted = 0;
 
 	pair_barrier(p);
-	if (p->id == 0)
+	if (p->id == 0) {
 		atomic_store(&p->sh->done, false);
+		atomic_store(&p->sh->result[POSTED], 0);
+	}
 	sent = atomic_load(&p->sh->result[3]);
 	pair_barrier(p);
 	if (p->id == 1) {
-		usleep(5000);
+		while (atomic_load(&p->sh->result[POSTED]) == 0)
+			usleep(1000);
 		serve(p);
 		return;
 	}
-	while (posted < 2 * DEPTH && op->post(p, k, &buf[posted % BURST]) == XPORT_OK)
+	while (posted < 2 * DEPTH && op->post(p, k, &buf[posted % BURST]) == XPORT_OK) {
 		posted++;
-	open = op->no_completion ? 0 : posted;
+		open += op->no_completion ? 0 : 1;
+		if (!packed)
+			reap(p, &open);
+	}
+	atomic_store(&p->sh->result[POSTED], 1);
 	do
 		reap(p, &open);
 	while (open > 0);
@@ -331,7 +340,8 @@ static void work(struct pair *p)
 
 			if (m == 1 && (ops[i].post == send8 || ops[i].post == send2k))
 				continue; /* no memory of the target's */
-			flood(p, &ops[i], p->rkey[m]);
+			flood(p, &ops[i], p->rkey[m], true);
+			flood(p, &ops[i], p->rkey[m], false);
 			phase(p, &ops[i], p->rkey[m], NULL);
 			phase(p, &ops[i], p->rkey[m], &c);
 			/* One after the other, so that the lines do not mix. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * threads - what threads cost: the lock of XPORT_THREAD_MULTIPLE where nobody else wants it, and four threads with an
+ * threads - the cost of threads: the lock of XPORT_THREAD_MULTIPLE without contention, and four threads with an
  * instance each beside four processes.
  *
- *   threads [PROVIDER...]   a table in Markdown; ucx:tcp, ucx:shm and ofi:tcp unless named
+ *   threads [PROVIDER...]   prints a table in Markdown; default: ucx:tcp, ucx:shm and ofi:tcp
  *
- * Both ends of a connection are in one thread here, so that nobody waits for another.  What is compared takes turns.
+ * Both ends of a connection are in one thread here, so nobody waits for another. The compared variants take turns.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz.h - what the fuzz targets share.
+ * fuzz.h - shared by the fuzz targets.
  *
- * A target is one file, fuzz_NAME.c, with one function of an input.  For libFuzzer (fuzz.mk) it is linked alone and its
- * function has libFuzzer's name; for fuzz_replay, which `make check` runs over the corpus, all are linked together.
+ * A target is one file, fuzz_NAME.c, with one function that takes an input. For libFuzzer (fuzz.mk) it is linked alone
+ * and its function has libFuzzer's name. For fuzz_replay, which `make check` runs over the corpus, all targets are
+ * linked together.
  */
 #ifndef FUZZ_H
 #define FUZZ_H

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_chan.c - what comes by the TCP connection of an endpoint, cut at any place: the handshake of either side, with and
- * without a key, and then the frames of the control channel.  The library has one end of a socket pair; the input plays
- * the peer at the other, who can also say what a good peer would say.
+ * fuzz_chan.c - bytes from the TCP connection of an endpoint, cut at any place: the handshake of either side, with and
+ * without a key, and then the frames of the control channel. The library has one end of a socket pair. The input plays
+ * the peer at the other end; it can also send what a correct peer would send.
  */
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/conn_impl.h"
-#include "core/live.h"
+#include "core/auth/auth.h"
+#include "core/cm/handshake.h"
+#include "core/liveness/monitor.h"
+#include "core/liveness/monitor_impl.h"
+#include "core/object/accept_queue.h"
+#include "core/object/ep.h"
+#include "core/wire/hello.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/ledger.h"
 
@@ -81,10 +86,10 @@ static struct side *side(bool keyed)
 		unlink(path);
 	unsetenv("XPORT_AUTH_KEY_FILE");
 	FUZZ_CHECK(xport_listen(s->x, "127.0.0.1:0", NULL, &s->listener) == XPORT_OK);
-	ep = xpi_ep_new(s->peer, NULL);
+	ep = xpi_ep_new(s->peer->tp, NULL);
 	s->address_len = sizeof(s->address);
-	FUZZ_CHECK(ep != NULL && s->peer->ops->address(s->peer->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep, s->address,
-	                                               &s->address_len) == XPORT_OK);
+	FUZZ_CHECK(ep != NULL && s->peer->tp->ops->address(s->peer->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep,
+	                                                   s->address, &s->address_len) == XPORT_OK);
 	ep->prepared = true;
 	xport_ep_destroy(ep);
 	(void)!xport_poll(s->peer, NULL, 0);
@@ -185,7 +190,7 @@ static void say_hello(struct peer *p, struct fuzz_in *in, size_t cut)
 
 	if (!p->client)
 		note_hello(p);
-	xpi_conn_identity(p->side->peer, &h);
+	xpi_conn_identity(p->side->peer->tp, &h);
 	h.pid = (how & 1) != 0 ? (int64_t)fuzz_u16(in) : 0;
 	h.ep_id = 65536;
 	if ((how & 2) != 0)
@@ -244,7 +249,7 @@ static void peer_step(struct peer *p, struct fuzz_in *in)
 {
 	unsigned head = fuzz_u8(in);
 	size_t cut = head >> 4, len;
-	uint8_t *block, frame[4] = {0};
+	uint8_t *block, frame[XPI_CHAN_FRAME] = {0};
 
 	switch (head % 16 % 9) {
 	case 1:
@@ -265,7 +270,9 @@ static void peer_step(struct peer *p, struct fuzz_in *in)
 		break;
 	case 6:
 		frame[0] = fuzz_u8(in) & 3;
-		say_sealed(p, XPI_SEAL_LATER, frame, 4, cut);
+		for (size_t i = 1; frame[0] == BEAT && i < sizeof(frame); i++)
+			frame[i] = fuzz_u8(in) & 7;
+		say_sealed(p, XPI_SEAL_LATER, frame, sizeof(frame), cut);
 		break;
 	case 7:
 		shutdown(p->fd, SHUT_WR);
@@ -288,14 +295,14 @@ static void begin_server(struct side *s, struct xpi_conn *conn)
 
 static void begin_client(struct side *s, struct xpi_conn *conn)
 {
-	conn->ep = xpi_ep_new(s->x, NULL);
+	conn->ep = xpi_ep_new(s->x->tp, NULL);
 	FUZZ_CHECK(conn->ep != NULL);
 	conn->ep->conn = conn;
 	conn->ep->announce = true;
 	conn->step = XPI_CONN_HELLO;
 	FUZZ_CHECK(xpi_conn_hello(conn, "private", 7, XPORT_OK, NULL) == XPORT_OK);
 	if (s->x->settings.secret != NULL)
-		FUZZ_CHECK(xpi_prove_begin(conn) == 1);
+		FUZZ_CHECK(xpi_auth_exchange_begin(conn) == 1);
 }
 
 static void end_all(struct side *s)
@@ -303,7 +310,7 @@ static void end_all(struct side *s)
 	struct xport *x = s->x;
 	struct xport_ep *ep;
 
-	xpi_list_for_safe(l, &x->conns)
+	xpi_list_for_safe(l, &x->cm.conns)
 		xpi_conn_discard(xpi_container(l, struct xpi_conn, link));
 	while (xport_accept(s->listener, 0, &ep) == XPORT_OK)
 		;
@@ -311,7 +318,7 @@ static void end_all(struct side *s)
 		xport_ep_destroy(xpi_container(l, struct xport_ep, link));
 	for (int i = 0; i < 6; i++)
 		progress(s);
-	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->conns) && s->listener->nready == 0);
+	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->cm.conns) && s->listener->nready == 0);
 	FUZZ_CHECK(ledger_in_use(&x->op_pool) == 0);
 }
 
@@ -327,7 +334,7 @@ static void handshake(struct fuzz_in *in, bool server, bool keyed, bool peer_key
 	p = (struct peer){.side = s, .client = server, .fd = fds[1]};
 	if (keyed && peer_keyed)
 		p.session = xpi_session_new(server);
-	conn = xpi_conn_new(s->x);
+	conn = xpi_conn_new(s->x, server ? &xpi_conn_server : &xpi_conn_client);
 	FUZZ_CHECK(conn != NULL);
 	conn->fd = fds[0];
 	conn->deadline_ms = conn->began_ms + 60000;
@@ -350,21 +357,39 @@ static void handshake(struct fuzz_in *in, bool server, bool keyed, bool peer_key
 /* ---- the control channel alone, beside what it should find ---- */
 
 struct model {
-	uint8_t in[4];
+	uint8_t in[XPI_CHAN_FRAME];
 	unsigned len, found;
 };
+
+static unsigned any(const uint8_t *b, size_t len)
+{
+	unsigned bits = 0;
+
+	while (len-- > 0)
+		bits |= *b++;
+	return bits;
+}
+
+static bool model_damaged(const uint8_t *f)
+{
+	return (f[0] != BEAT && f[0] != BYE) || (f[0] == BEAT && f[7] > 1) || (f[0] == BYE && any(f + 4, 4) != 0);
+}
 
 static void model_takes(struct model *m, const uint8_t *b, size_t len)
 {
 	for (size_t i = 0; i < len && (m->found & XPI_CHAN_LOST) == 0; i++) {
+		if (m->len == 0 && b[i] == XPI_HANDSHAKE_FAILED) {
+			m->found |= XPI_CHAN_LOST;
+			continue;
+		}
 		m->in[m->len++] = b[i];
-		if (m->len < 4)
+		if (m->len < sizeof(m->in))
 			continue;
 		m->len = 0;
-		if (m->in[0] == BYE)
+		if (model_damaged(m->in))
+			m->found |= XPI_CHAN_LOST; /* or aborted, which is the same here */
+		else if (m->in[0] == BYE)
 			m->found |= XPI_CHAN_BYE;
-		else if (m->in[0] != BEAT || (m->in[1] | m->in[2] | m->in[3]) != 0)
-			m->found |= XPI_CHAN_LOST;
 	}
 }
 
@@ -380,7 +405,7 @@ static void channel(struct fuzz_in *in)
 	FUZZ_CHECK(xpi_live_get(false, &live, &err) == XPORT_OK);
 	FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
 	c.fd = fds[0];
-	c.bell = (struct xpi_bell){&attention, wake};
+	c.wake_flag = (struct xpi_wake_flag){&attention, wake};
 	FUZZ_CHECK(xpi_chan_start(live, &c, 0, 0) == XPORT_OK);
 	while (in->left > 0) {
 		size_t len, want = fuzz_u8(in);

@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_frame.c - frames of a hostile peer, into an instance over `loop` that has operations of its own under way.
+ * fuzz_frame.c - frames of a malicious peer, sent to an instance over `loop` that has operations of its own in flight.
  *
- * The endpoint is made without a handshake.  The input is a list of steps, each a frame or something that the application
- * does.  Where a record names a region or an operation by a small number, that one's real id is put in its place, or
- * nothing would get beyond the look-up.  Whatever comes: the regions' guards, and a region that may only be read, stay as
- * they are; each operation completes once; and nothing is left when the endpoint has ended.
+ * The endpoint is made without a handshake. The input is a list of steps: each is a frame, or a call of the
+ * application. If a record names a region or an operation by a small number, its real id is inserted; otherwise nothing
+ * would pass the lookup. For every input: the regions' guards and a read-only region do not change; each operation
+ * completes once; and nothing is left when the endpoint has ended.
  */
 #include <stddef.h>
 
-#include "core/conn_impl.h"
-#include "core/match.h"
-#include "core/mr.h"
-#include "core/rkey.h"
-#include "core/rx.h"
+#include "core/cm/handshake.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/match.h"
+#include "core/object/mr.h"
+#include "core/object/op.h"
+#include "core/object/rkey.h"
+#include "core/object/transport.h"
+#include "core/protocol/rx.h"
+#include "core/wire/frame.h"
+#include "core/wire/hello.h"
+#include "core/wire/rkey_format.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/ledger.h"
 
@@ -69,24 +76,24 @@ static struct world *world(unsigned way)
 static void connect_to(struct world *w, struct fuzz_in *in)
 {
 	static struct xpi_hello h;
-	uint8_t key[XPI_RKEY_MAX], address[XPI_ADDRESS_MAX];
+	uint8_t key[XPI_RKEY_LEN], address[XPI_ADDRESS_MAX];
 	struct xport *x = w->x;
 	size_t len = sizeof(address);
 	unsigned limits = fuzz_u8(in);
 
-	xpi_conn_identity(w->peer, &h);
+	xpi_conn_identity(w->peer->tp, &h);
 	h.credits = 1 + (limits & 15) * 3;
 	h.requests = 1 + (limits >> 4);
 	h.frame_max = (limits & 1) != 0 ? 4096 : 8192;
-	w->ep = xpi_ep_new(x, NULL);
-	w->other = xpi_ep_new(w->peer, NULL);
+	w->ep = xpi_ep_new(x->tp, NULL);
+	w->other = xpi_ep_new(w->peer->tp, NULL);
 	FUZZ_CHECK(w->ep != NULL && w->other != NULL);
-	FUZZ_CHECK(w->peer->ops->address(w->peer->be, xpi_ep_be(w->other), (struct xpi_core_ep *)w->other, address,
-	                                 &len) == XPORT_OK);
+	FUZZ_CHECK(w->peer->tp->ops->address(w->peer->be, xpi_ep_be(w->other), (struct xpi_core_ep *)w->other, address,
+	                                     &len) == XPORT_OK);
 	w->other->prepared = true;
-	FUZZ_CHECK(x->ops->ep_connect(x->be, xpi_ep_be(w->ep), XPI_PASSIVE, address, len) == XPORT_OK);
-	FUZZ_CHECK(x->ops->address(x->be, xpi_ep_be(w->ep), (struct xpi_core_ep *)w->ep, address,
-	                           &(size_t){sizeof(address)}) == XPORT_OK);
+	FUZZ_CHECK(x->tp->ops->ep_connect(x->be, xpi_ep_be(w->ep), XPI_PASSIVE, address, len) == XPORT_OK);
+	FUZZ_CHECK(x->tp->ops->address(x->be, xpi_ep_be(w->ep), (struct xpi_core_ep *)w->ep, address,
+	                               &(size_t){sizeof(address)}) == XPORT_OK);
 	w->ep->prepared = true;
 	FUZZ_CHECK(xpi_ep_set_peer(w->ep, &h));
 	w->ep->state = XPI_EP_OPEN;
@@ -136,6 +143,7 @@ static const struct {
                          offsetof(struct xpi_rec_cma, op)},
 	[XPI_REC_LEND] = {sizeof(struct xpi_rec_lend), offsetof(struct xpi_rec_lend, region), 0},
 	[XPI_REC_PLACED] = {sizeof(struct xpi_rec_placed), 0, offsetof(struct xpi_rec_placed, into)},
+	[XPI_REC_PUT_AHEAD] = {sizeof(struct xpi_rec_put), offsetof(struct xpi_rec_put, region), 0},
 };
 
 /* What the peer would call the operation that was entered as the so-manieth. */
@@ -174,7 +182,7 @@ static void name_things(struct world *w, uint8_t *rec, unsigned type)
 static bool has_data(unsigned type)
 {
 	return type == XPI_REC_PUT || type == XPI_REC_GETDATA || type == XPI_REC_SEND || type == XPI_REC_DATA ||
-	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK || type == XPI_REC_LEND;
+	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK || type == XPI_REC_LEND || type == XPI_REC_PUT_AHEAD;
 }
 
 /* Puts real names into the records; with `trim` the first that may have data gets all of the rest. */
@@ -204,15 +212,16 @@ static void frame_step(struct world *w, struct fuzz_in *in)
 {
 	struct xport_ep *ep = w->ep;
 	unsigned how = fuzz_u8(in);
-	struct xpi_frame_head h = {.dst = ep->id,
-	                           .session = ep->session,
-	                           .seq = ep->seen.ack + ((how & 4) != 0 ? fuzz_u8(in) : 1),
-	                           .seen.ack = (how & 8) != 0 ? (uint32_t)fuzz_le(in, 4) : ep->tx_seq,
-	                           .seen.freed = (how & 16) != 0 ? (uint32_t)fuzz_le(in, 4) : ep->win_used,
+	struct xpi_frame_head h = {.session = ep->session,
+	                           .slot = (uint16_t)ep->id,
+	                           .seq = ep->rx.state.ack + ((how & 4) != 0 ? fuzz_u8(in) : 1),
+	                           .seen.ack = (how & 8) != 0 ? (uint32_t)fuzz_le(in, 4) : ep->tx.seq,
+	                           .seen.freed = (how & 16) != 0 ? (uint32_t)fuzz_le(in, 4) : ep->msg.used,
 	                           .flags = how & 3};
 	size_t cut = (how & 32) != 0 ? fuzz_u16(in) : SIZE_MAX, want = fuzz_u16(in), len;
 	size_t head = (how & 128) != 0 ? 0 : sizeof(h);
-	uint8_t *body = fuzz_block(in, want < w->x->caps.am_max ? want : w->x->caps.am_max - head, &len);
+	uint8_t *body = fuzz_block(in, want < w->x->tp->caps.am_max ? want : w->x->tp->caps.am_max - head, &len);
+	struct xpi_core_ep *from = (how & 3) == 3 ? NULL : (struct xpi_core_ep *)ep;
 	uint8_t *first, *second;
 
 	mend(w, body, len, (how & 64) != 0);
@@ -226,7 +235,7 @@ static void frame_step(struct world *w, struct fuzz_in *in)
 	memcpy(first, &h, head);
 	memcpy(first + head, body, cut);
 	memcpy(second, body + cut, len - cut);
-	xpi_rx_frame((struct xpi_core *)w->x, first, head + cut, len > cut ? second : NULL, len - cut);
+	xpi_rx_frame((struct xpi_core *)w->x->tp, from, first, head + cut, len > cut ? second : NULL, len - cut);
 	free(first);
 	free(second);
 	free(body);
@@ -371,11 +380,11 @@ static void check_nothing_left(const struct world *w)
 {
 	const struct xport *x = w->x;
 
-	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->failing) && xpi_list_empty(&x->work));
+	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->ending.eps) && xpi_list_empty(&x->work));
 	FUZZ_CHECK(x->nreceives == 0 && xpi_match_waiting(x->match, NULL) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->op_pool) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->lone_pool) == 0);
-	FUZZ_CHECK(ledger_in_use(&x->frame_pool) == 0);
+	FUZZ_CHECK(ledger_in_use(&x->tp->frame_pool) == 0);
 	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
 		FUZZ_CHECK(ledger_in_use(&x->unexpected_pools[i]) == 0);
 	for (int i = 0; i < REGIONS; i++) {
@@ -427,15 +436,15 @@ static unsigned flood(const void *rec, size_t size)
 	paint(w);
 	connect_to(w, &none);
 	for (int i = 0; i < 2000 && w->ep->state == XPI_EP_OPEN; i++) {
-		struct xpi_frame_head h = {.dst = w->ep->id,
-		                           .session = w->ep->session,
-		                           .seq = w->ep->seen.ack + 1,
-		                           .seen = {w->ep->tx_acked, w->ep->win_freed}};
+		struct xpi_frame_head h = {.session = w->ep->session,
+		                           .slot = (uint16_t)w->ep->id,
+		                           .seq = w->ep->rx.state.ack + 1,
+		                           .seen = {w->ep->tx.acked, w->ep->msg.freed}};
 
 		memcpy(frame, &h, head);
 		for (size_t k = 0; k < n; k++)
 			memcpy(frame + head + k * size, rec, size);
-		xpi_rx_frame((struct xpi_core *)w->x, frame, head + n * size, NULL, 0);
+		xpi_rx_frame((struct xpi_core *)w->x->tp, (struct xpi_core_ep *)w->ep, frame, head + n * size, NULL, 0);
 		held = ledger_in_use(&w->x->op_pool);
 		poll_both(w);
 	}

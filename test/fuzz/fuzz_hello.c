@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_hello.c - the first messages of a stranger: HELLO as it is and with its length and checksum made right, START and
- * PROOF.  The first byte says which.
+ * fuzz_hello.c - the first messages of a stranger: HELLO, as it is and with correct length and checksum, START and
+ * PROOF. The first byte selects the message.
  */
 #define XXH_INLINE_ALL
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "core/auth.h"
-#include "core/hello.h"
+#include "core/auth/auth.h"
+#include "core/wire/hello.h"
 #include "fuzz/fuzz.h"
 
 enum { FIRST = 8, SUM = 8 };

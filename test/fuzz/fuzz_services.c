@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_services.c - messages of leases and of the directory: what decodes, encodes to the same bytes, and lies in them.  Each
- * input is tried as it is, and with the beginning that each of the two has.
+ * fuzz_services.c - messages of leases and of the directory: a message that decodes encodes to the same bytes, and its
+ * parts are inside them. Each input is tried as it is, and with the beginning of each of the two.
  */
 #include "fuzz/fuzz.h"
 #include "services/directory_wire.h"

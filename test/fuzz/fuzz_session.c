@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_session.c - two instances of one process over `loop`, with real connections between them, and a program of steps:
- * connect, register and share, move data both ways, cancel, deregister, hostile frames, a back end that refuses and keeps
- * frames, control channels that are cut, closing.  Whatever the program: every operation completes once, no guard around
- * a region is written, and at the end nothing is left.
+ * fuzz_session.c - two instances of one process over `loop`, with real connections between them, and a program of
+ * steps: connect, register and share, move data both ways, cancel, deregister, hostile frames, a back end that refuses
+ * and delays frames, control channels that are cut, closing. For every program: each operation completes once, no guard
+ * around a region is written, and nothing is left at the end.
  */
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/conn_impl.h"
-#include "core/match.h"
-#include "core/mr.h"
-#include "core/rkey.h"
-#include "core/rx.h"
+#include "core/cm/handshake.h"
+#include "core/liveness/monitor.h"
+#include "core/object/instance.h"
+#include "core/object/match.h"
+#include "core/object/mr.h"
+#include "core/object/rkey.h"
+#include "core/object/transport.h"
+#include "core/protocol/rx.h"
+#include "core/wire/frame.h"
+#include "core/wire/rkey_format.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/ledger.h"
 #include "loop/loop.h"
@@ -88,7 +93,7 @@ static void connect_step(struct session *s, unsigned at)
 
 static void share_step(struct session *s, unsigned at, unsigned region, uint32_t rights)
 {
-	uint8_t key[XPI_RKEY_MAX];
+	uint8_t key[XPI_RKEY_LEN];
 	size_t len = sizeof(key);
 
 	if (s->mr[region] == NULL)
@@ -116,7 +121,7 @@ static void dereg_step(struct session *s, unsigned region)
 		return;
 	poll_both(s, 8);
 	xpi_list_for(l, &s->side[1].x->eps) {
-		if (!xpi_list_empty(&xpi_container(l, struct xport_ep, link)->holds))
+		if (!xpi_list_empty(&xpi_container(l, struct xport_ep, link)->keys.holds))
 			return;
 	}
 	if (mr->serving > 0 || mr->busy > 0)
@@ -213,16 +218,19 @@ static void hostile_step(struct side *side, struct fuzz_in *in, unsigned at)
 	size_t len, want = fuzz_u8(in);
 	uint8_t *body = fuzz_block(in, want, &len), *frame = malloc(sizeof(struct xpi_frame_head) + len);
 	struct xpi_frame_head h = {0};
+	/* Now and then on the other's channel, or on one that is not known. */
+	struct xport_ep *from = want % 8 == 7 && side->ep[!at] != NULL ? side->ep[!at] : want % 8 == 6 ? NULL : ep;
 
 	FUZZ_CHECK(frame != NULL);
 	if (ep != NULL) {
-		h = (struct xpi_frame_head){.dst = ep->id,
-		                            .session = ep->session,
-		                            .seq = ep->seen.ack + 1,
-		                            .seen = {ep->tx_acked, ep->win_freed}};
+		h = (struct xpi_frame_head){.session = ep->session,
+		                            .slot = (uint16_t)ep->id,
+		                            .seq = ep->rx.state.ack + 1,
+		                            .seen = {ep->tx.acked, ep->msg.freed}};
 		memcpy(frame, &h, sizeof(h));
 		memcpy(frame + sizeof(h), body, len);
-		xpi_rx_frame((struct xpi_core *)side->x, frame, sizeof(h) + len, NULL, 0);
+		xpi_rx_frame((struct xpi_core *)side->x->tp, (struct xpi_core_ep *)from, frame, sizeof(h) + len, NULL,
+		             0);
 	}
 	free(frame);
 	free(body);
@@ -314,10 +322,10 @@ static void check_side(const struct side *side)
 {
 	const struct xport *x = side->x;
 
-	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->conns) && xpi_list_empty(&x->failing));
+	FUZZ_CHECK(xpi_list_empty(&x->eps) && xpi_list_empty(&x->cm.conns) && xpi_list_empty(&x->ending.eps));
 	FUZZ_CHECK(x->nreceives == 0 && x->nmr == 0 && xpi_match_waiting(x->match, NULL) == 0);
 	FUZZ_CHECK(ledger_in_use(&x->op_pool) == 0);
-	FUZZ_CHECK(ledger_in_use(&x->lone_pool) == 0 && ledger_in_use(&x->frame_pool) == 0);
+	FUZZ_CHECK(ledger_in_use(&x->lone_pool) == 0 && ledger_in_use(&x->tp->frame_pool) == 0);
 	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
 		FUZZ_CHECK(ledger_in_use(&x->unexpected_pools[i]) == 0);
 }
@@ -332,7 +340,7 @@ static void check_guards(const struct session *s)
 static bool settled(const struct session *s)
 {
 	return xpi_list_empty(&s->side[0].x->eps) && xpi_list_empty(&s->side[1].x->eps) &&
-	       xpi_list_empty(&s->side[1].x->conns);
+	       xpi_list_empty(&s->side[1].x->cm.conns);
 }
 
 static void end(struct session *s)

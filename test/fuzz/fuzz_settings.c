@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_settings.c - what the environment says.  The input is a list of variables with their values; no path of an input
- * is opened, but the file of XPORT_AUTH_KEY_FILE may have any content.
+ * fuzz_settings.c - the environment. The input is a list of variables with their values. No path of an input is opened,
+ * except that the file of XPORT_AUTH_KEY_FILE may have any content.
  */
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/settings.h"
+#include "core/config/settings.h"
 #include "fuzz/fuzz.h"
 
 enum { UNKNOWN_NAME = 30, KEY_CONTENT = 31, VALUE_MAX = 300 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ledger.h - what an input posted and what came back: each accepted operation completes exactly once (P1), and nothing
- * but its own buffer is written.
+ * ledger.h - what an input posted and what came back: each accepted operation completes exactly once (P1), and only its
+ * own buffer is written.
  */
 #ifndef FUZZ_LEDGER_H
 #define FUZZ_LEDGER_H
 
 #include <stdbool.h>
 
-#include "core/instance.h"
+#include "core/object/instance.h"
 #include "fuzz/fuzz.h"
 
 enum { LEDGER_MAX = 512, LEDGER_GUARD = 32 };

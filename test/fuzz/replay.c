@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * replay.c - fuzz_replay [DIR [TARGET]]: gives each file of DIR/TARGET/ to its target, then cut short and with bytes
- * changed, always in the same way.  DIR is test/fuzz/corpus of the sources unless given.  What fails aborts; the last
- * line says with which file.  A single file in place of DIR, with TARGET, is given as it is.
+ * replay.c - fuzz_replay [DIR [TARGET]]: passes each file of DIR/TARGET/ to its target, then cut short and with bytes
+ * changed, always in the same way. The default DIR is test/fuzz/corpus of the sources. A failure aborts; the last line
+ * names the file. A single file instead of DIR, with TARGET, is passed as it is.
  */
 #include <dirent.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fabric.c - what the injector calls in the end: libfabric's inline functions, and the three that are none. */
+/* fabric.c - the calls behind the injector: libfabric's inline functions, and the three that are not inline. */
 #define INJECT_FABRIC_REAL
 #include "fabric.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fabric.h - included in front of each source of the back end ofi: libfabric's calls on an object are inline functions, which
- * no linker sees.  Here they become calls of the injector's.
+ * fabric.h - included before each source of the back end ofi. libfabric's calls on an object are inline functions,
+ * which no linker sees. Here they become calls of the injector.
  */
 #ifndef TEST_INJECT_FABRIC_H
 #define TEST_INJECT_FABRIC_H

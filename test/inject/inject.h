@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * inject.h - the injector: stands between the library and what it calls, counts the calls, and lets one of them fail.
+ * inject.h - the injector: stands between the library and the functions that it calls, counts the calls, and makes one
+ * of them fail.
  *
- * What the library calls is led here by the linker (inject.mk).  Nothing happens before inject_arm.
+ * The linker redirects the library's calls to it (inject.mk). Nothing happens before inject_arm.
  */
 #ifndef TEST_INJECT_INJECT_H
 #define TEST_INJECT_INJECT_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plan.h - which call is to fail in which run: from what a run without failures did, and from what each failure led to. */
+/*
+ * plan.h - plans which call fails in which run: from the calls of a run without failures, and from what each failure
+ * led to.
+ */
 #ifndef TEST_INJECT_PLAN_H
 #define TEST_INJECT_PLAN_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rdma.c - what librdmacm keeps until the process ends is opened before descriptors are counted: it is no leak of ours. */
+/*
+ * rdma.c - opens what librdmacm keeps until the process ends, before descriptors are counted: it is not a leak of
+ * libxport.
+ */
 #include <rdma/rdma_cma.h>
 
 #include "inject.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scenarios.c - see scenarios.h: those of an instance, its connections and its operations. */
+/* scenarios.c - see scenarios.h: scenarios of an instance, its connections and its operations. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * scenarios.h - what is done while a call fails.  A scenario does all it can, takes any documented error, and in the end
- * gives everything back; it says what must not be.
+ * scenarios.h - the activity during which a call fails. A scenario does all it can, accepts any documented error, and
+ * releases everything at the end. It reports what must not happen.
  */
 #ifndef TEST_INJECT_SCENARIOS_H
 #define TEST_INJECT_SCENARIOS_H

@@ -8,7 +8,7 @@
 enum {
 	PATIENCE = 200,
 	NAMES = 70, /* one more than the first table takes in its lists */
-	ON_MAIL = BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM) | ENDED,
+	ON_MESSAGE = BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM) | ENDED,
 	ON_END = BIT(XPORT_ERR_TIMEOUT) | BIT(XPORT_ERR_BUSY)
 };
 
@@ -20,7 +20,7 @@ void directory(struct scene *s);
 static struct {
 	xport_leases *all[2];
 	xport_lease *lent; /* the last one that side 0 served */
-	bool swap;         /* the next two letters reach side 1 in the wrong order, as of two threads that poll */
+	bool swap;         /* the next two messages reach side 1 in the wrong order, as of two threads that poll */
 	struct xport_completion kept;
 	int keeps; /* turns that `kept` waits still for another one */
 	int ended[2];
@@ -65,7 +65,7 @@ static void take_events(struct scene *s, int side)
 			l.lent = NULL;
 		l.ended[side]++;
 		if (e.status != XPORT_OK && e.status != XPORT_ERR_STALE_KEY)
-			sc_note(s, e.status, ON_MAIL | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
+			sc_note(s, e.status, ON_MESSAGE | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
 		sc_served(s, "xport_lease_free", xport_lease_free(e.lease), 0);
 	}
 }
@@ -130,7 +130,7 @@ static void ask_and_return(struct scene *s, bool revoke)
 	xport_lease *lease = NULL;
 
 	if (!sc_served(s, "xport_lease_ask", xport_lease_ask(l.all[1], s->ep[1], 4096, RIGHTS, NULL, &lease),
-	               ON_MAIL) ||
+	               ON_MESSAGE) ||
 	    !reach(s, &lease, XPORT_LEASE_HELD) || xport_lease_query(lease, &info) != XPORT_OK)
 		return;
 	sc_put(s, info.rkey, 100, 0, 0);
@@ -148,7 +148,7 @@ static void ask_twice(struct scene *s)
 	xport_lease *other = NULL;
 
 	l.swap = true;
-	sc_served(s, "xport_lease_ask", xport_lease_ask(l.all[1], s->ep[1], 64, RIGHTS, NULL, &other), ON_MAIL);
+	sc_served(s, "xport_lease_ask", xport_lease_ask(l.all[1], s->ep[1], 64, RIGHTS, NULL, &other), ON_MESSAGE);
 	ask_and_return(s, true);
 	l.swap = false;
 	if (l.keeps > 0)
@@ -165,7 +165,7 @@ static void give_and_revoke(struct scene *s)
 
 	if (!sc_ok(s, s->x[0], "xport_mr_alloc", xport_mr_alloc(s->x[0], 8192, RIGHTS, &mr), ON_REG))
 		return;
-	if (!sc_served(s, "xport_lease_give", xport_lease_give(l.all[0], s->ep[0], mr, NULL, &lease), ON_MAIL)) {
+	if (!sc_served(s, "xport_lease_give", xport_lease_give(l.all[0], s->ep[0], mr, NULL, &lease), ON_MESSAGE)) {
 		xport_mr_dereg(mr);
 		return;
 	}
@@ -194,7 +194,8 @@ void leases(struct scene *s)
 		sc_connect_both(s);
 	s->own = to_leases;
 	for (int side = 0; side < 2 && sc_connected(s); side++)
-		if (!sc_served(s, "xport_leases_create", xport_leases_create(s->x[side], &attr, &l.all[side]), ON_MAIL))
+		if (!sc_served(s, "xport_leases_create", xport_leases_create(s->x[side], &attr, &l.all[side]),
+		               ON_MESSAGE))
 			l.all[side] = NULL;
 	if (l.all[0] != NULL && l.all[1] != NULL) {
 		ask_and_return(s, false);
@@ -241,7 +242,7 @@ static void take_event(struct scene *s, int side, const struct xport_directory_e
 	else
 		heard += e->type == XPORT_DIRECTORY_CHANGED || e->type == XPORT_DIRECTORY_MISSED;
 	if (failed)
-		sc_note(s, e->status, ON_MAIL | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
+		sc_note(s, e->status, ON_MESSAGE | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_BUSY));
 }
 
 static void dir_turn(struct scene *s)
@@ -277,7 +278,7 @@ static void until(struct scene *s, const int *n, int before, const char *what)
 
 static void answered(struct scene *s, int before, const char *what, int status)
 {
-	if (sc_served(s, what, status, ON_MAIL))
+	if (sc_served(s, what, status, ON_MESSAGE))
 		until(s, &answers, before, what);
 }
 
@@ -288,7 +289,7 @@ static void broadcast(struct scene *s, const struct xport_directory_entry *entry
 	for (int i = 0; i < 20; i++)
 		dir_turn(s);
 	if (sc_served(s, "xport_directory_put of the server's own",
-	              xport_directory_put(dir[0], "first", 5, entry, XPORT_DIRECTORY_BROADCAST, NULL), ON_MAIL))
+	              xport_directory_put(dir[0], "first", 5, entry, XPORT_DIRECTORY_BROADCAST, NULL), ON_MESSAGE))
 		until(s, &heard, 0, "what everybody is told");
 }
 
@@ -301,7 +302,7 @@ static void use_directory(struct scene *s, const struct xport_directory_entry *e
 	for (int i = 0; i < NAMES && sc_connected(s); i++) {
 		snprintf(name, sizeof(name), "name %d", i);
 		sc_served(s, "xport_directory_put of the server's own",
-		          xport_directory_put(dir[0], name, 7, entry, XPORT_DIRECTORY_BROADCAST, NULL), ON_MAIL);
+		          xport_directory_put(dir[0], name, 7, entry, XPORT_DIRECTORY_BROADCAST, NULL), ON_MESSAGE);
 		dir_turn(s);
 	}
 	answered(s, answers, "xport_directory_put", xport_directory_put(dir[1], "mine", 4, entry, 0, NULL));
@@ -333,11 +334,11 @@ void directory(struct scene *s)
 	s->own = to_directory;
 	for (int side = 0; side < 2 && r.key != NULL; side++, attr.serve = 0)
 		if (!sc_served(s, "xport_directory_create", xport_directory_create(s->x[side], &attr, &dir[side]),
-		               ON_MAIL))
+		               ON_MESSAGE))
 			dir[side] = NULL;
 	if (dir[0] != NULL && dir[1] != NULL &&
-	    sc_served(s, "xport_directory_region", xport_directory_region(r.mr, 0, REGION, &entry), ON_MAIL) &&
-	    sc_served(s, "xport_directory_join", xport_directory_join(dir[1], s->ep[1]), ON_MAIL))
+	    sc_served(s, "xport_directory_region", xport_directory_region(r.mr, 0, REGION, &entry), ON_MESSAGE) &&
+	    sc_served(s, "xport_directory_join", xport_directory_join(dir[1], s->ep[1]), ON_MESSAGE))
 		use_directory(s, &entry);
 	nobody_muted_in_directory(s);
 	s->ending = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scenarios_services.c - see scenarios.h: those of libxport_services. */
+/* scenarios_services.c - see scenarios.h: scenarios of libxport_services. */
 #include <string.h>
 
 #include "scene.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * scene.h - the steps of scenarios.  Each takes success, or one of the statuses that its manual names and that
- * xport_last_error explains; whatever else happens it notes by scene_bad.
+ * scene.h - the steps of scenarios. Each accepts success, or a status that its manual page lists and xport_last_error
+ * explains. It reports everything else by scene_bad.
  */
 #ifndef TEST_INJECT_SCENE_H
 #define TEST_INJECT_SCENE_H

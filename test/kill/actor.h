@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* actor.h - a process of a crew that has sides: it makes progress for them and hands out what comes back. */
+/* actor.h - a process of a crew that has sides: it makes progress for them and passes completions on. */
 #ifndef TEST_KILL_ACTOR_H
 #define TEST_KILL_ACTOR_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* board.h - the memory through which the processes of a crew, and the program that waits for it, see each other. */
+/* board.h - memory that the processes of a crew share with the program that waits for them. */
 #ifndef TEST_KILL_BOARD_H
 #define TEST_KILL_BOARD_H
 

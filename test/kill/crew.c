@@ -73,7 +73,7 @@ static void new_crew(struct kl_board *b)
  * Over UCX's posix transport all peers of a process write into one queue of it.  A writer that is killed between taking an
  * entry and filling it leaves an entry that never becomes valid, and nothing behind it is read any more, from nobody.
  * That cannot be mended from outside of UCX 1.13: the library fails all endpoints of the survivor and says so in its log
- * (src/backends/ucx/ucx_queue.c).  It is told and counted here, and not a failure.
+ * (src/backends/ucx/ucx_watchdog.c).  It is told and counted here, and not a failure.
  */
 static bool queue_was_broken(const struct kl_board *b, const char *text)
 {
@@ -86,7 +86,7 @@ static bool queue_was_broken(const struct kl_board *b, const char *text)
  */
 static bool entries_were_spent(const struct kl_board *b, const char *text)
 {
-	return !strcmp(b->backend, "ofi:sockets") && strstr(text, "has no entries left for what is sent") &&
+	return !strcmp(b->backend, "ofi:sockets") && strstr(text, "has no send entries left") &&
 	       !strstr(text, "content: wrong");
 }
 

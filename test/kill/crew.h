@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * crew.h - the processes that go through the cells of one provider: a conductor, which is forked from the program of the
- * tests, and below it a victim, a survivor and a third peer, each of them a role of one long scenario.
+ * crew.h - the processes that go through the cells of one provider: a conductor, forked from the test program, and
+ * below it a victim, a survivor and a third peer. Each of these is a role of one long scenario.
  *
- * When a cell fails, the crew ends, and another one goes on behind it.
+ * When a cell fails, the crew ends, and another crew continues after it.
  */
 #ifndef TEST_KILL_CREW_H
 #define TEST_KILL_CREW_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* end.h - how a victim ends itself, and what it takes to cut one off. */
+/* end.h - how a victim ends itself, and what is needed to cut one off. */
 #ifndef TEST_KILL_END_H
 #define TEST_KILL_END_H
 

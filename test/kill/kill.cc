@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "conform/gtest_cases.h"
 #include "crew.h"
 #include "table.h"
 
@@ -44,11 +45,8 @@ std::vector<Crew *> crews;
 
 std::string suite_name(const Crew *crew, const kl_cell *cell)
 {
-	std::string name = crew->backend;
+	std::string name = gtest_cases::suite_of(crew->backend);
 
-	for (char &c : name)
-		if (!isalnum(static_cast<unsigned char>(c)))
-			c = '_';
 	if (cell->step == KL_AFTER)
 		return name + (crew->silent ? "/after_silence" : "/after_ends");
 	return name + "/" + kl_way_names[cell->way];
@@ -116,8 +114,7 @@ private:
 
 void add(Crew *crew, kl_cell *cell)
 {
-	testing::RegisterTest(suite_name(crew, cell).c_str(), test_name(cell).c_str(), nullptr, nullptr, __FILE__,
-	                      __LINE__, [=]() -> Kill * { return new Kill(crew, cell); });
+	gtest_cases::add(suite_name(crew, cell), test_name(cell), [=]() -> Kill * { return new Kill(crew, cell); });
 }
 
 void add_backend(const std::string &backend, const Options &options)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kill.h - the kill and stop matrix: what a cell of it is.
+ * kill.h - a cell of the kill and stop matrix.
  *
  * For each provider there are two crews (crew.h): a survivor, a healthy third peer, and a victim that is started again
- * after each death.  The survivor lives through all cells of its crew, so that what a death leaves behind adds up.
+ * after each death. The survivor lives through all cells of its crew, so leftovers of a death add up.
  */
 #ifndef TEST_KILL_H
 #define TEST_KILL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leaks.h - what a survivor holds, at a moment when nothing of a dead victim should be left. */
+/* leaks.h - what a survivor holds at a moment when nothing of a dead victim should be left. */
 #ifndef TEST_KILL_LEAKS_H
 #define TEST_KILL_LEAKS_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ledger.h - the operations of one life of the victim: each that was accepted must complete once, and once only.
+ * ledger.h - the operations of one life of the victim: each accepted operation must complete exactly once.
  *
- * The context of an operation is its number in the ledger with that of the life, so that a completion that comes when
- * its life is over is found, too.
+ * The context of an operation is its number in the ledger and the number of the life. So a completion that comes after
+ * the end of its life is found, too.
  */
 #ifndef TEST_KILL_LEDGER_H
 #define TEST_KILL_LEDGER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* names.c - what the parts of a cell are called, and what sort they are of. */
+/* names.c - the names of the parts of a cell, and their kinds. */
 #include "kill.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * side.h - one end of a connection that is under load when its other end dies: the poster, which posts what the step is
- * about, or the server, which has the memory, the receives or the messages for it.
+ * side.h - one end of a connection that is under load when its other end dies. It is the poster, which posts the
+ * operations of the step, or the server, which has the memory, the receives or the messages for them.
  */
 #ifndef TEST_KILL_SIDE_H
 #define TEST_KILL_SIDE_H

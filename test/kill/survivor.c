@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* survivor.c - lives through one end of a victim after the other, and looks at what each leaves behind. */
+/* survivor.c - lives through one end of a victim after the other, and checks what each leaves behind. */
 #include "end.h"
 #include "leaks.h"
 

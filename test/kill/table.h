@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.h - what was seen, provider by provider and way by way, as a table in Markdown. */
+/* table.h - the results, by provider and kind of end, as a table in Markdown. */
 #ifndef TEST_KILL_TABLE_H
 #define TEST_KILL_TABLE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* third.c - the healthy third peer: puts into the survivor's memory, reads it back and compares, whatever happens. */
+/* third.c - the healthy third peer: puts into the survivor's memory, reads it back and compares, all the time. */
 #include "actor.h"
 
 enum { LEN = 4096, PAUSE_US = 3000 };

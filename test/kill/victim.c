@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* victim.c - one life: goes to the step that is ordered, stays in it under load, and ends there. */
+/* victim.c - one life: goes to the ordered step, stays in it under load, and ends there. */
 #include "end.h"
 
 /* So many operations must have ended well before a step counts as under way. */

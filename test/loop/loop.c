@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * loop - the reference back end: instances of one process that talk through memory.  The example to copy.
+ * loop - the reference back end: instances of one process that communicate through memory. It is the example to copy.
  *
- *   loop:message  the required slots alone; the core carries everything
- *   loop:native   puts and gets too, with the manners of a real network: they are done at a later poll, and a frame
+ *   loop:message  only the required slots; the core carries everything
+ *   loop:native   also puts and gets, which behave as over a real network: they are done at a later poll, and a frame
  *                 sent after a put may overtake it, so that the core has to drain
- *   loop:rdma     the same with the manners of verbs: short puts are done when posted, nothing overtakes a put, to drain
- *                 is to know that they are placed, and there are atomics that are none to the CPU
+ *   loop:rdma     the same, with the behaviour of verbs: short puts are done when posted, nothing overtakes a put, a
+ *                 completed drain proves that they are placed, and atomics are not atomic with those of the CPU
  *
  * Frames are copied into the inbox of the other instance, which finds them in its next poll.
  */
@@ -227,6 +227,7 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, struct loop_item *room, 
 		return XPORT_ERR_NO_MEMORY;
 	it->kind = LOOP_FRAME;
 	it->len = hlen + dlen;
+	it->to = ep->peer_ep;
 	memcpy(it->data, hdr, hlen);
 	if (dlen > 0)
 		memcpy(it->data + hlen, data, dlen);
@@ -310,6 +311,19 @@ static struct loop_item *next_frame(struct xpi_be *be)
 	return l != NULL ? xpi_container(l, struct loop_item, link) : NULL;
 }
 
+/* NULL: it was quiesced, and the frame is dropped. */
+static struct xpi_core_ep *channel(struct xpi_be *be, const struct loop_item *it)
+{
+	struct xpi_core_ep *from = NULL;
+
+	pthread_mutex_lock(&loop_lock);
+	xpi_list_for(l, &be->eps)
+		if (xpi_container(l, struct loop_ep, link)->serial == it->to)
+			from = xpi_container(l, struct loop_ep, link)->core_ep;
+	pthread_mutex_unlock(&loop_lock);
+	return from;
+}
+
 static int loop_poll(struct xpi_be *be)
 {
 	int n = loop_manners.broken ? XPORT_ERR_SYSTEM
@@ -319,7 +333,10 @@ static int loop_poll(struct xpi_be *be)
 	if (n < 0)
 		return xpi_fail(be->err, n, 0, NULL, NULL, "broken, as it was asked to be");
 	while (n < POLL_MAX && (it = next_frame(be)) != NULL) {
-		be->up->am_recv(be->core, it->data, it->len, NULL, 0);
+		struct xpi_core_ep *from = channel(be, it);
+
+		if (from != NULL)
+			be->up->am_recv(be->core, from, it->data, it->len, NULL, 0);
 		free(it);
 		n++;
 	}

@@ -16,6 +16,7 @@ struct loop_item {
 	struct xpi_list link;
 	enum { LOOP_FRAME, LOOP_KEPT, LOOP_PUT, LOOP_GET, LOOP_ATOMIC, LOOP_DRAIN } kind;
 	struct loop_ep *ep; /* of the sender; not for frames */
+	uint64_t to;        /* frames: the endpoint of the receiver by whose channel they come */
 	struct xpi_req *req;
 	void *buf; /* kept frames: where it still lies */
 	const void *rest; /* and what follows there */
@@ -82,7 +83,7 @@ extern struct loop_manners {
 	unsigned most;   /* what a poll does, if that is not 0 */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
 	int kept;           /* what kept frames end with, if that is not 0 */
-	int keys;           /* what rkey_pack returns, if that is not 0; 1: OK, and the key is empty */
+	int keys;           /* what rkey_pack returns, if that is not 0; n > 0: OK, and a key of n - 1 wrong bytes */
 	void *mapped;       /* memory beyond any key is mapped there, if that is not NULL */
 } loop_manners;
 

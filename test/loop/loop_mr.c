@@ -42,7 +42,8 @@ int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	if (loop_manners.keys < 0)
 		return loop_manners.keys;
 	if (loop_manners.keys > 0) {
-		*len = 0;
+		*len = (size_t)loop_manners.keys - 1;
+		memset(buf, 0xee, *len);
 		return XPORT_OK;
 	}
 	if (*len < sizeof(k))

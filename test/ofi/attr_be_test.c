@@ -414,7 +414,7 @@ static void refuse_small(const char *provider)
 {
 	(void)provider;
 	CHECK(try_open(&A, PRETEND) == XPORT_ERR_NO_BACKEND);
-	CHECK(strstr(err.text, "too little") != NULL, "%s", err.text);
+	CHECK(strstr(err.text, "too low") != NULL, "%s", err.text);
 }
 
 /* Demands that are not known to us: such a provider is not there for us, rather than opened and misused. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c - the libfabric back end with damaged addresses, dead peers and nothing left to open. */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -452,4 +453,87 @@ void test_no_room(const char *provider)
 	join(&a, &b);
 	must_send(&a, &b, 1, 64, 24);
 	await(&a, &b, 2);
+}
+
+/* A /dev/shm that is filled after they have connected: all the queue's entries are used for the first time then. */
+void test_filled_later(const char *provider)
+{
+	static const char zeros[1 << 16];
+	enum { FRAMES = 300 };
+	int fd;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("none", "/dev/shm", "tmpfs", 0, "size=512m") != 0) {
+		printf("skipped: a /dev/shm of one's own cannot be made here\n");
+		return;
+	}
+	open_pair(provider);
+	fd = open("/dev/shm/full", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK(fd >= 0, "%s", strerror(errno));
+	while (write(fd, zeros, sizeof(zeros)) > 0 || write(fd, zeros, 1) > 0)
+		;
+	CHECK(errno == ENOSPC, "%s", strerror(errno));
+	for (int i = 0; i < FRAMES; i++) /* without a poll, as long as they are taken */
+		must_send(&a, &b, (uint64_t)i, 4000, 24);
+	await(&a, &b, FRAMES);
+	close(fd);
+}
+
+/* The first process of a container: opens, prepares an endpoint, says so, and waits. */
+static void first_process(const char *provider, int say, int hear)
+{
+	char byte = 'x';
+
+	open_side(&C, provider);
+	prepare(&c, &C);
+	CHECK(write(say, &byte, 1) == 1 && read(hear, &byte, 1) >= 0);
+	leave(&c);
+	ops->close(C.be);
+	_exit(0);
+}
+
+/* Containers that share /dev/shm have processes of equal numbers: they do not take, or delete, each other's files. */
+void test_equal_pids(const char *provider)
+{
+	int said[2], go[2], status, n = 0, files = count_names("xport-");
+	pid_t inner[2];
+	char byte;
+
+	if (strcmp(provider, "shm") != 0)
+		return;
+	CHECK(pipe(said) == 0 && pipe(go) == 0);
+	for (int i = 0; i < 2; i++) {
+		inner[i] = fork();
+		if (inner[i] == 0) {
+			pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+
+			close(go[1]);
+			if (pid == 0)
+				first_process(provider, said[1], go[0]);
+			close(said[1]);
+			_exit(pid < 0                                                ? 77
+			      : waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+			                                                             : 1);
+		}
+	}
+	close(said[1]);
+	for (int i = 0; i < 2; i++) {
+		struct pollfd p = {.fd = said[0], .events = POLLIN};
+
+		n += poll(&p, 1, 20000) == 1 && read(said[0], &byte, 1) == 1;
+	}
+	if (n == 2)
+		CHECK(count_names("xport-") == files + 2, "%d files of 2", count_names("xport-") - files);
+	close(go[0]);
+	close(go[1]);
+	for (int i = 0; i < 2; i++) {
+		CHECK(waitpid(inner[i], &status, 0) == inner[i] && WIFEXITED(status), "%d ended by signal %d", i,
+		      WTERMSIG(status));
+		if (WEXITSTATUS(status) == 77)
+			printf("skipped: a PID namespace cannot be made here\n");
+		else
+			CHECK(WEXITSTATUS(status) == 0, "%d failed", i);
+	}
 }

@@ -31,6 +31,7 @@ struct slot {
 
 struct xpi_core_ep {
 	int failed;
+	unsigned long frames; /* that the back end said came from its peer */
 	unsigned long frames_then; /* of its instance, when it failed */
 	struct side *side;
 };
@@ -103,5 +104,10 @@ void test_full_table(const char *provider);
 void test_no_file(const char *provider);
 void test_no_file_more(const char *provider);
 void test_no_room(const char *provider);
+void test_filled_later(const char *provider);
+void test_equal_pids(const char *provider);
+
+/* How many files of /dev/shm have such a name. */
+int count_names(const char *beginning);
 
 #endif

@@ -59,7 +59,7 @@ void test_too_long(const char *provider)
 	CHECK(rc == 0, "%zd", rc);
 	for (int64_t end = now_ms() + 5000; line[0] == '\0' && b.core_ep.failed == 0 && now_ms() < end;)
 		run_both(&C, &B, 1);
-	CHECK(b.core_ep.failed == 0 && strstr(line, "stranger") != NULL, "%d %s", b.core_ep.failed, line);
+	CHECK(b.core_ep.failed == 0 && strstr(line, "unknown sender") != NULL, "%d %s", b.core_ep.failed, line);
 	for (uint64_t seq = 1; seq < 100; seq++) {
 		must_send(&a, &b, seq, A.caps.am_max, 24);
 		await(&a, &b, seq + 1);
@@ -99,7 +99,7 @@ static int rubbish(const struct end *to, size_t n, uint8_t first)
 static void find_caution(void *arg, const struct xport_candidate *cand)
 {
 	if (strcmp(strchr(cand->name, ':') + 1, arg) == 0 && cand->state == XPORT_READY)
-		CHECK(strstr(cand->reason, "stranger") != NULL, "%s", cand->reason);
+		CHECK(strstr(cand->reason, "crash the process") != NULL, "%s", cand->reason);
 }
 
 /* With sockets and rxm (1.17) some bytes of such a one end the process.  That is told by the list and when it is opened. */
@@ -107,7 +107,7 @@ static void rubbish_told(const char *provider)
 {
 	listen_for("3015");
 	open_side(&A, provider);
-	CHECK(strstr(line, provider) != NULL && strstr(line, "stranger") != NULL, "%s: %s", provider, line);
+	CHECK(strstr(line, provider) != NULL && strstr(line, "crash the process") != NULL, "%s: %s", provider, line);
 	CHECK(ops->list(&quiet, find_caution, (void *)(uintptr_t)provider) == XPORT_OK);
 	ops->close(A.be);
 }

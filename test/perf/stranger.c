@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stranger.c - a client that says to an xport_perf server what no xport_perf says.  perf_stranger ADDRESS hello: its
- * private data are nobody's; ... ADDRESS silent: it connects and says nothing; ... ADDRESS run LETTER [COUNT SIZE]: it
- * introduces itself as it must, asks for the run of that letter, in JSON, sends so many messages that it keeps quiet
- * about, and prints the server's answers.  Exits with 0 if the connections were made.
+ * stranger.c - a client that sends messages to an xport_perf server that xport_perf never sends. Exits with 0 if the
+ * connections were made.
+ *
+ *   perf_stranger ADDRESS hello                     connects with private data that is not xport_perf's
+ *   perf_stranger ADDRESS silent                    connects and sends nothing
+ *   perf_stranger ADDRESS run LETTER [COUNT SIZE]   introduces itself, requests the run of that letter, in JSON, sends
+ *                                                   COUNT messages that it did not announce, and prints the answers
  */
 #include <stdio.h>
 #include <stdlib.h>

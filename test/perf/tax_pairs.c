@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tax_pairs.c - the two processes of xport_perf --tax, as threads here, count the same pairs of batches, although each
- * measures for itself how far apart their cores are.  Exits with 1 if they do not.
+ * tax_pairs.c - the two processes of xport_perf --tax, as threads here, must count the same pairs of batches, although
+ * each measures the distance of the cores itself. Exits with 1 if they do not.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -41,11 +41,11 @@ static void work(struct pair *p, long n)
 	usleep((useconds_t)n * 1000);
 }
 
-static const struct pair_twin twin = {.size = sizeof(struct pair), .pingpong = work};
+static const struct pair_baseline baseline = {.size = sizeof(struct pair), .pingpong = work};
 static const struct tax_kind kind = {.test = "send",
                                      .measure = PERF_LATENCY,
                                      .size = 8,
-                                     .direct = offsetof(struct pair_twin, pingpong),
+                                     .direct = offsetof(struct pair_baseline, pingpong),
                                      .ours = work,
                                      .parts = 1};
 
@@ -64,8 +64,8 @@ static void *count(void *arg)
 
 int main(void)
 {
-	struct side sides[2] = {{.pair = {.sh = &shared, .id = 0, .twin = &twin}},
-	                        {.pair = {.sh = &shared, .id = 1, .twin = &twin}}};
+	struct side sides[2] = {{.pair = {.sh = &shared, .id = 0, .baseline = &baseline}},
+	                        {.pair = {.sh = &shared, .id = 1, .baseline = &baseline}}};
 	pthread_t target;
 
 	if (pthread_create(&target, NULL, count, &sides[1]) != 0)

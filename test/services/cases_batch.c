@@ -105,7 +105,7 @@ static int give(struct h *h, struct user *u, size_t n, void *context)
 		H_TRUE(done <= n);
 		if (r == XPORT_ERR_AGAIN) {
 			u->again++;
-			SVC_ERROR(XPORT_ERR_AGAIN, "xport_batch", done < n ? "operation" : "the flush behind");
+			SVC_ERROR(XPORT_ERR_AGAIN, "xport_batch", done < n ? "operation" : "the flush after");
 			h_breathe(h);
 		}
 	} while (r == XPORT_ERR_AGAIN);
@@ -194,11 +194,11 @@ static void refused(struct h *h)
 	/* Nothing is posted of what can be seen to be wrong. */
 	u->ops[7].type = XPORT_OP_SEND;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "operation 7 of 8 is of a type that no batch has");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "operation 7 of 8 has a type that a batch does not support");
 	H_EQ(0, posted);
 	u->ops[7].type = XPORT_OP_ATOMIC;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "without `atomic`");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "`atomic` is NULL");
 	u->add.result = &old;
 	u->ops[7].atomic = &u->add;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
@@ -206,18 +206,18 @@ static void refused(struct h *h)
 	u->add.result = NULL;
 	u->add.width = 5;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "a wrong op or width");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "an invalid op or width");
 	H_EQ(0, posted);
 	u->add.width = 4;
 	u->add.op = XPORT_ATOMIC_CAS + 1;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "a wrong op or width");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "an invalid op or width");
 	u->add.op = -1;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
 	H_EQ(0, posted);
 	u->ops[7].type = XPORT_OP_GET;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "but is none");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "its type is not XPORT_OP_ATOMIC");
 	H_EQ(0, posted);
 	posted = 99;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY - 1, 8, u, &posted));
@@ -229,13 +229,13 @@ static void refused(struct h *h)
 	more(u, XPORT_OP_PUT, LEN, 1)->buf = u->from.p;
 	u->ops[7].offset = u->r.offset + u->r.length + H_GUARD;
 	H_STATUS(XPORT_ERR_BOUNDS, xport_batch(h->ep[0], u->ops, ENTRY, 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_BOUNDS, "xport_batch", "operation 7 of 8 was refused");
+	SVC_ERROR(XPORT_ERR_BOUNDS, "xport_batch", "posting operation 7 of 8 failed");
 	H_EQ(7, posted);
 	h_run_for(h, 20);
 	H_EQ(0, h->nqueue);
 	u->ops[3].buf = NULL;
 	H_STATUS(XPORT_ERR_INVALID, xport_batch(h->ep[0], u->ops, ENTRY, 7, u, &posted));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "operation 3 of 7 was refused");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_batch", "posting operation 3 of 7 failed");
 	H_EQ(3, posted);
 	H_OK(xport_batch(h->ep[0], NULL, ENTRY, 0, u, &posted));
 	completes(h, u, XPORT_OK);
@@ -256,7 +256,7 @@ static void longer(struct h *h)
 		ops[i] = (struct newer){.op = *more(u, XPORT_OP_PUT, i * PIECE, PIECE)};
 	ops[7].more = 1;
 	H_STATUS(XPORT_ERR_NOT_SUPPORTED, xport_batch(h->ep[0], &ops[0].op, sizeof(ops[0]), 8, u, &posted));
-	SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, "xport_batch", "operation 7 of 8 sets a member");
+	SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, "xport_batch", "operation 7 of 8 sets a field");
 	H_EQ(0, posted);
 	ops[7].more = 0;
 	H_OK(xport_batch(h->ep[0], &ops[0].op, sizeof(ops[0]), 8, u, &posted));

@@ -61,7 +61,7 @@ static void hits(struct h *h)
 	H_OK(xport_cache_put(c, &b));
 	H_EQ(0, ask(h, c).in_use);
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &b));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_put", "has no users");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_put", "not in use");
 	b = get(h, c, m, 2 * PAGE); /* the whole pages */
 	H_TRUE(a.mr == b.mr);
 	H_OK(xport_cache_put(c, &b));
@@ -131,7 +131,7 @@ static void bounds(struct h *h)
 	b = get(h, c, m + 10 * PAGE, 1);
 	d = get(h, c, m + 20 * PAGE, 1);
 	H_STATUS(XPORT_ERR_AGAIN, xport_cache_get(c, m + 30 * PAGE, 1, &d));
-	SVC_ERROR(XPORT_ERR_AGAIN, "xport_cache_get", "3 in use");
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_cache_get", "3 of them in use");
 	H_OK(xport_cache_put(c, &b));
 	b = get(h, c, m + 30 * PAGE, 1);
 	H_OK(xport_cache_put(c, &a));
@@ -146,7 +146,7 @@ static void bounds(struct h *h)
 	H_EQ(1, ask(h, c).evictions);
 	H_EQ(6 * PAGE, ask(h, c).bytes);
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_get(c, m, 11 * PAGE, &a));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_get", "never fit");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_get", "above the limit");
 	H_OK(xport_cache_destroy(c));
 }
 
@@ -287,7 +287,7 @@ static void put_twice(struct h *h)
 		memset(p[i], 1, 16 + i / 4 * 8);
 	}
 	H_STATUS(XPORT_ERR_INVALID, xport_cache_put(c, &a));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_put", "has no users");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_cache_put", "not in use");
 	for (size_t i = 0; i < PIECES; i++) {
 		H_BYTES(p[i], 16 + i / 4 * 8, 1);
 		free(p[i]);

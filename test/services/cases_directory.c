@@ -558,6 +558,9 @@ static void wrong(struct h *h)
 	H_STATUS(XPORT_ERR_CLOSED, xport_directory_watch(d, NULL));
 	e.size = sizeof(e);
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_directory_wait(d, &e, NULL, NULL, 20));
+	H_STATUS(XPORT_ERR_INVALID, xport_directory_wait(d, &e, NULL, NULL, -2));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_directory_wait", "below -1");
+	H_STATUS(XPORT_ERR_INVALID, xport_directory_destroy(d, NULL, NULL, INT32_MIN));
 	H_EQ(-1, xport_directory_timeout(d));
 	xport_directory_forget(d, NULL);
 	H_OK(xport_directory_destroy(NULL, NULL, NULL, 0));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_directory_hostile.c - a watcher that sleeps, and users that send what they like. */
+/* cases_directory_hostile.c - a watcher that sleeps, and users that send arbitrary messages. */
 #include "services/directory_wire.h"
-#include "services/mail.h"
+#include "services/msgq.h"
 #include "services/user.h"
-#include "services/wire.h"
 
 #define TAG UINT64_C(0x78706f7274647200)
 
@@ -126,8 +125,8 @@ static void honest(struct h *h)
 
 static void say(struct h *h, int role, const struct svc_dir_message *m, uint8_t *bytes, uint32_t number)
 {
-	svc_write_number(svc_write_number(svc_write_number(bytes, 1, 4), number, 4), 0, 4);
-	h_send(h, h->ep[role], bytes, SVC_MAIL_HEAD + svc_dir_encode(m, bytes + SVC_MAIL_HEAD), TAG);
+	svc_msgq_head(bytes, 1, number, 0);
+	h_send(h, h->ep[role], bytes, SVC_MSGQ_HEAD + svc_dir_encode(m, bytes + SVC_MSGQ_HEAD), TAG);
 	h_settle(h);
 }
 
@@ -141,7 +140,7 @@ static void attack(struct h *h, uint8_t *bytes)
 	                            .name_len = 3,
 	                            .key = text,
 	                            .key_len = 20};
-	uint8_t *body = bytes + SVC_MAIL_HEAD;
+	uint8_t *body = bytes + SVC_MSGQ_HEAD;
 	size_t len;
 
 	if (h->param == NO_NAME)
@@ -157,8 +156,8 @@ static void attack(struct h *h, uint8_t *bytes)
 		body[29] = 255; /* more than there is */
 	if (h->param == SHORT)
 		len = 20;
-	svc_write_number(svc_write_number(svc_write_number(bytes, 1, 4), h->param == TO_USER ? 0 : 1, 4), 0, 4);
-	h_send(h, h->ep[h->param == TO_USER ? 2 : 0], bytes, SVC_MAIL_HEAD + len, TAG);
+	svc_msgq_head(bytes, 1, h->param == TO_USER ? 0 : 1, 0);
+	h_send(h, h->ep[h->param == TO_USER ? 2 : 0], bytes, SVC_MSGQ_HEAD + len, TAG);
 	h_settle(h);
 }
 
@@ -194,6 +193,54 @@ static void hostile(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a hostile directory ---- */
+
+/* The next message of the user, which must be of this type. Returns the id of the request. */
+static uint64_t user_request(struct h *h, uint8_t *bytes, int type)
+{
+	struct h_op *op = h_recv(h, h->ep[1], bytes, 8192, TAG, UINT64_MAX);
+	struct svc_dir_message m;
+
+	H_DONE(op);
+	H_TRUE(svc_dir_decode(bytes + SVC_MSGQ_HEAD, op->c.length - SVC_MSGQ_HEAD, &m));
+	H_EQ(type, m.type);
+	return m.request;
+}
+
+/* Answers a request with its id, but by a message that answers no request of a user. */
+static void wrong_reply_server(struct h *h)
+{
+	struct svc_dir_message m = {.type = SVC_DIR_HEARD};
+	uint8_t *bytes = h_buf(h, 8192);
+	struct xport_attr a = h_attr(h);
+
+	a.peer_timeout_ms = h_ms(5000);
+	h_mesh(h, &a);
+	h_sync(h);
+	(void)user_request(h, bytes, SVC_DIR_JOIN);
+	m.request = user_request(h, bytes, SVC_DIR_FIND);
+	say(h, 1, &m, bytes, 0);
+	h_hear_u64(h, 1);
+	h_sync(h);
+}
+
+static void wrong_reply_user(struct h *h)
+{
+	struct xport_directory_event e;
+	struct u u;
+
+	u_begin(&u, h, 0, NULL);
+	H_OK(xport_directory_find(u.d, "name", 4, NULL));
+	e = U_DONE(&u);
+	H_STATUS(XPORT_ERR_PROTOCOL, e.status);
+	H_TRUE(u_is(&e, "name"));
+	H_STATUS(XPORT_ERR_PROTOCOL, U_NEXT(&u, XPORT_DIRECTORY_LOST).status);
+	H_EQ(1, u_info(&u).muted);
+	h_tell_u64(h, 0, 1);
+	u_end(&u);
+	h_sync(h);
+}
+
 static const struct h_param crafts[] = {{"garbage", GARBAGE}, {"long_name", LONG_NAME}, {"long_key", LONG_KEY},
                                         {"short", SHORT},     {"no_name", NO_NAME},     {"type", TYPE},
                                         {"to_user", TO_USER}, {"quota", QUOTA},         {NULL, 0}};
@@ -201,5 +248,6 @@ static const struct h_param crafts[] = {{"garbage", GARBAGE}, {"long_name", LONG
 const struct h_scenario svc_cases_directory_hostile[] = {
 	{"directory_slow", {slow_server, slow_watcher}, NULL, H_ONCE, 0},
 	{"directory_hostile", {hostile_server, hostile, honest}, crafts, H_ONCE, 0},
+	{"directory_wrong_reply", {wrong_reply_server, wrong_reply_user}, NULL, H_ONCE, 0},
 	{0},
 };

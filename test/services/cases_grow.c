@@ -108,7 +108,7 @@ static void read_in(struct h *h)
 		SVC_ERROR(XPORT_ERR_INVALID, m->operation, "sizeof");
 		bytes[m->size + MORE - 1] = 1;
 		H_STATUS(XPORT_ERR_NOT_SUPPORTED, made(h, m, bytes, m->size + MORE));
-		SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, m->operation, "does not know");
+		SVC_ERROR(XPORT_ERR_NOT_SUPPORTED, m->operation, "unknown to this library");
 		/* What is behind an older program's struct is none of it. */
 		memset(bytes + m->first, 0xee, ROOM - m->first);
 		H_OK(made(h, m, bytes, m->first));

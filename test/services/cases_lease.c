@@ -260,7 +260,7 @@ static void give_lender(struct h *h)
 	for (uint32_t rights = 0; rights <= XPORT_REMOTE_RECV; rights += XPORT_REMOTE_RECV) {
 		H_OK(xport_mr_reg(h->x, buf, LEN, rights, &mr));
 		H_STATUS(XPORT_ERR_INVALID, xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));
-		SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_give", "no rights");
+		SVC_ERROR(XPORT_ERR_INVALID, "xport_lease_give", "without rights");
 		H_OK(xport_mr_dereg(mr));
 	}
 	d_sync(&d, 1);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_lease_hostile.c - a peer that sends what it likes under the tag of the leases. */
+/* cases_lease_hostile.c - a peer that sends arbitrary messages under the tag of the leases. */
 #include <stdlib.h>
 
 #include "services/drive.h"
 #include "services/lease_wire.h"
-#include "services/mail.h"
-#include "services/wire.h"
+#include "services/msgq.h"
 
-enum { LEN = 100000, TOO_LONG = SVC_MAIL_HEAD + SVC_LEASE_MAX + 1 };
+enum { LEN = 100000, TOO_LONG = SVC_MSGQ_HEAD + SVC_LEASE_MAX + 1 };
 #define TAG UINT64_C(0x78706f72746c7300)
 
 /* What comes before each message. */
@@ -107,20 +106,20 @@ static void honest(struct h *h)
 
 static struct h_op *post(struct h *h, uint8_t *bytes, size_t len)
 {
-	svc_write_number(svc_write_number(svc_write_number(bytes, head.epoch, 4), head.number++, 4), 0, 4);
-	return h_send(h, h->ep[0], bytes, SVC_MAIL_HEAD + len, TAG);
+	svc_msgq_head(bytes, head.epoch, head.number++, 0);
+	return h_send(h, h->ep[0], bytes, SVC_MSGQ_HEAD + len, TAG);
 }
 
 static struct h_op *say(struct h *h, const struct svc_lease_message *m, uint8_t *bytes)
 {
-	return post(h, bytes, svc_lease_encode(m, bytes + SVC_MAIL_HEAD));
+	return post(h, bytes, svc_lease_encode(m, bytes + SVC_MSGQ_HEAD));
 }
 
 static void attack(struct h *h, uint8_t *bytes)
 {
 	struct svc_lease_message m = {
 		.type = SVC_LEASE_ASK, .from = 2, .length = 10, .rights = D_RW, .key = NULL, .key_len = 0};
-	uint8_t key[200], *body = bytes + SVC_MAIL_HEAD;
+	uint8_t key[200], *body = bytes + SVC_MSGQ_HEAD;
 	size_t len;
 
 	memset(key, 0x5a, sizeof(key));
@@ -170,7 +169,7 @@ static void stick(struct h *h)
 {
 	uint8_t *bytes = h_buf(h, 200000);
 
-	for (int i = 0; i < SVC_MAIL_RECEIVES; i++)
+	for (int i = 0; i < SVC_MSGQ_RECEIVES; i++)
 		h_send(h, h->ep[0], bytes, 200000, TAG);
 	for (int i = 0; i < 3; i++)
 		h_progress(h);
@@ -391,7 +390,7 @@ static int unrevoked_answer(struct h *h, uint8_t *bytes)
 	while (m.type == SVC_LEASE_REVOKE) {
 		op = h_recv(h, h->ep[0], bytes, TOO_LONG, TAG, UINT64_MAX);
 		H_DONE(op);
-		H_TRUE(svc_lease_decode(bytes + SVC_MAIL_HEAD, op->c.length - SVC_MAIL_HEAD, &m));
+		H_TRUE(svc_lease_decode(bytes + SVC_MSGQ_HEAD, op->c.length - SVC_MSGQ_HEAD, &m));
 	}
 	H_EQ(SVC_LEASE_GRANT, m.type);
 	return m.status;
@@ -429,7 +428,7 @@ static void unrevoked_hostile(struct h *h)
 
 /* ---- one whose grants are of no use ---- */
 
-enum { DECLINED = 3, DECLINED_ASKS = SVC_MAIL_WINDOW + 3 * DECLINED };
+enum { DECLINED = 3, DECLINED_ASKS = SVC_MSGQ_WINDOW + 3 * DECLINED };
 
 static void declined_borrower(struct h *h)
 {
@@ -450,7 +449,7 @@ static int declined_take(struct h *h, struct svc_lease_message *m, uint8_t *in)
 	struct h_op *op = h_recv(h, h->ep[0], in, TOO_LONG, TAG, UINT64_MAX);
 
 	H_DONE(op);
-	H_TRUE(svc_lease_decode(in + SVC_MAIL_HEAD, op->c.length - SVC_MAIL_HEAD, m));
+	H_TRUE(svc_lease_decode(in + SVC_MSGQ_HEAD, op->c.length - SVC_MSGQ_HEAD, m));
 	return m->type;
 }
 
@@ -461,7 +460,7 @@ static void declined_hostile(struct h *h)
 	struct svc_lease_message grant = {
 		.type = SVC_LEASE_GRANT, .length = 10, .rights = D_RW, .key = key, .key_len = sizeof(key)};
 	struct svc_lease_message m, taken = {.type = SVC_LEASE_RETURNED};
-	uint64_t asked[SVC_MAIL_WINDOW];
+	uint64_t asked[SVC_MSGQ_WINDOW];
 	struct xport_attr a = h_attr(h);
 	struct h_op *op;
 	int asks = 0;
@@ -471,7 +470,7 @@ static void declined_hostile(struct h *h)
 	h_sync(h);
 	head.epoch = 1;
 	head.number = 0;
-	for (int i = 0; i < SVC_MAIL_WINDOW; i++) {
+	for (int i = 0; i < SVC_MSGQ_WINDOW; i++) {
 		H_EQ(SVC_LEASE_ASK, declined_take(h, &m, in));
 		asked[i] = m.from;
 	}

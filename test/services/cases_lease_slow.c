@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_lease_slow.c - leases whose completions another thread has reaped, and is slow to bring. */
+/* cases_lease_slow.c - leases whose completions another thread has reaped, and passes on late. */
 #include "services/drive.h"
 
 enum { SLOW_ROUNDS = 60 };

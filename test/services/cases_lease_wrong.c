@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_lease_wrong.c - leases that are asked for or made in a way that they refuse. */
+/* cases_lease_wrong.c - leases that are requested or made with arguments that are refused. */
 #include "services/drive.h"
 
 static void wrong(struct h *h)
@@ -29,6 +29,9 @@ static void wrong(struct h *h)
 	H_EQ(0, xport_leases_next(l, &e));
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_leases_wait(l, &e, NULL, NULL, 20));
 	SVC_ERROR(XPORT_ERR_TIMEOUT, "xport_leases_wait", "20 ms");
+	H_STATUS(XPORT_ERR_INVALID, xport_leases_wait(l, &e, NULL, NULL, -2));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_leases_wait", "below -1");
+	H_STATUS(XPORT_ERR_INVALID, xport_leases_destroy(l, NULL, NULL, -2));
 	H_EQ(-1, xport_leases_timeout(l));
 	H_EQ(0, xport_leases_step(l, NULL));
 	H_STATUS(XPORT_ERR_INVALID, xport_leases_step(NULL, NULL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_limits.c - limits of time: calls that may not wait go on all the same, and what others do makes no wait longer. */
+/* cases_limits.c - time limits: calls that do not wait still make progress, and other activity does not prolong a wait. */
 #include "conform/harness.h"
 #include "services/drive.h"
 #include "services/user.h"

@@ -21,7 +21,7 @@ void svc_expect_error(struct h *h, const char *file, int line, int status, const
 		       e.operation, e.text, e.hint, xport_status_name(status), operation, words);
 }
 
-static xport_pool *make(struct h *h, uint32_t flags, size_t max_bytes)
+xport_pool *svc_pool_make(struct h *h, uint32_t flags, size_t max_bytes)
 {
 	struct xport_pool_attr a = {.size = sizeof(a),
 	                            .flags = flags,
@@ -34,7 +34,7 @@ static xport_pool *make(struct h *h, uint32_t flags, size_t max_bytes)
 	return p;
 }
 
-static struct xport_pool_info ask(struct h *h, xport_pool *p)
+struct xport_pool_info svc_pool_ask(struct h *h, xport_pool *p)
 {
 	struct xport_pool_info i = {.size = sizeof(i)};
 
@@ -72,7 +72,7 @@ static void blocks(struct h *h)
 	int n = 0;
 
 	h_open(h, NULL);
-	p = make(h, (uint32_t)h->param, 0);
+	p = svc_pool_make(h, (uint32_t)h->param, 0);
 	for (size_t size = 1; size <= 512 * KIB; size *= 2) {
 		for (size_t d = 0; d < 3; d++) {
 			size_t len = size + d - 1, align = aligns[n % 6];
@@ -86,14 +86,14 @@ static void blocks(struct h *h)
 			n++;
 		}
 	}
-	H_TRUE(ask(h, p).in_use > 3 * 1000 * KIB);
+	H_TRUE(svc_pool_ask(h, p).in_use > 3 * 1000 * KIB);
 	for (int i = 0; i < n; i++) {
 		H_FILLED(b[i].address, b[i].length, (uint64_t)i);
 		H_OK(xport_pool_free(p, b[i].address));
 	}
-	H_EQ(0, ask(h, p).in_use);
-	H_EQ(n, ask(h, p).allocations);
-	H_EQ(n, ask(h, p).frees);
+	H_EQ(0, svc_pool_ask(h, p).in_use);
+	H_EQ(n, svc_pool_ask(h, p).allocations);
+	H_EQ(n, svc_pool_ask(h, p).frees);
 	H_OK(xport_pool_destroy(p));
 }
 
@@ -105,18 +105,18 @@ static void steady(struct h *h)
 	xport_pool *p;
 
 	h_open(h, NULL);
-	p = make(h, 0, 0);
+	p = svc_pool_make(h, 0, 0);
 	for (int round = 0; round < 2000; round++) {
 		size_t len = (size_t)(round % 20 == 19 ? 100000 : 64 << round % 10);
 
 		if (round == 20)
-			before = ask(h, p);
+			before = svc_pool_ask(h, p);
 		for (int i = 0; i < 16; i++)
 			b[i] = take(h, p, len, 0);
 		for (int i = 0; i < 16; i++)
 			H_OK(xport_pool_free(p, b[i].address));
 	}
-	after = ask(h, p);
+	after = svc_pool_ask(h, p);
 	H_EQ(before.registrations, after.registrations);
 	H_EQ(before.registered, after.registered);
 	H_TRUE(after.refills - before.refills < (after.allocations - before.allocations) / 4);
@@ -158,7 +158,7 @@ static void wrong(struct h *h)
 	H_OK(xport_mr_query(b.mr, &m));
 	H_EQ(H_ALL | XPORT_ATOMIC_NIC, m.rights);
 	H_OK(xport_pool_destroy(p));
-	p = make(h, 0, 0);
+	p = svc_pool_make(h, 0, 0);
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_query(p, &i));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_alloc(p, 0, 0, &b));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_alloc(p, 10, 48, &b));
@@ -171,14 +171,14 @@ static void wrong(struct h *h)
 	c = take(h, p, 100, 0);
 	large = take(h, p, 200 * KIB, 0);
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, &b));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "in no block of this pool");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "not in a block in use");
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, (char *)b.address + 1));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "lies inside the block");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "is inside the block");
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, (char *)large.address + 128 * KIB));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "lies inside the block");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "is inside the block");
 	H_OK(xport_pool_free(p, b.address));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was freed before");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was already freed");
 	H_OK(xport_pool_free(p, large.address));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, large.address));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_hold(p, b.address));
@@ -200,13 +200,13 @@ static void limit(struct h *h)
 	int n = 0, r;
 
 	h_open(h, NULL);
-	p = make(h, 0, 2 * MIB);
+	p = svc_pool_make(h, 0, 2 * MIB);
 	while ((r = xport_pool_alloc(p, 64 * KIB, 0, &b[n])) == XPORT_OK)
 		H_TRUE(++n < 64);
 	H_EQ(XPORT_ERR_NO_MEMORY, r);
 	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_pool_alloc", "max_bytes is 2048 KiB");
 	H_TRUE(n >= 28 && n <= 32);
-	H_TRUE(ask(h, p).registered <= 2 * MIB);
+	H_TRUE(svc_pool_ask(h, p).registered <= 2 * MIB);
 	H_STATUS(XPORT_ERR_NO_MEMORY, xport_pool_reserve(p, MIB));
 	H_OK(xport_pool_free(p, b[0].address));
 	H_OK(xport_pool_alloc(p, 64 * KIB, 0, &more));
@@ -222,25 +222,25 @@ static void quarantine(struct h *h)
 	xport_pool *p;
 
 	h_open(h, NULL);
-	p = make(h, (uint32_t)h->param, 0);
+	p = svc_pool_make(h, (uint32_t)h->param, 0);
 	b = take(h, p, 1000, 0);
 	H_OK(xport_pool_hold(p, b.address));
 	H_OK(xport_pool_hold(p, (char *)b.address + 500));
 	H_OK(xport_pool_free(p, b.address));
-	H_EQ(1, ask(h, p).quarantined);
+	H_EQ(1, svc_pool_ask(h, p).quarantined);
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was freed before");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was already freed");
 	for (int i = 0; i < 20; i++) {
 		other[i] = take(h, p, 1000, 0);
 		H_TRUE(other[i].address != b.address);
 	}
 	H_OK(xport_pool_release(p, b.address));
-	H_EQ(1, ask(h, p).quarantined);
+	H_EQ(1, svc_pool_ask(h, p).quarantined);
 	H_OK(xport_pool_hold(p, b.address)); /* an operation that the one held for begins */
 	H_OK(xport_pool_release(p, b.address));
 	H_TRUE(take(h, p, 1000, 0).address != b.address);
 	H_OK(xport_pool_release(p, b.address));
-	H_EQ(0, ask(h, p).quarantined);
+	H_EQ(0, svc_pool_ask(h, p).quarantined);
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_release(p, b.address));
 	if (h->param == 0)
 		H_TRUE(take(h, p, 1000, 0).address == b.address);
@@ -262,22 +262,22 @@ static void trim(struct h *h)
 	xport_pool *p;
 
 	h_open(h, NULL);
-	p = make(h, (uint32_t)h->param, 0);
+	p = svc_pool_make(h, (uint32_t)h->param, 0);
 	H_OK(xport_pool_reserve(p, 3 * MIB));
-	H_TRUE(ask(h, p).registered >= 3 * MIB);
+	H_TRUE(svc_pool_ask(h, p).registered >= 3 * MIB);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 200; i++)
 			b[i] = take(h, p, 40000, 0);
-		H_TRUE(ask(h, p).slabs >= 9);
+		H_TRUE(svc_pool_ask(h, p).slabs >= 9);
 		for (int i = 1; i < 200; i++)
 			H_OK(xport_pool_free(p, b[i].address));
 		H_TRUE(xport_pool_trim(p) >= 8);
-		H_EQ(1, ask(h, p).slabs);
+		H_EQ(1, svc_pool_ask(h, p).slabs);
 		h_fill(b[0].address, 40000, 1); /* still there */
 		H_OK(xport_pool_free(p, b[0].address));
 	}
 	H_EQ(1, xport_pool_trim(p));
-	H_EQ(0, ask(h, p).registered);
+	H_EQ(0, svc_pool_ask(h, p).registered);
 	H_EQ(0, xport_pool_trim(p));
 	b[0] = take(h, p, 10, 0);
 	H_OK(xport_pool_destroy(p));
@@ -291,7 +291,7 @@ static void busy(struct h *h)
 	struct h_op *op;
 
 	h_open(h, NULL);
-	p = make(h, 0, 0);
+	p = svc_pool_make(h, 0, 0);
 	b = take(h, p, 5000, 0);
 	op = h_op(h, XPORT_OP_RECV);
 	H_OK(xport_recv(
@@ -299,7 +299,7 @@ static void busy(struct h *h)
 		&(struct xport_opt){.size = sizeof(struct xport_opt), .context = op, .mr = b.mr, .id = &op->id}));
 	H_OK(xport_pool_free(p, b.address)); /* too early */
 	H_EQ(XPORT_ERR_BUSY, xport_pool_trim(p));
-	H_EQ(1, ask(h, p).slabs);
+	H_EQ(1, svc_pool_ask(h, p).slabs);
 	b = take(h, p, 5000, 0);
 	H_OK(xport_pool_free(p, b.address));
 	H_STATUS(XPORT_ERR_BUSY, xport_pool_destroy(p));
@@ -317,7 +317,7 @@ static void foreign(struct h *h)
 	int n = 0;
 
 	h_open(h, NULL);
-	p = make(h, 0, MIB / 2);
+	p = svc_pool_make(h, 0, MIB / 2);
 	H_OK(xport_mr_alloc(h->x, MIB, XPORT_REMOTE_READ, &mr));
 	H_OK(xport_mr_alloc(h->x, 64 * KIB, XPORT_REMOTE_READ, &small));
 	H_OK(xport_mr_alloc(h->x, MIB, XPORT_REMOTE_WRITE, &other));
@@ -328,9 +328,9 @@ static void foreign(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_add(p, NULL));
 	H_OK(xport_pool_add(p, mr));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_add(p, mr));
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_add", "in the pool already");
-	H_EQ(1, ask(h, p).slabs);
-	H_EQ(0, ask(h, p).registrations);
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_add", "already in the pool");
+	H_EQ(1, svc_pool_ask(h, p).slabs);
+	H_EQ(0, svc_pool_ask(h, p).registrations);
 	for (; xport_pool_alloc(p, 32 * KIB, 0, &b) == XPORT_OK; n++)
 		H_TRUE(b.mr == mr && (char *)b.address >= (char *)m.base &&
 		       (char *)b.address + 32 * KIB <= (char *)m.base + MIB);
@@ -338,144 +338,6 @@ static void foreign(struct h *h)
 	H_OK(xport_pool_destroy(p));
 	h_fill(m.base, MIB, 1); /* it is still the user's */
 	H_OK(xport_mr_dereg(mr));
-}
-
-/* ---- threads ---- */
-
-enum { THREADS = 4, ROUNDS = 20000, HAND = 64 };
-
-struct crowd {
-	xport_pool *pool;
-	/* Blocks handed from thread to thread: whoever finds one frees it. */
-	void *_Atomic hand[HAND];
-	atomic_int failures;
-};
-
-static void *member(void *arg)
-{
-	struct crowd *c = arg;
-	unsigned seed = (unsigned)(uintptr_t)&seed;
-	struct xport_block b;
-	unsigned char *got;
-
-	for (int i = 0; i < ROUNDS; i++) {
-		size_t len = (size_t)16 << rand_r(&seed) % 12;
-
-		if (xport_pool_alloc(c->pool, len, 0, &b) != XPORT_OK) {
-			atomic_fetch_add(&c->failures, 1);
-			break;
-		}
-		/* Its length in its first and last bytes, for whoever frees it. */
-		memcpy(b.address, &len, sizeof(len));
-		((unsigned char *)b.address)[len - 1] = (unsigned char)(len >> 4);
-		got = atomic_exchange(&c->hand[rand_r(&seed) % HAND], b.address);
-		if (got == NULL)
-			continue;
-		memcpy(&len, got, sizeof(len));
-		if (got[len - 1] != (unsigned char)(len >> 4) || xport_pool_free(c->pool, got) != XPORT_OK)
-			atomic_fetch_add(&c->failures, 1);
-	}
-	return NULL;
-}
-
-static void threads(struct h *h)
-{
-	struct xport_attr a = h_attr(h);
-	struct crowd c = {0};
-	pthread_t t[THREADS];
-	struct xport_pool_info i;
-
-	a.thread_mode = XPORT_THREAD_MULTIPLE;
-	h_open(h, &a);
-	c.pool = make(h, (uint32_t)h->param, 0);
-	for (int n = 0; n < THREADS; n++)
-		H_EQ(0, pthread_create(&t[n], NULL, member, &c));
-	for (int n = 0; n < THREADS; n++)
-		pthread_join(t[n], NULL);
-	H_EQ(0, atomic_load(&c.failures));
-	i = ask(h, c.pool);
-	H_EQ(0, i.threads); /* what they kept is given back */
-	H_EQ(0, i.cached);
-	H_EQ(THREADS * ROUNDS, i.allocations);
-	for (int n = 0; n < HAND; n++)
-		H_OK(xport_pool_free(c.pool, atomic_load(&c.hand[n])));
-	i = ask(h, c.pool);
-	H_EQ(0, i.in_use);
-	H_EQ(i.allocations, i.frees);
-	H_TRUE(xport_pool_trim(c.pool) == (int)i.slabs);
-	H_OK(xport_pool_destroy(c.pool));
-}
-
-static void *take_one(void *arg)
-{
-	struct xport_block b;
-	struct xport_error e = {.size = sizeof(e)};
-	int r = xport_pool_alloc(arg, 100, 0, &b);
-
-	if (r != XPORT_OK &&
-	    (xport_services_last_error(&e) != XPORT_OK || strstr(e.text, "only the thread that created it") == NULL))
-		return (void *)1l;
-	return (void *)(intptr_t)r;
-}
-
-static void *reserve_one(void *arg)
-{
-	return (void *)(intptr_t)xport_pool_reserve(arg, 1);
-}
-
-static int in_a_thread(struct h *h, void *arg, void *(*what)(void *))
-{
-	pthread_t t;
-	void *r;
-
-	H_EQ(0, pthread_create(&t, NULL, what, arg));
-	pthread_join(t, &r);
-	return (int)(intptr_t)r;
-}
-
-/* On an instance that does not lock, other threads live on what is reserved. */
-static void growth(struct h *h)
-{
-	xport_pool *p;
-
-	h_open(h, NULL);
-	p = make(h, 0, 0);
-	H_EQ(XPORT_ERR_NO_MEMORY, in_a_thread(h, p, take_one));
-	H_OK(xport_pool_reserve(p, 1));
-	H_EQ(XPORT_OK, in_a_thread(h, p, take_one));
-	H_OK(xport_pool_destroy(p));
-	/* Whoever is let in reserves: one at a time is all that the instance asks for. */
-	p = make(h, 0, 0);
-	H_EQ(XPORT_OK, in_a_thread(h, p, reserve_one));
-	H_EQ(XPORT_OK, in_a_thread(h, p, take_one));
-	H_EQ(1, ask(h, p).slabs);
-	H_OK(xport_pool_destroy(p));
-}
-
-struct maker {
-	xport *x;
-	xport_pool *pool;
-};
-
-static void *make_one(void *arg)
-{
-	struct maker *m = arg;
-
-	return (void *)(intptr_t)xport_pool_create(m->x, NULL, &m->pool);
-}
-
-/* A thread that gets the pthread_t of the one that made the pool, and has ended, is another one. */
-static void maker_gone(struct h *h)
-{
-	struct maker m = {0};
-
-	h_open(h, NULL);
-	m.x = h->x;
-	H_EQ(XPORT_OK, in_a_thread(h, &m, make_one));
-	for (int i = 0; i < 8; i++)
-		H_EQ(XPORT_ERR_NO_MEMORY, in_a_thread(h, m.pool, take_one));
-	H_EQ(0, ask(h, m.pool).registrations);
-	H_OK(xport_pool_destroy(m.pool));
 }
 
 /* ---- where the memory is ---- */
@@ -489,10 +351,10 @@ static void huge(struct h *h)
 
 	h_open(h, NULL);
 	slower = h->info.put > h->info.put_reg || h->info.get > h->info.get_reg;
-	p = make(h, XPORT_POOL_HUGE, 0);
+	p = svc_pool_make(h, XPORT_POOL_HUGE, 0);
 	b = take(h, p, 300 * KIB, 0);
 	h_fill(b.address, 300 * KIB, 1);
-	i = ask(h, p);
+	i = svc_pool_ask(h, p);
 	if (slower)
 		H_CHECK(strncmp(i.huge, "no: ", 4) == 0 && i.huge_bytes == 0, "says \"%s\"", i.huge);
 	else
@@ -510,10 +372,10 @@ static void huge(struct h *h)
 	for (int n = 0; xport_pool_alloc(p, 64 * KIB, 0, &b) == XPORT_OK;)
 		H_TRUE(++n <= 48);
 	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_pool_alloc", "max_bytes is 3072 KiB");
-	H_TRUE(ask(h, p).registered >= 2 * MIB && ask(h, p).registered <= 3 * MIB);
+	H_TRUE(svc_pool_ask(h, p).registered >= 2 * MIB && svc_pool_ask(h, p).registered <= 3 * MIB);
 	H_OK(xport_pool_destroy(p));
-	p = make(h, 0, 0);
-	H_TRUE(strcmp(ask(h, p).huge, "not asked for") == 0);
+	p = svc_pool_make(h, 0, 0);
+	H_TRUE(strcmp(svc_pool_ask(h, p).huge, "not requested") == 0);
 	H_OK(xport_pool_destroy(p));
 }
 
@@ -532,10 +394,10 @@ static void huge_refused(struct h *h)
 		xport_pool *p;
 
 		svc_wrap_huge(errors[n]);
-		p = make(h, XPORT_POOL_HUGE, 0);
+		p = svc_pool_make(h, XPORT_POOL_HUGE, 0);
 		b = take(h, p, 300 * KIB, 0);
 		h_fill(b.address, 300 * KIB, 1);
-		i = ask(h, p);
+		i = svc_pool_ask(h, p);
 		H_CHECK(strncmp(i.huge, had ? "reserved" : "no reserved", 8) == 0, "says \"%s\"", i.huge);
 		H_CHECK(errors[n] != EFAULT || strstr(i.huge, "control group") != NULL, "says \"%s\"", i.huge);
 		H_EQ(had ? i.registered : 0, i.huge_bytes);
@@ -564,9 +426,9 @@ static void node(struct h *h)
 	}
 	b = take(h, p, 5 * MIB, 0);
 	h_fill(b.address, 5 * MIB, 1);
-	H_CHECK(strstr(ask(h, p).placement, "lie on node 0") != NULL ||
-	                strstr(ask(h, p).placement, "not known") != NULL,
-	        "says \"%s\"", ask(h, p).placement);
+	H_CHECK(strstr(svc_pool_ask(h, p).placement, "are on node 0") != NULL ||
+	                strstr(svc_pool_ask(h, p).placement, "unknown") != NULL,
+	        "says \"%s\"", svc_pool_ask(h, p).placement);
 	H_OK(xport_pool_destroy(p));
 	a.node = XPORT_POOL_NODE_LOCAL;
 	H_OK(xport_pool_create(h->x, &a, &p));
@@ -599,13 +461,13 @@ static void memlock(struct h *h)
 		h_skip(h, "root cannot become another user here");
 	H_EQ(0, setrlimit(RLIMIT_MEMLOCK, &r));
 	h_open(h, NULL);
-	p = make(h, XPORT_POOL_LOCK, 0);
+	p = svc_pool_make(h, XPORT_POOL_LOCK, 0);
 	H_STATUS(XPORT_ERR_NO_MEMORY, xport_pool_alloc(p, 100, 0, &b));
 	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_pool_alloc", "the limit of locked memory is 64 KiB");
 	SVC_ERROR(XPORT_ERR_NO_MEMORY, "xport_pool_alloc", "ulimit -l unlimited");
-	H_EQ(0, ask(h, p).registrations);
+	H_EQ(0, svc_pool_ask(h, p).registrations);
 	H_OK(xport_pool_destroy(p));
-	p = make(h, 0, 0);
+	p = svc_pool_make(h, 0, 0);
 	b = take(h, p, 100, 0);
 	H_OK(xport_pool_destroy(p));
 }
@@ -621,9 +483,6 @@ const struct h_scenario svc_cases_pool[] = {
 	{"pool_trim", {trim}, modes, 0, 0},
 	{"pool_busy", {busy}, NULL, 0, 0},
 	{"pool_foreign", {foreign}, NULL, 0, 0},
-	{"pool_threads", {threads}, modes, 0, 0},
-	{"pool_growth", {growth}, NULL, 0, 0},
-	{"pool_maker_gone", {maker_gone}, NULL, 0, 0},
 	{"pool_huge", {huge}, NULL, 0, 0},
 	{"pool_huge_refused", {huge_refused}, NULL, 0, 0},
 	{"pool_node", {node}, NULL, 0, 0},

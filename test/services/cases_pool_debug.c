@@ -46,7 +46,7 @@ static void debug(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "at byte 100, past its end");
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_free(p, b.address)); /* it was freed all the same */
-	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was freed before");
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_free", "was already freed");
 	b = take(h, p, 60000);
 	H_OK(xport_pool_free(p, b.address));
 	H_BYTES(b.address, 60000, 0xdb);

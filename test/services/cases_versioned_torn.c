@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cases_versioned_torn.c - versioned objects whose writer does not pause are read without tearing, and a detector that sees
+ * cases_versioned_torn.c - versioned objects whose writer does not pause are read without tearing. A detector must see
  * tearing where there is some.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cost.c - what a pool's block and a cache's hit cost: `cost count` for callgrind, which counts what runs in the
- * functions named figure_; `cost time` for people, in nanoseconds, beside malloc and registering.
+ * cost.c - the cost of a pool's block and of a cache's hit. `cost count` is for callgrind, which counts the functions
+ * named figure_; `cost time` prints nanoseconds, with those of malloc and of registering.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * drive.h - a role that has leases, and who moves them: an event loop on xport_fd, the functions that wait, or a thread
- * beside the one that waits.  The harness makes no progress meanwhile (h->idle).
+ * drive.h - a role that has leases, and the ways to drive them: an event loop on xport_fd, the functions that wait, or
+ * a thread beside one that waits. The harness makes no progress meanwhile (h->idle).
  */
 #ifndef TEST_DRIVE_H
 #define TEST_DRIVE_H

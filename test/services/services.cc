@@ -12,65 +12,33 @@
 #include <string>
 #include <vector>
 
+#include "conform/gtest_cases.h"
 #include "services/services.h"
 
 namespace
 {
 
-const h_scenario *const tables[] = {svc_cases_pool,      svc_cases_pool_peer,      svc_cases_cache,
-                                    svc_cases_versioned, svc_cases_versioned_cost, svc_cases_versioned_torn,
-                                    svc_cases_grow,      svc_cases_limits,         svc_cases_pool_debug};
+const h_scenario *const tables[] = {svc_cases_pool,           svc_cases_pool_threads,   svc_cases_pool_peer,
+                                    svc_cases_cache,          svc_cases_versioned,      svc_cases_versioned_alone,
+                                    svc_cases_versioned_cost, svc_cases_versioned_torn, svc_cases_grow,
+                                    svc_cases_limits,         svc_cases_pool_debug};
 /* These are run with the operations carried by the library, too, unless they are H_ONCE. */
 const h_scenario *const both[] = {
 	svc_cases_batch,      svc_cases_lease,       svc_cases_lease_end, svc_cases_lease_hostile,
 	svc_cases_lease_slow, svc_cases_lease_wrong, svc_cases_directory, svc_cases_directory_hostile};
 
-class Services : public testing::Test
-{
-public:
-	Services(const h_scenario *scenario, const h_config &config) : scenario_(scenario), config_(config) {}
-
-	void TestBody() override
-	{
-		static h_result result;
-
-		h_run(scenario_, &config_, &result);
-		for (int i = 0; i < result.nfigures; i++)
-			printf("             %s = %llu\n", result.figures[i].name,
-			       static_cast<unsigned long long>(result.figures[i].value));
-		if (result.outcome == H_SKIPPED)
-			GTEST_SKIP() << result.text;
-		if (result.outcome == H_FAILED)
-			FAIL() << result.text;
-	}
-
-private:
-	const h_scenario *scenario_;
-	h_config config_;
-};
-
 void add(const h_scenario *s, const char *backend, bool emulate)
 {
-	static const h_param none[] = {{"", 0}, {nullptr, 0}};
-	std::string suite = backend;
+	std::string suite = gtest_cases::suite_of(backend) + (emulate ? "_emulate" : "");
 
-	for (char &c : suite)
-		if (!isalnum(static_cast<unsigned char>(c)))
-			c = '_';
-	if (emulate)
-		suite += "_emulate";
-	for (const h_param *p = s->params ? s->params : none; p->suffix; p++) {
+	for (const h_param *p = gtest_cases::params_of(s); p->suffix; p++) {
 		h_config config = {};
-		std::string name = s->name;
 
-		if (*p->suffix)
-			name += std::string("_") + p->suffix;
 		config.backend = backend;
 		config.emulate = emulate;
-		config.threads = strncmp(backend, "loop", 4) == 0;
+		config.threads = gtest_cases::within_process(backend);
 		config.param = p->value;
-		testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-		                      [=]() -> Services * { return new Services(s, config); });
+		gtest_cases::add_scenario(suite, gtest_cases::name_of(s, p), s, config);
 	}
 }
 

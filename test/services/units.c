@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* units.c - for units_test.cc: what is inline, or takes C11 atomics, which C++ cannot read. */
+/* units.c - for units_test.cc: inline functions, and functions with C11 atomics, which C++ cannot read. */
 #include <stdlib.h>
 
-#include "services/depot.h"
 #include "services/memlock.h"
+#include "services/pool_core.h"
 #include "services/snapshot.h"
 #include "services/units.h"
 
@@ -43,32 +43,32 @@ uint64_t svc_memlock_limit_c(void)
 	return m.limit;
 }
 
-void *svc_table_new_c(void)
+void *svc_addr_map_new_c(void)
 {
-	return svc_table_new();
+	return svc_addr_map_new();
 }
 
-void *svc_table_enter_c(void *table, uintptr_t base, void *span)
+void *svc_addr_map_enter_c(void *table, uintptr_t base, void *span)
 {
-	struct svc_table *t = svc_table_room(table, 1);
+	struct svc_addr_map *t = svc_addr_map_room(table, 1);
 
-	svc_table_enter(t, base, span);
+	svc_addr_map_enter(t, base, span);
 	return t;
 }
 
-void *svc_table_find_c(void *table, uintptr_t address)
+void *svc_addr_map_find_c(void *table, uintptr_t address)
 {
-	return svc_table_find(table, (void *)address);
+	return svc_addr_map_find(table, (void *)address);
 }
 
-void svc_table_remove_c(void *table, uintptr_t base)
+void svc_addr_map_remove_c(void *table, uintptr_t base)
 {
-	svc_table_remove(table, base);
+	svc_addr_map_remove(table, base);
 }
 
-void svc_table_free_c(void *table)
+void svc_addr_map_free_c(void *table)
 {
-	svc_table_free(table);
+	svc_addr_map_free(table);
 }
 
 int svc_index_wrong_c(void)

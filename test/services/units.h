@@ -11,11 +11,11 @@
 int svc_memlock_network_c(const struct xport_info *info);
 int svc_memlock_check_c(uint64_t limit, uint64_t locked, int exempt, uint64_t more);
 uint64_t svc_memlock_limit_c(void);
-void *svc_table_new_c(void);
-void *svc_table_enter_c(void *table, uintptr_t base, void *span);
-void *svc_table_find_c(void *table, uintptr_t address);
-void svc_table_remove_c(void *table, uintptr_t base);
-void svc_table_free_c(void *table);
+void *svc_addr_map_new_c(void);
+void *svc_addr_map_enter_c(void *table, uintptr_t base, void *span);
+void *svc_addr_map_find_c(void *table, uintptr_t address);
+void svc_addr_map_remove_c(void *table, uintptr_t base);
+void svc_addr_map_free_c(void *table);
 int svc_index_wrong_c(void);
 void svc_snapshot_make_c(void *snapshot, uint64_t version, size_t length);
 int svc_snapshot_accepts_c(const void *snapshot, size_t length, uint64_t *version);

@@ -66,7 +66,7 @@ TEST(Memlock, TheLimitIsCheckedAhead)
 	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(1 << 20, 2 << 20, 0, 1));
 	EXPECT_EQ(XPORT_ERR_NO_MEMORY, svc_memlock_check_c(8 << 20, 6 << 20, 0, 4 << 20));
 	EXPECT_NE(std::string::npos,
-	          last_text().find("4096 KiB more would be locked; the limit of locked memory is 8192 KiB, and "
+	          last_text().find("cannot lock 4096 KiB more; the limit of locked memory is 8192 KiB, and "
 	                           "6144 KiB are locked already|raise the limit: ulimit -l"));
 	EXPECT_EQ(XPORT_OK, svc_memlock_check_c(8 << 20, 6 << 20, 1, 4 << 20)) << "CAP_IPC_LOCK";
 	EXPECT_EQ(XPORT_OK, svc_memlock_check_c(UINT64_MAX, 6 << 20, 0, UINT64_MAX)) << "no limit";
@@ -77,28 +77,28 @@ TEST(Memlock, TheLimitIsCheckedAhead)
 TEST(Table, FindsWhatIsThere)
 {
 	const uintptr_t span = 65536, first = uintptr_t{0x7f1234560000};
-	void *t = svc_table_new_c();
+	void *t = svc_addr_map_new_c();
 	std::vector<int> spans(5000);
 
 	for (size_t i = 0; i < spans.size(); i++)
-		t = svc_table_enter_c(t, first + i * i * span, &spans[i]);
+		t = svc_addr_map_enter_c(t, first + i * i * span, &spans[i]);
 	for (size_t i = 0; i < spans.size(); i++) {
-		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span));
-		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span + span - 1));
+		ASSERT_EQ(&spans[i], svc_addr_map_find_c(t, first + i * i * span));
+		ASSERT_EQ(&spans[i], svc_addr_map_find_c(t, first + i * i * span + span - 1));
 	}
-	EXPECT_EQ(nullptr, svc_table_find_c(t, first - 1));
-	EXPECT_EQ(nullptr, svc_table_find_c(t, first + 2 * span));
-	EXPECT_EQ(nullptr, svc_table_find_c(t, 0));
-	EXPECT_EQ(nullptr, svc_table_find_c(t, UINTPTR_MAX));
+	EXPECT_EQ(nullptr, svc_addr_map_find_c(t, first - 1));
+	EXPECT_EQ(nullptr, svc_addr_map_find_c(t, first + 2 * span));
+	EXPECT_EQ(nullptr, svc_addr_map_find_c(t, 0));
+	EXPECT_EQ(nullptr, svc_addr_map_find_c(t, UINTPTR_MAX));
 	for (size_t i = 0; i < spans.size(); i += 2)
-		svc_table_remove_c(t, first + i * i * span);
+		svc_addr_map_remove_c(t, first + i * i * span);
 	for (size_t i = 0; i < spans.size(); i++)
-		ASSERT_EQ(i % 2 ? &spans[i] : nullptr, svc_table_find_c(t, first + i * i * span));
+		ASSERT_EQ(i % 2 ? &spans[i] : nullptr, svc_addr_map_find_c(t, first + i * i * span));
 	for (size_t i = 0; i < spans.size(); i += 2)
-		t = svc_table_enter_c(t, first + i * i * span, &spans[i]);
+		t = svc_addr_map_enter_c(t, first + i * i * span, &spans[i]);
 	for (size_t i = 0; i < spans.size(); i++)
-		ASSERT_EQ(&spans[i], svc_table_find_c(t, first + i * i * span));
-	svc_table_free_c(t);
+		ASSERT_EQ(&spans[i], svc_addr_map_find_c(t, first + i * i * span));
+	svc_addr_map_free_c(t);
 }
 
 /* The multiplication in place of a division, for each byte of a span and each class. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * user.h - a role that uses or serves a directory, and who moves it: an event loop on xport_fd, the functions that wait, or
- * a thread beside.  The harness makes no progress meanwhile (h->idle).
+ * user.h - a role that uses or serves a directory, and the ways to drive it: an event loop on xport_fd, the functions
+ * that wait, or a thread beside. The harness makes no progress meanwhile (h->idle).
  */
 #ifndef TEST_USER_H
 #define TEST_USER_H

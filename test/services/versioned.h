@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* versioned.h - what the cases of versioned objects share: their bytes, each word of which tells which write it is of. */
+/* versioned.h - shared by the cases of versioned objects: test data in which each word shows the write that it is from. */
 #ifndef TEST_SERVICES_VERSIONED_H
 #define TEST_SERVICES_VERSIONED_H
 

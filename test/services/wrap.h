@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wrap.h - calls of the services that are made to fail, in the calling thread (the linker's --wrap). */
+/* wrap.h - makes calls of the services fail, in the calling thread (the linker's --wrap). */
 #ifndef SVC_TEST_WRAP_H
 #define SVC_TEST_WRAP_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * meter.h - what a process holds while it runs: memory, descriptors, what the allocator has given out; a line of JSON now and
- * then, and at the end whether it grew.
+ * meter.h - what a process holds while it runs: memory, descriptors, allocations. It writes a line of JSON from time to
+ * time, and reports at the end whether this grew.
  */
 #ifndef SOAK_METER_H
 #define SOAK_METER_H

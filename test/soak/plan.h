@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plan.h - what one side does in one round, grown from the seed, the round and the side alone.
+ * plan.h - what one side does in one round, made only from the seed, the round and the side.
  *
- * Both sides make both plans, so that each knows what must arrive.  A round stands for itself: it can be run again without
- * those before it.  Each step has bytes of its own, with a gap on either side, at the same place of the memory that it comes
- * from and of the memory that it goes to; what it carries is a slice of one pattern, which both sides have.
+ * Both sides make both plans, so each knows what must arrive. A round does not depend on earlier rounds: it can be run
+ * again alone. Each step has its own bytes, with a gap on either side, at the same offset in the source and in the
+ * destination. Its data is a slice of one pattern, which both sides have.
  */
 #ifndef SOAK_PLAN_H
 #define SOAK_PLAN_H

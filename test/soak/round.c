@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* round.c - one round: what is posted, what comes, and when it is over. */
+/* round.c - one round: the operations that are posted, the completions, and the end. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>

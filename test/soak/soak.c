@@ -39,7 +39,7 @@ struct command {
 static const struct argp_option options[] = {
 	{"self", OPT_SELF, NULL, 0, "Be both sides, in two processes on this machine", 0},
 	{"listen", 'l', "HOST:PORT", 0, "Be the target, and listen there", 0},
-	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 0},
+	{"backend", 'B', "NAME", 0, "The back end and provider, instead of XPORT_BACKEND", 0},
 	{"operations", 'n', "COUNT", 0, "How many, of both sides together, such as 1000000 or 1e8 (default: 1e6)", 0},
 	{"seed", 's', "NUMBER", 0, "What everything grows from (default: 1)", 0},
 	{"window", 'w', "COUNT", 0,

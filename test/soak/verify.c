@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verify.c - whether what came is what the plan says, byte by byte.
+ * verify.c - checks byte by byte whether what came is what the plan says.
  *
- * What has been looked at is made blank again, and at the end of the round all that was used must be blank: a byte that is
- * not lies where nobody may write, or came after its operation was complete.
+ * Checked bytes are cleared. At the end of the round all bytes that were used must be clear: another byte was written
+ * where nobody may write, or after its operation was complete.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* graph.h - who is whose neighbour, and which neighbour leads where. */
+/* graph.h - the neighbours of each process, and which neighbour leads to which process. */
 #ifndef TOPOLOGY_GRAPH_H
 #define TOPOLOGY_GRAPH_H
 

@@ -316,7 +316,7 @@ void test_queue_stands(struct side *s, const char *provider, bool a)
 	CHECK(s->warnings == 1, "%lu lines", s->warnings);
 	again.ep = calloc(1, s->caps.ep_size);
 	CHECK(s->ops->address(s->be, again.ep, &again.core_ep, again.addr, &len) == XPORT_ERR_SYSTEM);
-	CHECK(strstr(s->err.text, "stands still") != NULL, "%s", s->err.text);
+	CHECK(strstr(s->err.text, "is stuck") != NULL, "%s", s->err.text);
 	free(again.ep);
 	conn_free(s, c[2]);
 }

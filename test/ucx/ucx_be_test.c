@@ -7,6 +7,10 @@
  * The main process never touches UCX: it forks two processes for every test, A and B, joined by a socket pair that
  * stands for the control channel.  A test passes if both exit with 0 (B may have been killed, where that is the test).
  */
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
 #include "side.h"
 
 /* ---- tests: each is what one of the two processes does ---- */
@@ -326,23 +330,94 @@ static void test_load_list(struct side *s, const char *provider, bool a)
 	CHECK(s->warnings == 0);
 }
 
+/* Transports of UCX whose queue in shared memory all peers write into. */
+static bool has_queue(const char *transports)
+{
+	return strstr(transports, "posix") != NULL || strstr(transports, "sysv") != NULL ||
+	       strstr(transports, "xpmem") != NULL;
+}
+
+static void on_default(void *arg, const struct xport_candidate *c)
+{
+	struct side *s = arg;
+
+	if (strcmp(c->name, "ucx") != 0)
+		return;
+	CHECK(c->state == XPORT_READY, "%s", c->reason);
+	CHECK(has_queue(c->reason) == (getenv("UCX_TLS") != NULL), "%s", c->reason);
+	s->core.frames++;
+}
+
+/* One killed peer can silence such a queue for all others, so plain ucx goes without, unless UCX_TLS asks for it. */
+static void test_default_without_queues(struct side *s, const char *provider, bool a)
+{
+	(void)provider;
+	if (!a)
+		return;
+	load(s);
+	unsetenv("UCX_TLS");
+	CHECK(s->ops->list(&s->log, on_default, s) == XPORT_OK && s->core.frames == 1);
+	setenv("UCX_TLS", "tcp,sysv,self", 1);
+	CHECK(s->ops->list(&s->log, on_default, s) == XPORT_OK && s->core.frames == 2);
+}
+
+/* ---- a loaded machine ---- */
+
+/* UCX's own thread has to wait for its turn, and the clock runs on: 20 s a second. */
+static atomic_bool loaded;
+
+#define STANDS_IN __attribute__((visibility("default")))
+
+STANDS_IN int epoll_wait(int fd, struct epoll_event *events, int max, int timeout_ms)
+{
+	int n = (int)syscall(SYS_epoll_pwait, fd, events, max, timeout_ms, NULL, 0);
+
+	if (atomic_load(&loaded) && syscall(SYS_gettid) != getpid())
+		usleep(300000);
+	return n;
+}
+
+STANDS_IN int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int rc = (int)syscall(SYS_clock_gettime, id, t);
+	int64_t ns = (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+
+	if (rc != 0 || id != CLOCK_MONOTONIC || !atomic_load(&loaded))
+		return rc;
+	ns *= 20;
+	t->tv_sec = (time_t)(ns / 1000000000);
+	t->tv_nsec = (long)(ns % 1000000000);
+	return 0;
+}
+
+/* Opening waits for UCX's own thread by turns, not by the clock alone. */
+static void test_open_under_load(struct side *s, const char *provider, bool a)
+{
+	(void)provider;
+	if (!a)
+		return;
+	atomic_store(&loaded, true);
+	open_side(s, "tcp");
+	atomic_store(&loaded, false);
+	CHECK(s->warnings == 0);
+}
+
 /* What the user leaves UCX of its transports, without a word about settings of those that are not there. */
 static void test_some_transports(struct side *s, const char *provider, bool a)
 {
-	static const char *const left[][2] = {
-		{"UCX_TLS", "tcp"}, {"UCX_TLS", "posix,self"}, {"UCX_NET_DEVICES", "there-is-none"}};
+	static const char *const left[] = {"tcp", "posix,self", "all"};
 
 	(void)provider;
 	if (!a)
 		return;
 	unsetenv("UCX_NET_DEVICES");
 	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
-		setenv(left[i][0], left[i][1], 1);
+		setenv("UCX_TLS", left[i], 1);
 		open_side(s, "default");
-		CHECK(s->warnings == 0, "%s=%s", left[i][0], left[i][1]);
+		CHECK(s->warnings == 0, "UCX_TLS=%s", left[i]);
 		s->ops->close(s->be);
 		s->be = NULL;
-		unsetenv(left[i][0]);
+		unsetenv("UCX_TLS");
 	}
 }
 
@@ -357,6 +432,8 @@ struct test {
 
 static const struct test tests[] = {
 	{.name = "load_list", .fn = test_load_list, .once = true},
+	{.name = "default_without_queues", .fn = test_default_without_queues, .once = true},
+	{.name = "open_under_load", .fn = test_open_under_load, .once = true},
 	{.name = "some_transports", .fn = test_some_transports, .once = true},
 	{.name = "thread_mode", .fn = test_thread_mode},
 	{.name = "pingpong", .fn = test_pingpong},

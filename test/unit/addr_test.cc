@@ -7,7 +7,7 @@
 #include <string>
 
 extern "C" {
-#include "core/addr.h"
+#include "core/cm/addr.h"
 }
 
 namespace
@@ -53,6 +53,16 @@ TEST(Addr, Good)
 	}
 	EXPECT_EQ("127.0.0.1:7000", parse("[::ffff:127.0.0.1]:7000").first);
 	EXPECT_EQ("[fe80::1%1]:7", parse("[fe80::1%lo]:7").first);
+}
+
+/* The system would call it an invalid argument. */
+TEST(Addr, ALinkLocalAddressNeedsItsZone)
+{
+	for (const char *address : {"[fe80::1]:7", "[febf::1]:7"}) {
+		Parsed p = parse(address);
+		EXPECT_EQ(XPORT_ERR_ADDRESS, p.status) << address;
+		EXPECT_NE(std::string::npos, p.text.find("link-local address without a zone")) << p.text;
+	}
 }
 
 TEST(Addr, Listening)
@@ -143,7 +153,8 @@ TEST(Addr, Malformed)
 		{"host-.net:7000", "ends with -", false},
 		{"a..b:7000", "empty", false},
 		{".a:7000", "empty", false},
-		{"a.:7000", "empty", false},
+		{"a..:7000", "empty", false},
+		{"127.0.0.1.:7000", "not an IPv4", false},
 		{long_label + ":7000", "too long", false},
 		{long_host + ":7000", "too long", false},
 	};

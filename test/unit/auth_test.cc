@@ -12,8 +12,8 @@
 /* In C a function and a struct may share a name. */
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
-#include "core/auth.h"
-#include "core/key_file.h"
+#include "core/auth/auth.h"
+#include "core/auth/key_file.h"
 }
 
 namespace

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* burst_test.cc - in how many frames operations leave that are posted between two polls, and when the first of them does. */
+/*
+ * burst_test.cc - the number of frames in which operations are sent that are posted between two polls, and when the
+ * first is sent.
+ */
 #include <gtest/gtest.h>
 
 #include <poll.h>

@@ -65,24 +65,24 @@ TEST_F(Chaos, takes_every_word)
 {
 	EXPECT_EQ(XPORT_OK,
 	          open("chaos:loop", "seed=7,delay=100,late=100,span=3,again=90,regfail=1,keyfail=2,truncate=3,drop=4,"
-	                             "kill=4000000000,manner=ib"));
+	                             "kill=4000000000,still=5,profile=ib"));
 	for (const char *m : {"any", "ib", "iwarp", "ucx-sw", "ofi-tcp", "shm-wedge"})
-		EXPECT_EQ(XPORT_OK, open("chaos:loop", (std::string("manner=") + m).c_str())) << m;
+		EXPECT_EQ(XPORT_OK, open("chaos:loop", (std::string("profile=") + m).c_str())) << m;
 }
 
 TEST_F(Chaos, says_which_word_is_wrong)
 {
 	expect_bad("dellay=3", "did you mean delay?");
-	expect_bad("manner=iwrap", "did you mean iwarp?");
-	expect_bad("maner=ib", "did you mean manner?");
-	expect_bad("zzzzzzz=3", "there are: manner, seed, delay");
-	expect_bad("seed", "not WORD=VALUE");
+	expect_bad("profile=iwrap", "did you mean iwarp?");
+	expect_bad("profil=ib", "did you mean profile?");
+	expect_bad("zzzzzzz=3", "known: profile, seed, delay");
+	expect_bad("seed", "not NAME=VALUE");
 	expect_bad("seed=", "no number");
 	expect_bad("seed=x", "not a number");
 	expect_bad("seed=-1", "not a number");
-	expect_bad("delay=101", "more than 100");
-	expect_bad("again=91", "more than 90");
-	expect_bad("seed=1,,delay=2", "not WORD=VALUE");
+	expect_bad("delay=101", "above 100");
+	expect_bad("again=91", "above 90");
+	expect_bad("seed=1,,delay=2", "not NAME=VALUE");
 	expect_bad(std::string(300, 'x').c_str(), "longer than 255");
 }
 

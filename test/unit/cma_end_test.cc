@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cma_end_test.cc - what is read out of a peer's memory no more, as its endpoint ended; and what a peer that means harm may
- * say of its memory. */
+/*
+ * cma_end_test.cc - no more reads from a peer's memory after its endpoint has ended; and false descriptions of memory
+ * by a malicious peer.
+ */
 #include <cerrno>
 
 #include "cma_fixture.h"
@@ -11,7 +13,7 @@ extern "C" ssize_t __real_process_vm_readv(pid_t, const iovec *, unsigned long, 
 
 static int reading_fails; /* with that errno */
 
-/* The linker calls it in place of process_vm_readv (Makefile.am). */
+/* The linker calls it in place of process_vm_readv (sources.am). */
 extern "C" ssize_t __wrap_process_vm_readv(pid_t pid, const iovec *to, unsigned long nto, const iovec *from,
                                            unsigned long nfrom, unsigned long flags)
 {
@@ -125,7 +127,7 @@ TEST_F(Cma, DataIsNotTakenFromWhoeverHasItsPlace)
 		ASSERT_EQ(1u, theirs.size());
 		EXPECT_EQ(static_cast<uint32_t>(XPORT_EVENT_LOST), theirs[0].type);
 		EXPECT_EQ(XPORT_ERR_PEER_LOST, theirs[0].status);
-		EXPECT_NE(std::string::npos, logged.find("its memory cannot be read any more")) << logged;
+		EXPECT_NE(std::string::npos, logged.find("can no longer read the peer's memory")) << logged;
 		EXPECT_EQ(std::string::npos, logged.find("broke the protocol")) << logged;
 		EXPECT_TRUE(done.empty()) << "it was acknowledged";
 		again();
@@ -341,7 +343,7 @@ TEST_F(Cma, AskingWithAKeyOfNothing)
 	Bytes ask = bytes(record(XPI_REC_CMA_ASK, sizeof(box)));
 	ask.insert(ask.end(), box, box + sizeof(box));
 	inside_frame(peer, ask.data(), ask.size(), 0);
-	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read: No such file")) << logged;
+	EXPECT_NE(std::string::npos, logged.find("cannot read its memory: No such file")) << logged;
 }
 
 /* A peer tells of the outbox of another process of this user. */
@@ -356,7 +358,7 @@ TEST_F(Cma, AskingWithTheOutboxOfAnother)
 	Bytes ask = bytes(record(XPI_REC_CMA_ASK, sizeof(other.key)));
 	ask.insert(ask.end(), other.key, other.key + sizeof(other.key));
 	inside_frame(peer, ask.data(), ask.size(), 0);
-	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read: No such process")) << logged;
+	EXPECT_NE(std::string::npos, logged.find("cannot read its memory: No such process")) << logged;
 }
 
 TEST_F(Cma, AnsweringWhatWasNotAsked)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cma_fixture.h - two connected instances that may read long data out of each other's memory, for cma_test.cc and
- * cma_end_test.cc. */
+/*
+ * cma_fixture.h - two connected instances that may read long data from each other's memory, for cma_test.cc and
+ * cma_end_test.cc.
+ */
 #ifndef CMA_FIXTURE_H
 #define CMA_FIXTURE_H
 
@@ -90,7 +92,7 @@ protected:
 	{
 		begin();
 		talk_until_it_is_read();
-		ASSERT_NE(std::string::npos, logged.find("is read out of our memory")) << logged;
+		ASSERT_NE(std::string::npos, logged.find("is read by the peer from our memory")) << logged;
 	}
 	/* A put of all is on its way: offered, told, not read yet. */
 	void under_way()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cma_test.cc - long data that is read out of the sender's memory, between two instances of this process. */
+/* cma_test.cc - long data that the receiver reads from the sender's memory, between two instances of this process. */
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -22,6 +22,29 @@ TEST_F(Cma, APutTakesAFewFrames)
 	EXPECT_TRUE(std::equal(far.begin() + 5, far.end(), here.begin()));
 	EXPECT_EQ(0, far[4]);
 	EXPECT_LE(frames(ep) - before, 4u);
+}
+
+/* The first put asks the peer whether it can read. It waits for the answer, and does not leave in frames meanwhile. */
+TEST_F(Cma, TheFirstPutTakesAFewFrames)
+{
+	begin();
+	uint64_t before = frames(ep);
+
+	ASSERT_EQ(XPORT_OK, xport_put(ep, here.data(), LONG, key, 0, nullptr));
+	both(20);
+	ASSERT_EQ(1u, done.size());
+	EXPECT_EQ(here, far);
+	EXPECT_LE(frames(ep) - before, 5u);
+}
+
+TEST_F(Cma, DumpNamesThePath)
+{
+	under_way();
+	logged.clear();
+	xport_dump(a);
+	EXPECT_NE(std::string::npos, logged.find("  put (1) of 1048576 bytes, by CMA, ")) << logged;
+	both(10);
+	ASSERT_EQ(1u, done.size());
 }
 
 TEST_F(Cma, AGetTakesAFewFrames)
@@ -224,7 +247,7 @@ TEST_F(Cma, NotWhereItIsTurnedOff)
 		ASSERT_EQ(XPORT_OK, xport_get(ep, got.data(), LONG, key, 0, nullptr));
 		both(600);
 		EXPECT_EQ(here, got);
-		EXPECT_NE(std::string::npos, logged.find("it may not read our memory")) << logged;
+		EXPECT_NE(std::string::npos, logged.find("the peer cannot read our memory")) << logged;
 		again();
 	}
 }
@@ -242,8 +265,8 @@ TEST_F(Cma, NotForAnotherUser)
 	both(600);
 	ASSERT_EQ(1u, done.size());
 	EXPECT_EQ(here, far);
-	EXPECT_NE(std::string::npos, logged.find("its memory cannot be read: Permission denied")) << logged;
-	EXPECT_NE(std::string::npos, logged.find("it may not read our memory")) << logged;
+	EXPECT_NE(std::string::npos, logged.find("cannot read its memory: Permission denied")) << logged;
+	EXPECT_NE(std::string::npos, logged.find("the peer cannot read our memory")) << logged;
 }
 
 /* As a device's: the processor reads it, the kernel does not for others. */

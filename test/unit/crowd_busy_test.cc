@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * crowd_busy_test.cc - a call that stays in while each poll finds something: its time limit, signals, and other threads.
+ * crowd_busy_test.cc - a call that continues while each poll finds something: its time limit, signals, and other
+ * threads.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* crowd_fixture.h - two instances over `loop`, connected, of which side 0 is looked at: for the tests of crowd*_test.cc. */
+/* crowd_fixture.h - two connected instances over `loop`, for the tests of crowd*_test.cc; these test side 0. */
 #ifndef TEST_CROWD_FIXTURE_H
 #define TEST_CROWD_FIXTURE_H
 

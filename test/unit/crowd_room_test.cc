@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * crowd_room_test.cc - who was answered AGAIN and waits is told of room, though other threads wait, poll or reap meanwhile.
+ * crowd_room_test.cc - a thread that got AGAIN and waits is notified of queue space, even if other threads wait, poll
+ * or reap meanwhile.
  */
 #include <poll.h>
 

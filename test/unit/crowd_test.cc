@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * crowd_test.cc - who sleeps, and who sleeps beside it: no wake-up is lost by a call that waits on the descriptor's behalf,
- * nor by one thread to another.
+ * crowd_test.cc - several threads that sleep: no wake-up is lost by a call that waits on the descriptor's behalf, nor
+ * by one thread to another.
  */
 #include <poll.h>
 #include <sched.h>

@@ -75,6 +75,30 @@ TEST(Error, ErrnoGivesNameNumberAndText)
 	EXPECT_STREQ("x: unknown error", err.text);
 }
 
+/* Only an errno with one cause alone has a hint; one that is given goes before it. */
+TEST(Error, ErrnoHasAHintWhereItsCauseIsKnown)
+{
+	constexpr struct {
+		int error;
+		const char *hint;
+	} cases[] = {{EMFILE, "ulimit -n"}, {ENFILE, "fs.file-max"}, {EINTR, "try again"}, {EBUSY, "try again"}};
+	struct xport_error err = fresh();
+
+	for (const auto &c : cases) {
+		errno = c.error;
+		(void)xpi_fail_errno(&err, XPORT_ERR_SYSTEM, nullptr, "x");
+		EXPECT_NE(nullptr, strstr(err.hint, c.hint)) << err.hint;
+		errno = c.error;
+		(void)xpi_fail_errno(&err, XPORT_ERR_SYSTEM, "given", "x");
+		EXPECT_STREQ("given", err.hint);
+	}
+	for (int error : {EINVAL, ENOMEM, EACCES, EPERM, EIO}) {
+		errno = error;
+		(void)xpi_fail_errno(&err, XPORT_ERR_SYSTEM, nullptr, "x");
+		EXPECT_STREQ("", err.hint) << error;
+	}
+}
+
 TEST(Error, CutsWhatIsTooLong)
 {
 	struct xport_error err = fresh();

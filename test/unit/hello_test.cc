@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
 #include <string>
 #include <unistd.h>
 #include <vector>
+#define XXH_INLINE_ALL /* the tests are not linked with it */
+#include <xxhash.h>
 
 extern "C" {
-#include "core/hello.h"
+#include "core/wire/hello.h"
 }
 
 namespace
@@ -61,6 +64,16 @@ bool decode(const std::vector<uint8_t> &bytes, xpi_hello *h)
 
 	exact.shrink_to_fit();
 	return xpi_hello_decode(exact.data(), exact.size(), h);
+}
+
+/* Makes the checksum right again. */
+void sum(std::vector<uint8_t> *bytes)
+{
+	size_t n = bytes->size() - 8;
+	uint64_t sum = XXH64(bytes->data(), n, 0);
+
+	for (int i = 0; i < 8; i++)
+		(*bytes)[n + size_t(i)] = uint8_t(sum >> 8 * i);
 }
 
 std::string verdict(const xpi_hello &ours, const xpi_hello &theirs, int *status)
@@ -238,6 +251,30 @@ TEST(Hello, TextThatSteersATerminalDoesNotPass)
 	EXPECT_STREQ("red?[31m?line", out.verdict_text);
 }
 
+/* C1 controls, overrides of the direction, and what is no UTF-8 are refused on the way in, wherever they stand. */
+TEST(Hello, TextThatDeceivesIsRefused)
+{
+	for (const char *text : {"a\u009bb", "a\u202eb", "\u2066b",
+	                         "a\x9b"
+	                         "b"}) {
+		xpi_hello h = sample(), out;
+		std::string plain(strlen(text), 'x');
+		std::vector<uint8_t> bytes;
+
+		strcpy(h.host, plain.c_str());
+		bytes = encode(h);
+		auto at = std::search(bytes.begin(), bytes.end(), plain.begin(), plain.end());
+		ASSERT_NE(bytes.end(), at);
+		ASSERT_TRUE(decode(bytes, &out));
+		std::copy(text, text + plain.size(), at);
+		sum(&bytes);
+		EXPECT_FALSE(decode(bytes, &out)) << testing::PrintToString(text);
+		strcpy(h.host, text);
+		ASSERT_TRUE(decode(encode(h), &out));
+		EXPECT_EQ(nullptr, strstr(out.host, text));
+	}
+}
+
 TEST(Hello, IdentityOfAnotherVersionIsReadable)
 {
 	xpi_hello h = sample(), out;
@@ -277,9 +314,48 @@ TEST(Hello, IncompatibleNamesBothSides)
 	strcpy(theirs.stack, "libfabric 1.17.0");
 	text = verdict(ours, theirs, &status);
 	EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, status);
-	EXPECT_EQ("the peer runs ofi:tcp (libfabric 1.17.0, libxport 0.1.0, wire 1), this side ucx:tcp (UCX 1.13.1, "
-	          "libxport 0.1.0, wire 1)",
+	EXPECT_EQ("the peer runs ofi:tcp (libfabric 1.17.0, libxport 0.1.0, wire 3), this side ucx:tcp (UCX 1.13.1, "
+	          "libxport 0.1.0, wire 3)",
 	          text);
+}
+
+/* What helps is said of what differs, and of nothing else. */
+TEST(Hello, AdviceIsOfWhatDiffers)
+{
+	xpi_hello ours = sample(), theirs = sample();
+
+	EXPECT_EQ(nullptr, xpi_hello_advice(&ours, &theirs));
+	theirs.big_endian = true;
+	EXPECT_EQ(nullptr, xpi_hello_advice(&ours, &theirs));
+	theirs.wire_version = 99;
+	EXPECT_NE(nullptr, strstr(xpi_hello_advice(&ours, &theirs), "version"));
+	strcpy(theirs.provider, "shm");
+	EXPECT_NE(nullptr, strstr(xpi_hello_advice(&ours, &theirs), "XPORT_BACKEND"));
+}
+
+/* Only where memory is shared, and only if both are known to be on one host. */
+TEST(Hello, AnotherPidNamespaceIsOutOfReachOfSharedMemory)
+{
+	xpi_hello ours = sample(), theirs = sample();
+	char text[512] = "";
+
+	strcpy(ours.boot_id, "b");
+	strcpy(theirs.boot_id, "b");
+	strcpy(ours.provider, "shm");
+	ours.pid_ns = 7;
+	theirs.pid_ns = 8;
+	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
+	ours.one_host = true;
+	EXPECT_EQ(XPORT_ERR_UNREACHABLE, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
+	EXPECT_NE(nullptr, strstr(text, "different PID namespaces")) << text;
+	EXPECT_NE(nullptr, strstr(text, "ucx:shm")) << text;
+	theirs.pid_ns = 0;
+	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
+	theirs.pid_ns = 7;
+	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
+	theirs.pid_ns = 8;
+	strcpy(theirs.boot_id, "c");
+	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
 }
 
 TEST(Hello, EachDifferenceIsIncompatible)
@@ -288,7 +364,7 @@ TEST(Hello, EachDifferenceIsIncompatible)
 		void (*change)(xpi_hello *);
 		const char *told;
 	} cases[] = {
-		{[](xpi_hello *h) { h->wire_version = 2; }, "wire 2"},
+		{[](xpi_hello *h) { h->wire_version = 99; }, "wire 99"},
 		{[](xpi_hello *h) { strcpy(h->backend, "verbs"); }, "verbs:tcp"},
 		{[](xpi_hello *h) { strcpy(h->provider, "shm"); }, "ucx:shm"},
 		{[](xpi_hello *h) { strcpy(h->protocol, "ucp-am 2"); }, "\"ucp-am 2\""},

@@ -7,28 +7,88 @@
 
 #include "base/bytes.h"
 #include "base/copy.h"
-#include "core/cma.h"
-#include "core/conn_impl.h"
-#include "core/mr.h"
-#include "core/rkey.h"
-#include "core/rx.h"
-#include "core/serve.h"
+#include "core/cm/handshake.h"
+#include "core/object/cma_window.h"
+#include "core/object/completion.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/mr.h"
+#include "core/object/op.h"
+#include "core/object/rkey.h"
+#include "core/progress/progress.h"
+#include "core/protocol/cma.h"
+#include "core/protocol/keys.h"
+#include "core/protocol/rx.h"
+#include "core/protocol/target.h"
+#include "core/wire/frame.h"
+#include "core/wire/hello.h"
+#include "core/wire/rkey_format.h"
 #include "loop/loop.h"
 
-void inside_frame(xport_ep *ep, const void *records, size_t len, int freed)
+/* `change`: of the endpoint's session; `freed` is added to what it says was consumed. */
+static void deliver(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len, int freed)
 {
-	struct xpi_frame_head h = {.dst = htole32(ep->id),
-	                           .session = htole32(ep->session),
-	                           .seq = htole32(ep->seen.ack + 1),
-	                           .seen = {htole32(ep->tx_acked), htole32(ep->win_freed + (uint32_t)freed)}};
+	struct xpi_frame_head h = {.session = htole64(ep->session ^ change),
+	                           .slot = htole16((uint16_t)ep->id),
+	                           .seq = htole32(ep->rx.state.ack + 1),
+	                           .seen = {htole32(ep->tx.acked), htole32(ep->msg.freed + (uint32_t)freed)}};
 	uint8_t *frame = malloc(sizeof(h) + len);
 
 	if (frame == NULL)
 		abort();
 	memcpy(frame, &h, sizeof(h));
 	memcpy(frame + sizeof(h), records, len);
-	xpi_rx_frame((struct xpi_core *)ep->x, frame, sizeof(h) + len, NULL, 0);
+	xpi_rx_frame((struct xpi_core *)ep->tp, (struct xpi_core_ep *)(uintptr_t)from, frame, sizeof(h) + len, NULL, 0);
 	free(frame);
+}
+
+void inside_frame(xport_ep *ep, const void *records, size_t len, int freed)
+{
+	deliver(ep, ep, 0, records, len, freed);
+}
+
+void inside_frame_by(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len)
+{
+	deliver(ep, from, change, records, len, 0);
+}
+
+void inside_frame_late(xport *x, uint32_t id, uint64_t session, const void *records, size_t len)
+{
+	struct xpi_frame_head h = {.session = htole64(session), .slot = htole16((uint16_t)id), .seq = htole32(1)};
+
+	xpi_rx_frame((struct xpi_core *)x->tp, NULL, &h, sizeof(h), records, len);
+}
+
+uint32_t inside_id(const xport_ep *ep)
+{
+	return ep->id;
+}
+
+uint64_t inside_session(const xport_ep *ep)
+{
+	return ep->session;
+}
+
+void inside_runt(xport_ep *ep, bool named)
+{
+	static const uint8_t bytes[sizeof(struct xpi_frame_head) - 1];
+
+	xpi_rx_frame((struct xpi_core *)ep->tp, named ? (struct xpi_core_ep *)ep : NULL, bytes, sizeof(bytes), NULL, 0);
+}
+
+uint64_t inside_strays(const xport *x)
+{
+	return x->strays;
+}
+
+void inside_pretend(xport_ep *ep, const xport_ep *other, uint64_t change)
+{
+	ep->peer.id = other->id;
+	ep->peer.session = other->session ^ change;
+	if (ep->tx.lone != NULL)
+		xpi_pool_put(&ep->x->lone_pool, ep->tx.lone);
+	ep->tx.lone = NULL;
+	ep->fast_left = 0;
 }
 
 uint32_t inside_name(xport_ep *ep, const void *context)
@@ -99,7 +159,7 @@ uint32_t inside_offer(xport_ep *ep, const void *context)
 
 uint32_t inside_offered(const xport_ep *ep)
 {
-	return ep->offers;
+	return ep->cma.offers;
 }
 
 void inside_outbox(xport_ep *ep, void *key, bool other)
@@ -116,7 +176,7 @@ static size_t pool_bytes(const struct xpi_pool *p)
 
 size_t inside_unexpected_bytes(const xport *x)
 {
-	size_t n = pool_bytes(&x->frame_pool);
+	size_t n = pool_bytes(&x->tp->frame_pool);
 
 	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
 		n += pool_bytes(&x->unexpected_pools[i]);
@@ -138,7 +198,7 @@ void inside_no_frames(xport *x, bool none)
 {
 	static struct xpi_pool kept;
 
-	no_more(&x->frame_pool, &kept, none);
+	no_more(&x->tp->frame_pool, &kept, none);
 }
 
 void inside_no_operations(xport *x, bool none)
@@ -165,35 +225,25 @@ void inside_claim(xport_ep *ep, const xport_mr *mr)
 	xpi_serve_key(ep, XPI_REC_CLAIM, mr->id);
 }
 
-size_t inside_other_key(const void *key, size_t len, enum inside_change what, void *out, size_t room)
+size_t inside_other_key(const void *key, size_t len, void *out, size_t room)
 {
-	static const uint8_t garbage[5] = {1, 2, 3, 4, 5};
 	struct xpi_key k;
 
 	if (!xpi_key_decode(key, len, &k))
 		return 0;
-	if (what == INSIDE_BACKEND)
-		strcpy(k.backend, "other");
-	else if (what == INSIDE_INCARNATION)
-		k.incarnation++;
-	else {
-		k.native = garbage;
-		k.native_len = sizeof(garbage);
-	}
+	k.incarnation++;
 	return xpi_key_encode(&k, out, room);
 }
 
-size_t inside_encode(size_t native_len, size_t room)
+size_t inside_encode(size_t room)
 {
-	struct xpi_key k = {.length = 1, .native_len = native_len, .backend = "loop"};
-	uint8_t *native = calloc(1, native_len + 1), *out = calloc(1, room + 1);
+	struct xpi_key k = {.length = 1};
+	uint8_t *out = calloc(1, room + 1);
 	size_t n;
 
-	if (native == NULL || out == NULL)
+	if (out == NULL)
 		abort();
-	k.native = native;
 	n = xpi_key_encode(&k, out, room);
-	free(native);
 	free(out);
 	return n;
 }
@@ -228,7 +278,7 @@ struct inside_conn *inside_conn_new(xport *x, int fd, enum inside_step step)
 
 	if (c == NULL)
 		abort();
-	c->conn = xpi_conn_new(x);
+	c->conn = xpi_conn_new(x, &xpi_conn_client);
 	if (c->conn == NULL)
 		abort();
 	c->conn->fd = fd;
@@ -275,41 +325,47 @@ size_t inside_hello(xport *x, void *buf, size_t room)
 {
 	struct xpi_hello h;
 
-	xpi_conn_identity(x, &h);
+	xpi_conn_identity(x->tp, &h);
 	h.ep_id = h.session = 1;
 	h.address_len = sizeof(struct loop_address);
 	memcpy(h.address, &(struct loop_address){.instance = x->be->id}, sizeof(struct loop_address));
 	return xpi_hello_encode(&h, buf, room);
 }
 
-void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, const void *records, size_t len)
+/* The serial number of the endpoint by whose channel its peer's frames come. */
+static uint64_t channel(xport *x, uint64_t session)
 {
-	struct xpi_frame_head h = {.dst = htole32(id), .session = htole32(session), .seq = htole32(seq)};
-	struct loop_ep to = {.peer = x->be->id};
+	uint64_t serial = 0;
+
+	pthread_mutex_lock(&loop_lock);
+	xpi_list_for(l, &x->be->eps) {
+		const struct loop_ep *ep = xpi_container(l, struct loop_ep, link);
+
+		if (((struct xport_ep *)ep->core_ep)->session == session)
+			serial = ep->serial;
+	}
+	pthread_mutex_unlock(&loop_lock);
+	return serial;
+}
+
+void inside_frame_to(xport *x, uint32_t id, uint64_t session, uint32_t seq, const void *records, size_t len)
+{
+	struct xpi_frame_head h = {.session = htole64(session), .slot = htole16((uint16_t)id), .seq = htole32(seq)};
+	struct loop_ep to = {.peer = x->be->id, .peer_ep = channel(x, session)};
 
 	if (loop_deliver(x->be, &to, NULL, &h, sizeof(h), records, len) != XPORT_OK)
 		abort();
 }
 
-bool inside_taken(xport *x)
-{
-	bool taken;
-
-	pthread_mutex_lock(&loop_lock);
-	taken = xpi_list_empty(&x->be->inbox);
-	pthread_mutex_unlock(&loop_lock);
-	return taken;
-}
-
 void inside_ep_failed(xport_ep *ep)
 {
-	ep->x->be->up->ep_failed(ep->x->be->core, (struct xpi_core_ep *)ep, 5, "a cable was pulled");
+	ep->tp->be->up->ep_failed(ep->tp->be->core, (struct xpi_core_ep *)ep, 5, "a cable was pulled");
 }
 
 void inside_broken_long(xport_ep *ep)
 {
 	inside_ep_failed(ep);
-	ep->broken_ms -= 1000;
+	ep->end.broken_ms -= 1000;
 	xpi_ep_attend(ep);
 }
 

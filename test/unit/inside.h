@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inside.h - what C++ cannot read of the core: frames into an endpoint, keys that are written anew, handshakes. */
+/*
+ * inside.h - for C++, which cannot read these parts of the core: frames into an endpoint, keys that are encoded again,
+ * handshakes.
+ */
 #ifndef INSIDE_H
 #define INSIDE_H
 
@@ -13,6 +16,18 @@ extern "C" {
 
 /* A frame of the endpoint's peer, the next in order, in one piece; `freed` is added to what it says was consumed. */
 void inside_frame(xport_ep *ep, const void *records, size_t len, int freed);
+/* The same, on the channel of `from` (NULL: nobody knows on which it came), with a session that differs in the bits `change`. */
+void inside_frame_by(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len);
+/* A frame that came from nobody knows where, for the endpoint that has, or had, those numbers. */
+void inside_frame_late(xport *x, uint32_t id, uint64_t session, const void *records, size_t len);
+uint32_t inside_id(const xport_ep *ep);
+uint64_t inside_session(const xport_ep *ep);
+/* Bytes that are fewer than the head of a frame; `named`: they come on the channel of that endpoint. */
+void inside_runt(xport_ep *ep, bool named);
+/* How many frames fitted no endpoint. */
+uint64_t inside_strays(const xport *x);
+/* From now on the endpoint sends its frames as if they were for another one of its peer's instance. */
+void inside_pretend(xport_ep *ep, const xport_ep *other, uint64_t change);
 /* What the peer calls the operation with that context. */
 uint32_t inside_name(xport_ep *ep, const void *context);
 /* How many requests may be asked of an endpoint at a time; the longest message that may come unexpected. */
@@ -25,7 +40,7 @@ uint64_t inside_region(const xport_mr *mr);
 void inside_refuse(unsigned frames);
 /* Instances opened over it from now on say that a frame costs little. */
 void inside_cheap(bool yes);
-/* It has no native keys; with a negative status, it fails to pack them. */
+/* With 1 it has no native keys, with n > 1 wrong ones of n - 1 bytes; with a negative status, it fails to pack them. */
 void inside_no_keys(int status);
 /* Whatever a key of `loop` is of, it is mapped here; NULL: it is not. */
 void inside_mapped(void *memory);
@@ -48,11 +63,10 @@ xport_ep *inside_connecting(xport *x);
 /* The endpoint's peer asks for the native key of the region. */
 void inside_claim(xport_ep *ep, const xport_mr *mr);
 
-enum inside_change { INSIDE_BACKEND, INSIDE_INCARNATION, INSIDE_NATIVE };
-/* The key, whole and with its checksum, but for one thing that is another. */
-size_t inside_other_key(const void *key, size_t len, enum inside_change what, void *out, size_t room);
-/* Encodes a key with so long a native part into so much room: its length, 0 if that cannot be. */
-size_t inside_encode(size_t native_len, size_t room);
+/* The key as another process would have packed it, with its checksum. */
+size_t inside_other_key(const void *key, size_t len, void *out, size_t room);
+/* Encodes a key into so much room: its length, 0 if it does not fit. */
+size_t inside_encode(size_t room);
 
 /* Whether a text of so many bytes can be encoded. */
 bool inside_text_fits(size_t len);
@@ -71,9 +85,8 @@ int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadli
 
 /* What a peer over `loop`, at the address of `x`, would say first; its length. */
 size_t inside_hello(xport *x, void *buf, size_t room);
-/* A frame for the endpoint of those ids, into the inbox of `x`: from any thread.  Whether all were taken out. */
-void inside_frame_to(xport *x, uint32_t id, uint32_t session, uint32_t seq, const void *records, size_t len);
-bool inside_taken(xport *x);
+/* A frame for the endpoint of those ids, into the inbox of `x`: from any thread. */
+void inside_frame_to(xport *x, uint32_t id, uint64_t session, uint32_t seq, const void *records, size_t len);
 /* The network below says that the endpoint failed. */
 void inside_ep_failed(xport_ep *ep);
 /* It said so a second ago, and what has become of the peer is judged now, before anything else is looked at. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inside_fixture.h - two connected instances, of which one is given frames and keys that no good peer would send. */
+/* inside_fixture.h - two connected instances; one gets frames and keys that no correct peer sends. */
 #ifndef INSIDE_FIXTURE_H
 #define INSIDE_FIXTURE_H
 
@@ -15,7 +15,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wextra"
 extern "C" {
-#include "core/wire.h"
+#include "core/wire/frame.h"
 }
 #pragma GCC diagnostic pop
 #include "unit/inside.h"

@@ -23,13 +23,12 @@ xport_atomic_args adding(uint64_t operand, uint64_t *old)
 
 TEST_F(Inside, KeysThatDoNotFitTheirRoom)
 {
-	size_t whole = inside_encode(20, 1024);
+	size_t whole = inside_encode(1024);
 
-	ASSERT_GT(whole, 60u);
-	EXPECT_EQ(whole, inside_encode(20, whole));
-	EXPECT_EQ(0u, inside_encode(20, whole - 1)) << "no room for the checksum";
-	EXPECT_EQ(0u, inside_encode(20, 30)) << "nor for what is before";
-	EXPECT_EQ(0u, inside_encode(65535, 80000)) << "a length that its field cannot say";
+	ASSERT_GT(whole, 40u);
+	EXPECT_EQ(whole, inside_encode(whole));
+	EXPECT_EQ(0u, inside_encode(whole - 1)) << "no room for the checksum";
+	EXPECT_EQ(0u, inside_encode(30)) << "nor for what is before";
 }
 
 TEST_F(Inside, KeysOfOthers)
@@ -39,10 +38,8 @@ TEST_F(Inside, KeysOfOthers)
 
 	connect();
 	remote(&key);
-	size_t n = inside_other_key(key.data(), key.size(), INSIDE_BACKEND, other.data(), other.size());
+	size_t n = inside_other_key(key.data(), key.size(), other.data(), other.size());
 	ASSERT_GT(n, 0u);
-	EXPECT_EQ(XPORT_ERR_BAD_KEY, xport_rkey_unpack(ep, other.data(), n, &rkey));
-	n = inside_other_key(key.data(), key.size(), INSIDE_INCARNATION, other.data(), other.size());
 	EXPECT_EQ(XPORT_ERR_STALE_KEY, xport_rkey_unpack(ep, other.data(), n, &rkey));
 	EXPECT_EQ(XPORT_ERR_BAD_KEY, xport_rkey_unpack(ep, nullptr, 0, &rkey));
 }
@@ -51,17 +48,14 @@ TEST_F(Inside, KeysOfOthers)
 TEST_F(Inside, ANativeKeyThatIsNone)
 {
 	static uint8_t source[64] = "by message";
-	Bytes key, other(1024);
-	xport_rkey *rkey;
 	xport_rkey_info info{};
 
 	connect("loop:rdma");
-	remote(&key);
-	size_t n = inside_other_key(key.data(), key.size(), INSIDE_NATIVE, other.data(), other.size());
-	ASSERT_GT(n, 0u);
-	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep, other.data(), n, &rkey));
+	inside_no_keys(6);
+	xport_rkey *rkey = remote();
 	poll(10);
-	EXPECT_NE(std::string::npos, logged.find("a native key is not usable")) << logged;
+	inside_no_keys(0);
+	EXPECT_NE(std::string::npos, logged.find("cannot use a native key")) << logged;
 	info.size = sizeof(info);
 	ASSERT_EQ(XPORT_OK, xport_rkey_query(rkey, &info));
 	EXPECT_EQ(XPORT_EMULATED, info.put);
@@ -69,6 +63,48 @@ TEST_F(Inside, ANativeKeyThatIsNone)
 	auto done = poll(10);
 	ASSERT_EQ(1u, done.size());
 	EXPECT_EQ(XPORT_OK, done[0].status);
+}
+
+/* Its owner has none after all: the region is reached by message, and what waits for the adapter ends. */
+TEST_F(Inside, AGrantWithoutANativeKey)
+{
+	static uint8_t source[64] = "by message";
+	alignas(8) static uint64_t words[8];
+	xport_mr *nic;
+	xport_rkey *rkey, *atomics;
+	Bytes key(1024);
+	size_t len = key.size();
+	uint64_t old = 99;
+	xport_atomic_args add = adding(5, &old);
+
+	connect("loop:rdma");
+	rkey = remote();
+	ASSERT_EQ(XPORT_OK, xport_mr_reg(b, words, sizeof(words), XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC, &nic));
+	ASSERT_EQ(XPORT_OK, xport_rkey_pack(nic, key.data(), &len));
+	ASSERT_EQ(XPORT_OK, xport_rkey_unpack(ep, key.data(), len, &atomics));
+	ASSERT_EQ(XPORT_OK, xport_atomic(ep, &add, atomics, 8, nullptr));
+	ASSERT_EQ(XPORT_OK, xport_put(ep, source, sizeof(source), rkey, 0, nullptr));
+	inside_no_keys(1);
+	auto done = poll(20);
+	inside_no_keys(0);
+	ASSERT_EQ(2u, done.size());
+	for (const auto &c : done)
+		EXPECT_EQ(c.type == XPORT_OP_PUT ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED, c.status);
+	EXPECT_EQ(0u, words[1]);
+}
+
+TEST_F(Inside, AGrantThatIsTooLong)
+{
+	xpi_rec_key k{};
+
+	connect("loop:rdma");
+	remote();
+	k.r = record(XPI_REC_GRANT, 300);
+	k.region = htole64(inside_region(there));
+	Bytes f = bytes(k, 300);
+	inside_frame(ep, f.data(), f.size(), 0);
+	poll();
+	EXPECT_EQ(XPORT_EP_LOST, state()) << "longer than any native key of this back end";
 }
 
 /* Its owner grants it after having taken it back. */

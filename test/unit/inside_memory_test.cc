@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inside_memory_test.cc - what the peer asks for, and there is no memory to answer it: the endpoint ends, and nothing was done. */
+/* inside_memory_test.cc - requests of a peer without memory to answer them: the endpoint ends, and nothing was done. */
 #include <cerrno>
 #include <cstdlib>
 
@@ -9,7 +9,7 @@ extern "C" void *__real_calloc(size_t n, size_t size);
 
 static thread_local bool nothing_left;
 
-/* The linker calls it in place of calloc (Makefile.am). */
+/* The linker calls it in place of calloc (sources.am). */
 extern "C" void *__wrap_calloc(size_t n, size_t size)
 {
 	if (nothing_left) {

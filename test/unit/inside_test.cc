@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inside_test.cc - frames, the ways around each check that no good peer and no good network takes. */
+/* inside_test.cc - frames that violate one check each, as no correct peer or network sends them. */
 #include "inside_fixture.h"
 
 namespace
@@ -92,6 +92,7 @@ TEST_F(Inside, RecordsThatAreCutOffOrTooLong)
 		{XPI_REC_CMA, sizeof(xpi_rec_cma), false},
 		{XPI_REC_LEND, sizeof(xpi_rec_lend), true},
 		{XPI_REC_PLACED, sizeof(xpi_rec_placed), false},
+		{XPI_REC_PUT_AHEAD, sizeof(xpi_rec_put), true},
 	};
 
 	for (const auto &k : kinds) {

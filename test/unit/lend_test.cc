@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lend_test.cc - long messages that the network puts where they are received: the key that is lent for that, and its end. */
+/*
+ * lend_test.cc - long messages that the network puts into posted receives: the key for that is sent, and revoked at the
+ * end.
+ */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -554,7 +557,7 @@ TEST_P(Lend, ClearToSendToNowhere)
 		uint64_t before = frames();
 		EXPECT_EQ(0, xport_poll(a, nullptr, 0));
 		EXPECT_GT(frames(), before + 5) << which;
-		EXPECT_EQ(which == 3, logged.find("0014") != std::string::npos) << logged;
+		EXPECT_EQ(which == 3, logged.find("XP-0014") != std::string::npos) << logged;
 		drop();
 		sent.clear();
 		got.clear();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* live_pair.h - a connection for the tests of liveness, whose other end the test plays. */
+/* live_pair.h - a connection for the tests of liveness; the test plays its other end. */
 #ifndef UNIT_LIVE_PAIR_H
 #define UNIT_LIVE_PAIR_H
 
@@ -44,7 +44,7 @@ struct Pair {
 	{
 		EXPECT_EQ(ssize_t(bytes.size()), send(b, bytes.data(), bytes.size(), MSG_NOSIGNAL));
 	}
-	void beat() { put({1, 0, 0, 0}); }
+	void beat() { put({1, 0, 0, 0, 0, 0, 0, 0}); }
 	/* Reads frames of one type until `ms` have passed; how many. */
 	int count(uint8_t type, int ms)
 	{
@@ -53,13 +53,13 @@ struct Pair {
 
 		for (int64_t left; (left = end - shim_now()) > 0;) {
 			pollfd pfd{b, POLLIN, 0};
-			uint8_t f[4];
+			uint8_t f[8];
 
 			if (poll(&pfd, 1, int(left)) <= 0)
 				break;
-			if (recv(b, f, 4, MSG_WAITALL) != 4)
+			if (recv(b, f, 8, MSG_WAITALL) != 8)
 				break;
-			EXPECT_EQ(0, f[1] | f[2] | f[3]);
+			EXPECT_EQ(0, f[1] | f[2] | f[3] | f[4] | f[5] | f[6] | f[7]);
 			n += f[0] == type;
 		}
 		return n;

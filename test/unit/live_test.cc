@@ -129,7 +129,7 @@ TEST_P(Live, ByeThenEndIsOnlyBye)
 	Pair p;
 	shim_chan *c = shim_chan_start(s, p.a, 200, 0, 0);
 
-	p.put({2, 0, 0, 0});
+	p.put({2, 0, 0, 0, 0, 0, 0, 0});
 	p.closeB();
 	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
 	run(600);
@@ -142,7 +142,7 @@ TEST_P(Live, ByeTellsWhatThePeerHadTaken)
 	Pair p;
 	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
 
-	p.put({2, 5, 0, 0x80, 2, 9, 9, 9}); /* the first counts */
+	p.put({2, 5, 0, 0x80, 0, 0, 0, 0, 2, 9, 9, 9, 0, 0, 0, 0}); /* the first counts */
 	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
 	EXPECT_EQ(0x800005u, shim_chan_bye_ack(c, 0));
 	EXPECT_EQ(0x800005u, shim_chan_bye_ack(c, 0x800005));
@@ -157,7 +157,7 @@ TEST_P(Live, ByeThenSilenceIsLoss)
 	Pair p;
 	shim_chan *c = shim_chan_start(s, p.a, 200, 0, 0);
 
-	p.put({2, 0, 0, 0});
+	p.put({2, 0, 0, 0, 0, 0, 0, 0});
 	ASSERT_TRUE(find(c, SHIM_BYE, SLACK));
 	EXPECT_TRUE(find(c, SHIM_LOST, 200 + SLACK));
 	shim_chan_stop(c);
@@ -168,7 +168,7 @@ TEST_P(Live, GoneIsLoss)
 	Pair p;
 	shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
 
-	p.put({3, 0, 0, 0});
+	p.put({3, 0, 0, 0, 0, 0, 0, 0});
 	ASSERT_TRUE(find(c, SHIM_LOST, SLACK));
 	EXPECT_NE(nullptr, strstr(shim_chan_why(c), "aborted")) << shim_chan_why(c);
 	shim_chan_stop(c);
@@ -188,12 +188,16 @@ TEST_P(Live, APeerThatGaveUpIsLossWithoutDamage)
 
 TEST_P(Live, DamageIsLoss)
 {
-	for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{0, 0, 0, 0},
-	                                                                    {4, 0, 0, 0},
-	                                                                    {1, 1, 0, 0},
-	                                                                    {1, 0, 1, 0},
-	                                                                    {3, 0, 0, 128},
-	                                                                    {1, 0, 0, 0, 'G', 'E', 'T', ' '}}) {
+	for (std::vector<uint8_t> bytes :
+	     std::vector<std::vector<uint8_t>>{{0, 0, 0, 0, 0, 0, 0, 0},
+	                                       {4, 0, 0, 0, 0, 0, 0, 0},
+	                                       {1, 0, 0, 0, 0, 0, 0, 2},
+	                                       {2, 0, 0, 0, 1, 0, 0, 0},
+	                                       {2, 0, 0, 0, 0, 0, 0, 1},
+	                                       {3, 2, 0, 0, 0, 0, 0, 0},
+	                                       {3, 0, 0, 128, 0, 0, 0, 0},
+	                                       {3, 0, 0, 0, 0, 1, 0, 0},
+	                                       {1, 0, 0, 0, 0, 0, 0, 0, 'G', 'E', 'T', ' ', '/', ' ', 'H', 'T'}}) {
 		Pair p;
 		shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
 
@@ -212,7 +216,7 @@ TEST_P(Live, FramesMayComeInPieces)
 	int one = 1;
 
 	setsockopt(p.b, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	for (uint8_t byte : {1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0}) {
+	for (uint8_t byte : {1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0}) {
 		p.put({byte});
 		run(5);
 	}
@@ -228,18 +232,18 @@ TEST_P(Live, TellsThePeer)
 	for (bool proper : {true, false}) {
 		Pair p;
 		shim_chan *c = shim_chan_start(s, p.a, 10000, 0, 0);
-		uint8_t f[4];
+		uint8_t f[8];
 
-		ASSERT_EQ(4, recv(p.b, f, 4, MSG_WAITALL));
+		ASSERT_EQ(8, recv(p.b, f, 8, MSG_WAITALL));
 		EXPECT_EQ(1, f[0]);
 		/* With something unread, closing must not take the goodbye back. */
 		p.beat();
 		usleep(1000);
 		shim_chan_bye(c, proper);
 		shim_chan_stop(c);
-		ASSERT_EQ(4, recv(p.b, f, 4, MSG_WAITALL));
-		EXPECT_EQ(0, memcmp(f, proper ? "\x02\x98\xba\xdc" : "\x03\0\0", 4));
-		EXPECT_EQ(0, recv(p.b, f, 4, 0));
+		ASSERT_EQ(8, recv(p.b, f, 8, MSG_WAITALL));
+		EXPECT_EQ(0, memcmp(f, proper ? "\x02\x98\xba\xdc\0\0\0" : "\x03\0\0\0\0\0\0", 8));
+		EXPECT_EQ(0, recv(p.b, f, 8, 0));
 	}
 }
 
@@ -287,7 +291,7 @@ TEST_P(Live, EndOfProcessAfterByeIsOnlyBye)
 	}
 	shim_chan *c = shim_chan_start(s, p.a, 2000, child, shim_process_start(child));
 	/* Both at once: what it said counts, whichever descriptor is looked at first. */
-	p.put({2, 0, 0, 0});
+	p.put({2, 0, 0, 0, 0, 0, 0, 0});
 	kill(child, SIGKILL);
 	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
 	run(2200);
@@ -330,7 +334,7 @@ TEST_P(Live, ProcessThatSaidByeAndEndedBeforeIsOnlyBye)
 	uint64_t start;
 	pid_t child = dead_child(&start);
 
-	p.put({2, 0, 0, 0});
+	p.put({2, 0, 0, 0, 0, 0, 0, 0});
 	shim_chan *c = shim_chan_start(s, p.a, 300, child, start);
 	EXPECT_TRUE(find(c, SHIM_BYE, SLACK));
 	run(500);
@@ -400,7 +404,7 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 {
 	Pair p;
 	int small = 1, n = 0;
-	uint8_t f[4];
+	uint8_t f[8];
 
 	setsockopt(p.a, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	setsockopt(p.b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -412,8 +416,8 @@ TEST_P(Live, APeerThatDoesNotReadIsNoReasonToBlock)
 	EXPECT_LT(shim_now() - began, 5000);
 	shim_chan_stop(c);
 	/* What arrived is whole frames. */
-	while (recv(p.b, f, 4, MSG_WAITALL) == 4) {
-		EXPECT_TRUE((f[0] == 1 || f[0] == 3) && (f[1] | f[2] | f[3]) == 0);
+	while (recv(p.b, f, 8, MSG_WAITALL) == 8) {
+		EXPECT_TRUE((f[0] == 1 || f[0] == 3) && (f[1] | f[2] | f[3] | f[4] | f[5] | f[6] | f[7]) == 0);
 		n++;
 	}
 	EXPECT_GT(n, 1);
@@ -435,7 +439,7 @@ TEST_P(Live, ComingAndGoingUnderFire)
 		q.beat();
 		steady.beat();
 		if (i % 2)
-			p.put({2, 0, 0, 0});
+			p.put({2, 0, 0, 0, 0, 0, 0, 0});
 		if (i % 5 == 0)
 			p.closeB();
 		if (i % 7 == 0)

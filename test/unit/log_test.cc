@@ -40,7 +40,7 @@ std::string drain(int fd)
 TEST(Log, SinkGetsLevelIdAndLine)
 {
 	std::vector<Line> lines;
-	struct xpi_log log = {XPORT_LOG_INFO, collect, &lines, -1, nullptr};
+	struct xpi_log log = {XPORT_LOG_INFO, collect, &lines, -1, nullptr, {}};
 
 	errno = ENOSPC;
 	xpi_log(&log, XPORT_LOG_WARN, "0123", "text %d", 7);
@@ -54,7 +54,7 @@ TEST(Log, SinkGetsLevelIdAndLine)
 TEST(Log, LevelDropsWhatIsMoreTalkative)
 {
 	std::vector<Line> lines;
-	struct xpi_log log = {XPORT_LOG_WARN, collect, &lines, -1, nullptr};
+	struct xpi_log log = {XPORT_LOG_WARN, collect, &lines, -1, nullptr, {}};
 
 	xpi_log(&log, XPORT_LOG_INFO, "9001", "no");
 	xpi_log(&log, XPORT_LOG_DEBUG, "9001", "no");
@@ -69,7 +69,7 @@ TEST(Log, DescriptorGetsWholeLines)
 	int p[2];
 
 	ASSERT_EQ(0, pipe2(p, O_NONBLOCK));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr, xpi_fd_identify(p[1])};
 	errno = ENOSPC;
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "one");
 	xpi_log(&log, XPORT_LOG_WARN, "9002", "two");
@@ -87,7 +87,7 @@ TEST(Log, OneLineStaysOneLine)
 	int p[2];
 
 	ASSERT_EQ(0, pipe2(p, O_NONBLOCK));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr, xpi_fd_identify(p[1])};
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "a\nxport E XP-9999: forged\r\033[2J\x7f");
 	EXPECT_EQ("xport E XP-9001: a xport E XP-9999: forged  [2J \n", drain(p[0]));
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "%s", std::string(5000, 'x').c_str());
@@ -103,7 +103,7 @@ TEST(Log, TooManyOfOneIdAreLeftOutAndCounted)
 {
 	std::vector<Line> lines;
 	struct xpi_log_rate rate;
-	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr};
+	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr, {}};
 
 	xpi_log_rate_init(&log, &rate);
 	for (int i = 0; i < XPI_LOG_BURST + 50; i++) {
@@ -117,12 +117,12 @@ TEST(Log, TooManyOfOneIdAreLeftOutAndCounted)
 	xpi_log(&log, XPORT_LOG_WARN, "9001", "later");
 	EXPECT_EQ("later", lines.back().text);
 	EXPECT_EQ("XP-9001", lines[lines.size() - 2].id);
-	EXPECT_EQ(0u, lines[lines.size() - 2].text.find("50 lines with this id were left out"));
+	EXPECT_EQ(0u, lines[lines.size() - 2].text.find("left out 50 lines with this id"));
 	for (int i = 0; i < XPI_LOG_BURST + 6; i++)
 		xpi_log(&log, XPORT_LOG_INFO, "9001", "more");
 	xpi_log_rate_end(&log);
 	EXPECT_EQ("XP-9001", lines.back().id);
-	EXPECT_EQ(0u, lines.back().text.find("7 lines with this id were left out"));
+	EXPECT_EQ(0u, lines.back().text.find("left out 7 lines with this id"));
 	EXPECT_EQ(nullptr, log.rate);
 }
 
@@ -130,7 +130,7 @@ TEST(Log, MoreIdsThanThereIsRoomForAreNotLimited)
 {
 	std::vector<Line> lines;
 	struct xpi_log_rate rate;
-	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr};
+	struct xpi_log log = {XPORT_LOG_DEBUG, collect, &lines, -1, nullptr, {}};
 
 	xpi_log_rate_init(&log, &rate);
 	for (int i = 0; i < XPI_LOG_IDS; i++)
@@ -149,7 +149,7 @@ TEST(Log, ReaderThatWentAwayKillsNobody)
 	ASSERT_EQ(0, pipe2(p, 0));
 	close(p[0]);
 	ASSERT_NE(SIG_ERR, signal(SIGPIPE, SIG_DFL));
-	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr};
+	struct xpi_log log = {XPORT_LOG_DEBUG, nullptr, nullptr, p[1], nullptr, xpi_fd_identify(p[1])};
 	xpi_log(&log, XPORT_LOG_ERROR, "9001", "nobody reads this");
 	sigpending(&pending);
 	EXPECT_FALSE(sigismember(&pending, SIGPIPE));

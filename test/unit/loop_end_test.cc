@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * loop_end_test.cc - as loop_test.cc: how connections begin at a listener and end, and what is reaped after that.
- */
+/* loop_end_test.cc - like loop_test.cc: how connections begin at a listener and end, and what is reaped afterwards. */
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -231,9 +229,13 @@ TEST_P(LoopEnd, LostBeforeItWasAccepted)
 		}
 	}
 	ASSERT_EQ(xport_send(more[1], &word, sizeof(word), 9, nullptr), XPORT_OK);
-	for (int i = 0; i < 100; i++) {
+	/* Until the message is here: before its endpoint is open on this side it is kept. */
+	for (int i = 0; i < 100 || in != word; i++) {
+		ASSERT_LT(i, 100000);
 		a.poll();
 		ASSERT_EQ(xport_poll(b.x, nullptr, 0), 0);
+		if (i >= 100)
+			std::this_thread::sleep_for(std::chrono::microseconds(100));
 	}
 	loop_manners.broken = true;
 	xport_poll(b.x, nullptr, 0);

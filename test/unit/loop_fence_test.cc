@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_fence_test.cc - as loop_test.cc: what a fence orders, and what it does not hold up. */
+/* loop_fence_test.cc - like loop_test.cc: what a fence orders, and what it does not delay. */
 #include <gtest/gtest.h>
 
 #include <climits>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_room_test.cc - as loop_test.cc: who was answered AGAIN is told when it is worth trying again. */
+/* loop_room_test.cc - like loop_test.cc: a caller that got AGAIN is notified when the queue has space. */
 #include <gtest/gtest.h>
 
 #include <chrono>

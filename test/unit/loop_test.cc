@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * loop_test.cc - the core over `loop`, both ends in one thread, so that each step can be looked at: first of all what
- * the conformance suite cannot see from outside.
+ * loop_test.cc - the core over `loop`, both ends in one thread, so that the test can inspect each step. It tests mainly
+ * what the conformance suite cannot see from outside.
  */
 #include <gtest/gtest.h>
 
@@ -207,7 +207,7 @@ TEST_P(Loop, ABackEndThatContradictsTheContractIsNotOpened)
 	EXPECT_EQ(xport_open(&attr, &x), XPORT_ERR_INCOMPATIBLE);
 	loop_manners = {};
 	ASSERT_EQ(xport_last_error(nullptr, &err), XPORT_OK);
-	EXPECT_NE(strstr(err.text, "cannot be used: fewer than 4 frames may be under way"), nullptr) << err.text;
+	EXPECT_NE(strstr(err.text, "cannot be used: fewer than 4 frames may be in flight"), nullptr) << err.text;
 	EXPECT_EQ(xport_open(&attr, &x), XPORT_OK);
 	xport_close(x);
 }
@@ -341,7 +341,7 @@ TEST_P(Loop, PutsLeaveRoomForMessages)
 	both(100);
 }
 
-/* Small sends and puts, one a poll: the short way.  Now and then the back end refuses a frame, or keeps it. */
+/* Small sends and puts, one a poll: the fast path.  Now and then the back end refuses a frame, or keeps it. */
 void one_a_poll(Side &a, Side &b, xport_rkey *key, std::vector<uint64_t> &words, std::vector<uint64_t> &got)
 {
 	xport_opt o{};

@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
-#include "core/ep.h"
-#include "core/match.h"
+#include "core/object/ep.h"
+#include "core/object/match.h"
+#include "core/object/op.h"
 
 enum { IDS = 1 << 18 };
 
@@ -120,4 +121,9 @@ int match_shim_forget(struct match_shim *s, int peer)
 uint64_t match_shim_waiting(const struct match_shim *s, int peer)
 {
 	return xpi_match_waiting(s->x.match, ep_of(s, peer));
+}
+
+uint64_t match_shim_longest(const struct match_shim *s)
+{
+	return xpi_match_longest(s->x.match);
 }

@@ -26,6 +26,8 @@ void match_shim_cancel(struct match_shim *s, int id);
 /* Drops the messages of a peer; returns how many. */
 int match_shim_forget(struct match_shim *s, int peer);
 uint64_t match_shim_waiting(const struct match_shim *s, int peer);
+/* The most messages that share a list. */
+uint64_t match_shim_longest(const struct match_shim *s);
 
 #ifdef __cplusplus
 }

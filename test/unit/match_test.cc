@@ -156,6 +156,35 @@ TEST_P(Match, MessagesBeforeTheFirstReceive)
 	EXPECT_EQ(model.messages.size(), match_shim_waiting(s.get(), SHIM_ANY));
 }
 
+// Each tag times the multiplier of an unkeyed hash is a small number, so that all of them would share one list.
+TEST(MatchKey, PreparedTagsDoNotShareAList)
+{
+	const uint64_t multiplier = 0x9e3779b97f4a7c15;
+	const int n = 100000;
+	struct match_shim *s = match_shim_new(1);
+	uint64_t inverse = 1;
+
+	for (int i = 0; i < 6; i++)
+		inverse *= 2 - multiplier * inverse;
+	ASSERT_EQ(multiplier * inverse, 1u);
+	for (int i = 0; i < n; i++)
+		ASSERT_EQ(match_shim_message(s, i, 0, static_cast<uint64_t>(i) * inverse), SHIM_NONE);
+	EXPECT_LT(match_shim_longest(s), 100u);
+	for (int i = 0; i < n; i++)
+		ASSERT_EQ(match_shim_receive(s, i, SHIM_ANY, static_cast<uint64_t>(i) * inverse, UINT64_MAX), i);
+	match_shim_free(s);
+}
+
+TEST(MatchKey, TagsInSequenceDoNotShareAList)
+{
+	struct match_shim *s = match_shim_new(1);
+
+	for (int i = 0; i < 100000; i++)
+		ASSERT_EQ(match_shim_message(s, i, 0, static_cast<uint64_t>(i)), SHIM_NONE);
+	EXPECT_LT(match_shim_longest(s), 100u);
+	match_shim_free(s);
+}
+
 INSTANTIATE_TEST_SUITE_P(Mixes, Match,
                          testing::Values(Mix{4, 2, 80, 50}, Mix{2000, 1, 100, 0}, Mix{2000, 8, 100, 100},
                                          Mix{100, 8, 95, 50}, Mix{1, 8, 100, 50}));

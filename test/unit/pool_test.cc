@@ -15,7 +15,7 @@ extern "C" void *__real_aligned_alloc(size_t align, size_t size);
 
 static thread_local size_t slabs_left = SIZE_MAX;
 
-/* The linker calls it in place of aligned_alloc (Makefile.am).  A limit on the address space would also bite valgrind, which
+/* The linker calls it in place of aligned_alloc (sources.am).  A limit on the address space would also bite valgrind, which
  * then ends the program. */
 extern "C" void *__wrap_aligned_alloc(size_t align, size_t size)
 {

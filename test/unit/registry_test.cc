@@ -15,9 +15,9 @@
 /* In C a function and a struct may share a name. */
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
-#include "core/registry.h"
-#include "core/settings.h"
-#include "core/site.h"
+#include "core/config/module_path.h"
+#include "core/config/registry.h"
+#include "core/config/settings.h"
 }
 
 namespace
@@ -27,7 +27,7 @@ void ignore_line(void *, int, const char *, const char *)
 {
 }
 
-const struct xpi_log quiet = {XPORT_LOG_DEBUG, ignore_line, nullptr, -1, nullptr};
+const struct xpi_log quiet = {XPORT_LOG_DEBUG, ignore_line, nullptr, -1, nullptr, {}};
 
 /* A back end with the required slots only; none of them is called. */
 struct xpi_backend minimal(const char *name)

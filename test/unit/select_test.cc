@@ -9,9 +9,10 @@
 /* In C a function and a struct may share a name. */
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
-#include "core/registry.h"
-#include "core/select.h"
-#include "core/site.h"
+#include "core/config/module_path.h"
+#include "core/config/registry.h"
+#include "core/config/select.h"
+#include "core/config/settings.h"
 }
 
 namespace
@@ -37,7 +38,7 @@ class Select : public testing::Test
 protected:
 	void SetUp() override
 	{
-		log = {XPORT_LOG_INFO, collect_line, &lines, -1, nullptr};
+		log = {XPORT_LOG_INFO, collect_line, &lines, -1, nullptr, {}};
 		memset(&settings, 0, sizeof(settings));
 		settings.peer_timeout_ms = 5000;
 		memset(&err, 0, sizeof(err));
@@ -102,6 +103,33 @@ TEST_F(Select, UnknownNamesAreToldWithTheNearestAndAll)
 	EXPECT_EQ(XPORT_ERR_NO_BACKEND, select(std::string(255, 'q')));
 	EXPECT_EQ(XPORT_ERR_NO_BACKEND, select("Loop"));
 	EXPECT_EQ(nullptr, choice.be);
+}
+
+/* Who names a provider alone is told of the back ends that have it. */
+TEST_F(Select, AProviderWithoutItsBackEndIsToldWithIt)
+{
+	bool ucx = false, ofi = false;
+
+	for (const struct xpi_registry_entry *e = xpi_registry(); e->name != nullptr; e++) {
+		ucx = ucx || (strcmp(e->name, "ucx") == 0 && e->why_not == nullptr);
+		ofi = ofi || (strcmp(e->name, "ofi") == 0 && e->why_not == nullptr);
+	}
+	for (const char *name : {"tcp", "shm", "TCP"}) {
+		std::string lower = strcmp(name, "shm") == 0 ? "shm" : "tcp";
+
+		EXPECT_EQ(XPORT_ERR_NO_BACKEND, select(name));
+		std::string names = ucx ? "ucx:" + lower : "";
+		names += ucx && ofi ? " or " : "";
+		names += ofi ? "ofi:" + lower : "";
+		EXPECT_EQ(names.empty() ? "" : "did you mean " + names + "?", err.hint);
+		EXPECT_EQ(ucx || ofi, strstr(err.text, "(did you mean ") != nullptr) << err.text;
+	}
+	if (!ofi)
+		return;
+	for (const char *name : {"sockets", "socket", "sokets"}) {
+		EXPECT_EQ(XPORT_ERR_NO_BACKEND, select(name));
+		expect_text("did you mean ofi:sockets?");
+	}
 }
 
 TEST_F(Select, AnUnknownNameInAListIsOneMoreThatIsNotUsable)

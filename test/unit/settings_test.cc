@@ -15,7 +15,8 @@
 /* In C a function and a struct may share a name. */
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
-#include "core/settings.h"
+#include "core/auth/auth.h"
+#include "core/config/settings.h"
 }
 
 namespace
@@ -450,7 +451,7 @@ TEST_F(Settings, AMisspeltNameIsAWarningWithTheNearest)
 {
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_BAKCEND", "ucx"));
 	ASSERT_EQ(1u, log.size());
-	EXPECT_EQ("2 XP-0201 XPORT_BAKCEND is no variable of this library: did you mean XPORT_BACKEND?", log[0]);
+	EXPECT_EQ("2 XP-0201 XPORT_BAKCEND is not a variable of this library: did you mean XPORT_BACKEND?", log[0]);
 	EXPECT_STREQ("auto", s.backend);
 	log.clear();
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_SOMETHING_ELSE", "1"));

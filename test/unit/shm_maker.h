@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shm_maker.h - another process that has memory to share, until it is ended here. */
+/* shm_maker.h - another process that shares memory, until the test ends it. */
 #ifndef SHM_MAKER_H
 #define SHM_MAKER_H
 

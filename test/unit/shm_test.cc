@@ -134,19 +134,18 @@ TEST_F(Shm, IsNotWaitedFor)
 	xpi_shm_unmap(p, LENGTH);
 }
 
-TEST_F(Shm, TellsWhoMadeIt)
+TEST_F(Shm, KeyNamesTheMakerAndTheFile)
 {
 	uint8_t key[XPI_SHM_KEY];
-	pid_t pid = 0;
 
 	xpi_shm_pack(&shm, false, key);
-	void *p = xpi_shm_map_own(key, LENGTH, &pid);
+	EXPECT_EQ(getpid(), xpi_shm_maker(key));
+	void *p = xpi_shm_map(key, LENGTH, false);
 	ASSERT_NE(nullptr, p);
-	EXPECT_EQ(getpid(), pid);
 	EXPECT_EQ(-1, mprotect(p, LENGTH, PROT_READ | PROT_WRITE)) << "it is for reading";
 	xpi_shm_unmap(p, LENGTH);
 	key[1] ^= 1;
-	EXPECT_EQ(nullptr, xpi_shm_map_own(key, LENGTH, &pid)) << "it has another name";
+	EXPECT_EQ(nullptr, xpi_shm_map(key, LENGTH, false)) << "it has another name";
 }
 
 void be_another_user()
@@ -156,14 +155,13 @@ void be_another_user()
 	prctl(PR_SET_DUMPABLE, 1); /* as a program that was not root's before */
 }
 
-/* Root may look into the process of any user, and maps what it shares; but it is not its own: neither if another user made it,
- * nor if its maker has become another. */
-TEST_F(Shm, IsNotRootsOwnInAnotherUsersProcess)
+/* Root may look into the process of any user, and maps nothing there: neither if another user made it, nor if its maker has
+ * become another. */
+TEST_F(Shm, RootMapsNothingOfAnotherUsersProcess)
 {
 	if (geteuid() != 0)
 		GTEST_SKIP() << "needs root, to have a process of another user";
 	for (bool first : {true, false}) {
-		pid_t pid = 0;
 		ShmMaker maker(
 			LENGTH,
 			[&](xpi_shm *) {
@@ -176,11 +174,7 @@ TEST_F(Shm, IsNotRootsOwnInAnotherUsersProcess)
 			});
 
 		ASSERT_TRUE(maker.made());
-		void *p = xpi_shm_map(maker.key, LENGTH, false);
-		EXPECT_NE(nullptr, p);
-		if (p != nullptr)
-			xpi_shm_unmap(p, LENGTH);
-		EXPECT_EQ(nullptr, xpi_shm_map_own(maker.key, LENGTH, &pid)) << first;
+		EXPECT_EQ(nullptr, xpi_shm_map(maker.key, LENGTH, false)) << first;
 		EXPECT_EQ(EACCES, errno);
 	}
 }

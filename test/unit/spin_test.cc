@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 extern "C" {
-#include "core/spin.h"
+#include "core/object/poll_budget.h"
 }
 
 namespace

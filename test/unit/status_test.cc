@@ -50,6 +50,14 @@ TEST(Status, EveryOneHasItsNameAndAText)
 	EXPECT_EQ(sizeof(rows) / sizeof(rows[0]), texts.size()) << "two statuses share a text";
 }
 
+/* What a status says by itself holds whatever the cause was. */
+TEST(Status, NoHintNamesACauseThatWasNotLookedAt)
+{
+	for (const Row &r : rows)
+		for (const char *cause : {"ulimit", "listener first", "XPORT_BACKEND", "firewall", "route", " port"})
+			EXPECT_EQ(nullptr, strstr(r.hint, cause)) << r.name << ": " << r.hint;
+}
+
 TEST(Status, NumbersThatAreNoneHaveNameAndTextToo)
 {
 	for (int n : {1, 2, 100, static_cast<int>(XPORT_ERR_BUSY) - 1, -1000, INT32_MIN, INT32_MAX}) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * waiting_test.cc - who looks at the clock and who polls: XPORT_OP_TIMEOUT, XPORT_LIVENESS=poll, a pinned progress thread;
- * and what xport_dump says of what waits.  Two instances over loop, in one thread or in two.
+ * waiting_test.cc - time limits and polling: XPORT_OP_TIMEOUT, XPORT_LIVENESS=poll, a pinned progress thread; and what
+ * xport_dump reports of waiting operations. Two instances over loop, in one thread or in two.
  */
 #include <gtest/gtest.h>
 
@@ -517,7 +517,7 @@ TEST_F(Waiting, DumpNamesWhatIsInFlight)
 		all += l + "\n";
 	EXPECT_NE(std::string::npos, all.find("instance of loop:message")) << all;
 	EXPECT_NE(std::string::npos, all.find(": open; frames sent")) << all;
-	EXPECT_NE(std::string::npos, all.find("  put (1) of 1 bytes")) << all;
+	EXPECT_NE(std::string::npos, all.find("  put (1) of 1 bytes, by message, ")) << all;
 	EXPECT_NE(std::string::npos, all.find(" more: ")) << all;
 }
 

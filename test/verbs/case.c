@@ -12,9 +12,11 @@ void wrong(int line, const char *what, const char *more)
 	failures++;
 }
 
-static void am_recv(struct xpi_core *c, const void *hdr, size_t hlen, const void *data, size_t dlen)
+static void am_recv(struct xpi_core *c, struct xpi_core_ep *from, const void *hdr, size_t hlen, const void *data,
+                    size_t dlen)
 {
 	(void)data;
+	c->from = from;
 	c->frames++;
 	c->last_len = hlen + dlen;
 	c->last = *(const uint8_t *)hdr;

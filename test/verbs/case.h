@@ -13,7 +13,7 @@
 	X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(reads_at_one_end) X(route_late) X(malformed_address) \
 	X(connecting_fails) X(ports_that_tcp_has) X(no_port_that_tcp_has_not) X(siw_answers) X(siw_is_silent) X(siw_refuses) X(siw_no_queue_pair) X(siw_call_fails) X(siw_listens_anew) X(reached_by_another_device) X(no_queue_pair) X(frames_come) \
 	X(full_and_free_again) X(long_frames_of_siw) X(frame_in_two_pieces) X(stack_is_full) \
-	X(stack_refuses) X(receives_cannot_be_posted) X(receives_half_posted) X(put_and_get) X(drain_reads_the_page) X(puts_share_a_doorbell) X(doorbell_half_answered) X(chain_is_full) X(doorbell_fails) X(doorbell_fails_for_memory) X(chain_breaks) X(puts_that_never_leave) X(short_gets) \
+	X(stack_refuses) X(receives_cannot_be_posted) X(receives_half_posted) X(put_and_get) X(drain_reads_the_page) X(puts_share_a_doorbell) X(doorbell_half_answered) X(batch_is_full) X(doorbell_fails) X(doorbell_fails_for_memory) X(batch_breaks) X(puts_that_never_leave) X(short_gets) \
 	X(completions_out_of_order) X(region_too_long) X(region_that_no_adapter_has) X(receiver_not_ready) X(immediate_data) X(longer_than_a_receive) X(queue_pair_fatal) \
 	X(completion_queue_overrun) X(completion_queue_unreadable) X(another_completion_queue) X(device_fatal) X(port_goes_down) X(port_comes_back) X(another_port_goes_down) \
 	X(device_removed) X(peer_disconnects) X(events_are_looked_for_seldom) X(stops_before_it_disconnects) X(giving_a_call_up) X(giving_an_accepted_call_up) X(does_not_drain) X(arm)
@@ -37,6 +37,7 @@ struct xpi_core {
 	size_t last_len;
 	uint8_t last;
 	struct xpi_req *last_done;
+	struct xpi_core_ep *from; /* whose frame came last */
 	char why[128];
 };
 

@@ -164,7 +164,7 @@ void t_reached_by_another_device(void)
 	prepare();
 	fake.elsewhere = true;
 	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
-	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "is reached by fake1") != NULL);
+	IS(connect_step(XPI_ACTIVE) == XPORT_ERR_UNREACHABLE && strstr(err.text, "uses fake1") != NULL);
 	IS(core.failed == 0);
 	end();
 }
@@ -238,7 +238,7 @@ void t_siw_answers(void)
 
 	IS(listen(l, 8) == 0);
 	for (; connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN && fake.nsent == 0 && n < 100; n++)
-		IS(fake.ncalls == 0 || ep.state == VRB_CALLING);
+		IS(fake.ncalls == 0 || ep.state == VRB_CONNECTING);
 	IS(fake.ncalls == 1 && fake.nsent == 1 && lowest_fd() == before);
 	fake_received(NULL, 0, IBV_WC_SUCCESS);
 	IS(connect_step(XPI_ACTIVE) == XPORT_OK);
@@ -264,8 +264,8 @@ void t_siw_is_silent(void)
 		IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
 		usleep(1000);
 	}
-	fd = ep.knock;
-	IS(fake.ncalls == 0 && ep.state == VRB_KNOCKING && fcntl(fd, F_GETFD) >= 0);
+	fd = ep.probe;
+	IS(fake.ncalls == 0 && ep.state == VRB_PROBING && fcntl(fd, F_GETFD) >= 0);
 	/* siw may listen at this port while it is held. */
 	IS(getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, &size) == 0 && on != 0);
 	end();
@@ -306,7 +306,7 @@ void t_siw_call_fails(void)
 {
 	for (int closes = 0; closes < 2; closes++) {
 		int n = 0, rc, c, l;
-		uint64_t due;
+		int64_t due;
 		char byte;
 
 		fake_reset();
@@ -325,7 +325,7 @@ void t_siw_call_fails(void)
 			close(c);
 		}
 		end();
-		IS(closes || vrb_now_ms() >= due);
+		IS(closes || xpi_now_ms() >= due);
 		if (!closes)
 			close(c);
 		close(l);
@@ -380,9 +380,9 @@ void t_siw_listens_anew(void)
 	IS(fake.listener != first && be->listener == fake.listener && fake.ids == 2);
 	IS(memcmp(address + 3, &port, 2) == 0);
 	/* Not for ever. */
-	for (int i = 0; i < VRB_DEAF + 2; i++)
+	for (int i = 0; i < VRB_DEAD_LISTENERS + 2; i++)
 		prepare_at(&in);
-	IS(fake.ids == 1 + VRB_DEAF);
+	IS(fake.ids == 1 + VRB_DEAD_LISTENERS);
 	fake_event(RDMA_CM_EVENT_DEVICE_REMOVAL, first, 0, NULL, 0);
 	ops->poll(be);
 	IS(be->gone);
@@ -426,7 +426,7 @@ void t_giving_a_call_up(void)
 	fake.silent = true;
 	IS(open_be("fake0") == XPORT_OK);
 	prepare();
-	while (ep.state != VRB_CALLING)
+	while (ep.state != VRB_CONNECTING)
 		IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
 	for (int i = 0; i < 3; i++) {
 		ops->poll(be);

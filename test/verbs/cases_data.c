@@ -16,6 +16,7 @@ void t_frames_come(void)
 		fake_received(frame, 1 + i % 300, IBV_WC_SUCCESS);
 		ops->poll(be);
 		IS(core.frames == i + 1 && core.last == (uint8_t)i && core.last_len == 1 + i % 300);
+		IS(core.from == &core_ep);
 		IS(fake.nreceives >= 2 * VRB_CREDITS + 8);
 	}
 	end();
@@ -252,16 +253,16 @@ void t_puts_share_a_doorbell(void)
 	ops->poll(be);
 	IS(fake.nsent == n + 17 && ops->arm(be) == XPORT_OK);
 	ops->poll(be);
-	put_numbered(17, 17 + 1 + VRB_CHAIN + 1);
-	IS(fake.nsent == n + 17 + 1 + VRB_CHAIN);
+	put_numbered(17, 17 + 1 + VRB_BATCH + 1);
+	IS(fake.nsent == n + 17 + 1 + VRB_BATCH);
 	ops->poll(be);
-	left_numbered(n + 17, 17, 17 + VRB_CHAIN + 2);
+	left_numbered(n + 17, 17, 17 + VRB_BATCH + 2);
 
 	/* Longer than what lies in a request. */
 	n = fake.nsent;
 	for (unsigned i = 0; i < 3; i++) {
 		memory[0] = (uint8_t)(100 + i);
-		IS(ops->put(be, &ep, memory, VRB_CHAIN_SHORT + 1, NULL, &key, 0, NULL) == XPORT_OK);
+		IS(ops->put(be, &ep, memory, VRB_BATCH_SHORT + 1, NULL, &key, 0, NULL) == XPORT_OK);
 	}
 	memory[0] = 0;
 	IS(fake.nsent == n + 1);
@@ -313,16 +314,16 @@ void t_doorbell_half_answered(void)
 }
 
 /* As many as there can be wait when the stack takes only some of them, or says so by 0, as siw may. */
-void t_chain_is_full(void)
+void t_batch_is_full(void)
 {
-	unsigned n, to = 1 + VRB_CHAIN;
+	unsigned n, to = 1 + VRB_BATCH;
 
 	be_up();
 	share();
 	n = fake.nsent;
 	put_numbered(0, to);
 	fake.post_send_fails = ENOMEM;
-	for (unsigned taken = 0; taken < VRB_CHAIN; taken += 5) {
+	for (unsigned taken = 0; taken < VRB_BATCH; taken += 5) {
 		uint32_t head = ep.ring_head;
 
 		fake.post_send_after = taken == 0 ? 0 : 5;
@@ -361,7 +362,7 @@ void t_doorbell_fails(void)
 		else
 			IS(ops->poll(be) == 0 && core.failed == 1);
 		n = fake.nsent;
-		IS(ep.waiting == 0 && xpi_list_empty(&be->chained));
+		IS(ep.waiting == 0 && xpi_list_empty(&be->batched));
 		ops->poll(be);
 		IS(fake.nsent == n && send_frame(frame, 8) == XPORT_ERR_PEER_LOST);
 		fake.doorbell_fails = 0;
@@ -391,7 +392,7 @@ void t_doorbell_fails_for_memory(void)
 }
 
 /* One in the middle is refused for good, with a frame behind it. */
-void t_chain_breaks(void)
+void t_batch_breaks(void)
 {
 	uint8_t frame[8] = {0};
 
@@ -403,7 +404,7 @@ void t_chain_breaks(void)
 	IS(send_frame(frame, 8) == XPORT_ERR_PEER_LOST);
 	IS(ops->put(be, &ep, memory, 8, NULL, &key, 0, NULL) == XPORT_ERR_PEER_LOST);
 	ops->poll(be);
-	IS(xpi_list_empty(&be->chained) && core.failed == 0); /* the answer to the frame has said it */
+	IS(xpi_list_empty(&be->batched) && core.failed == 0); /* the answer to the frame has said it */
 	fake.post_send_fails = 0;
 	ops->mr_dereg(be, &mr);
 	end();
@@ -418,7 +419,7 @@ void t_puts_that_never_leave(void)
 	share();
 	put_numbered(0, 5);
 	n = fake.nsent;
-	IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN && xpi_list_empty(&be->chained));
+	IS(ops->ep_quiesce(be, &ep) == XPORT_ERR_AGAIN && xpi_list_empty(&be->batched));
 	fake_sent(n - 1, IBV_WC_WR_FLUSH_ERR);
 	fake_flush();
 	ops->mr_dereg(be, &mr);

@@ -47,7 +47,7 @@ static void no_frame_comes(enum ibv_wc_opcode opcode, uint32_t len)
 	be_up();
 	share();
 	fake_received_elsewhere(opcode, len);
-	is_broken("no frame");
+	is_broken("not a frame");
 	IS(core.frames == 0);
 	ops->mr_dereg(be, &mr);
 	end();

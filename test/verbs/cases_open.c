@@ -69,7 +69,7 @@ void t_no_rdma_cm(void)
 void t_unknown_name(void)
 {
 	IS(open_be("fake1") == XPORT_ERR_NO_BACKEND);
-	IS(strstr(err.text, "there are fake0") != NULL && strstr(err.text, "nearest is verbs:fake0") != NULL);
+	IS(strstr(err.text, "the devices are fake0") != NULL && strstr(err.text, "nearest is verbs:fake0") != NULL);
 }
 
 void t_locked_memory(void)

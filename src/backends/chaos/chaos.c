@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * chaos - a back end for tests that wraps any other, and does from a seed what a network may do: it puts things off,
- * completes late and out of order, answers AGAIN, refuses memory, loses connections, ends the process.
+ * chaos.c - a back end for tests. It wraps any other and does, from a seed, what a network may do: it delays,
+ * completes late and out of order, returns AGAIN, refuses memory, loses connections, and ends the process.
  *
  *   XPORT_BACKEND=chaos:ucx:tcp  XPORT_CHAOS=seed=7,delay=30,again=20
  *
- * All of it is what backend.h allows: nothing of it may be seen above the core, except an error where one is due.
- * xport_chaos(7) explains the words.
+ * All of this is allowed by backend.h: nothing of it may be visible above the core, except an error where one is
+ * due. xport_chaos(7) explains the options.
  *
- * The core's view of an endpoint or a key is ours with that of the wrapped back end behind it; regions are its alone.
+ * The core's state of an endpoint or a key is ours, followed by that of the wrapped back end. Regions have only the
+ * wrapped back end's.
  */
 #include "chaos.h"
 
@@ -25,8 +26,8 @@ static int chaos_list(const struct xpi_log *log, xpi_candidate_fn emit, void *ar
 	struct xport_candidate c = {
 		.name = "chaos",
 		.state = XPORT_ABSENT,
-		.reason = "chaos is told no back end to wrap",
-		.hint = "XPORT_BACKEND=chaos:ucx:tcp, and XPORT_CHAOS as in xport_chaos(7)",
+		.reason = "XPORT_BACKEND=chaos names no back end for chaos to wrap",
+		.hint = "set XPORT_BACKEND=chaos:ucx:tcp, for example, and XPORT_CHAOS as in xport_chaos(7)",
 	};
 
 	(void)log;
@@ -37,19 +38,20 @@ static int chaos_list(const struct xpi_log *log, xpi_candidate_fn emit, void *ar
 /* Loads and opens what the provider names, "ucx:tcp". */
 static int open_inner(struct xpi_be *be, const struct xpi_be_open_args *args)
 {
-	static const char hint[] = "XPORT_BACKEND=chaos:ucx:tcp, for example";
+	static const char hint[] = "set XPORT_BACKEND=chaos:ucx:tcp, for example";
 	struct xpi_be_open_args inner = *args;
 	const char *colon;
 	char name[32];
 	int r;
 
 	if (args->provider == NULL)
-		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "chaos is told no back end to wrap");
+		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, hint,
+		                "XPORT_BACKEND=chaos names no back end for chaos to wrap");
 	colon = strchr(args->provider, ':');
 	snprintf(name, sizeof(name), "%.*s", colon != NULL ? (int)(colon - args->provider) : (int)sizeof(name),
 	         args->provider);
 	if (strcmp(name, "chaos") == 0)
-		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "chaos does not wrap itself");
+		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "chaos cannot wrap itself");
 	r = args->up->back_end(args, name, &be->ops);
 	if (r != XPORT_OK)
 		return r;
@@ -66,23 +68,23 @@ static int open_inner(struct xpi_be *be, const struct xpi_be_open_args *args)
 }
 
 /* 0: no limit. */
-static uint64_t lower(uint64_t its, uint64_t limit)
+static uint64_t limit_min(uint64_t its, uint64_t limit)
 {
 	return limit != 0 && (its == 0 || limit < its) ? limit : its;
 }
 
-/* What of the seed's choices holds for the whole life. */
-static void choose(struct xpi_be *be)
+/* The choices of the seed that hold for the whole life. */
+static void seed_choices(struct xpi_be *be)
 {
 	static atomic_uint instances;
-	const struct chaos_manner *m = be->words.manner;
+	const struct chaos_profile *m = be->config.profile;
 
-	be->dice.state = (uint64_t)be->words.seed << 32 | atomic_fetch_add(&instances, 1);
+	be->dice.state = (uint64_t)be->config.seed << 32 | atomic_fetch_add(&instances, 1);
 	chaos_roll(&be->dice);
-	/* No manner in particular is now one, now the other. */
-	be->ordered = be->caps.am_after_put && m->keeps_order && (m != chaos_manners || chaos_hit(&be->dice, 50));
-	be->am_max = lower(be->caps.am_max, m->am_max);
-	be->rma_max = lower(be->caps.rma_max, m->rma_max);
+	/* No network in particular is now one, now the other. */
+	be->ordered = be->caps.am_after_put && m->keeps_order && (m != chaos_profiles || chaos_hit(&be->dice, 50));
+	be->am_max = limit_min(be->caps.am_max, m->am_max);
+	be->rma_max = limit_min(be->caps.rma_max, m->rma_max);
 	be->put_short = !be->ordered ? 0 : m->put_short < be->caps.put_short ? m->put_short : be->caps.put_short;
 }
 
@@ -102,16 +104,16 @@ static int chaos_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	xpi_list_init(&be->out);
 	xpi_list_init(&be->late);
 	xpi_list_init(&be->frames);
-	r = chaos_words_read(args->options, &be->words, args->err);
+	r = chaos_config_read(args->options, &be->config, args->err);
 	if (r == XPORT_OK)
 		r = open_inner(be, args);
 	if (r != XPORT_OK) {
 		free(be);
 		return r;
 	}
-	choose(be);
-	xpi_log(be->log, XPORT_LOG_INFO, "4001", "chaos around %s: seed=%u manner=%s", be->name, be->words.seed,
-	        be->words.manner->name);
+	seed_choices(be);
+	xpi_log(be->log, XPORT_LOG_INFO, "4001", "chaos around %s: seed=%u profile=%s", be->name, be->config.seed,
+	        be->config.profile->name);
 	*out = be;
 	return XPORT_OK;
 }
@@ -132,7 +134,7 @@ static size_t with_ours(size_t ours, size_t its)
 
 static void chaos_query(struct xpi_be *be, struct xpi_be_caps *c)
 {
-	const struct chaos_manner *m = be->words.manner;
+	const struct chaos_profile *m = be->config.profile;
 
 	*c = be->caps;
 	snprintf(c->provider, sizeof(c->provider), "%.47s", be->name);
@@ -140,7 +142,7 @@ static void chaos_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->ep_size = with_ours(sizeof(struct chaos_ep), be->caps.ep_size);
 	c->rkey_size = with_ours(sizeof(struct chaos_rkey), be->caps.rkey_size);
 	c->am_max = be->am_max;
-	c->am_credits = (unsigned)lower(c->am_credits, m->am_credits);
+	c->am_credits = (unsigned)limit_min(c->am_credits, m->am_credits);
 	c->rma_max = be->rma_max;
 	c->put_placed = c->put_placed && m->placed && !m->early;
 	c->target_bounds = c->target_bounds && m->bounds;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * chaos.h - the states of the back end `chaos`, see chaos.c.
+ * chaos.h - what the files of the back end `chaos` share, see chaos.c.
  *
- * What the core posts is an item.  It is held until its poll has come (be->held), then the wrapped back end has it
- * (be->out), then its end is known and perhaps told later (be->late).  Frames that arrived and are told later stand in
- * be->frames.  Polls are the clock: what waits keeps the instance awake, and a run is the same again with its seed.
+ * Each operation that the core posts is an item. It is held until its poll (be->held), then the wrapped back end has it
+ * (be->out), then it has completed and may be reported later (be->late). Frames to be delivered later are in be->frames.
+ * Time is counted in polls: waiting items keep the instance awake, and a run with the same seed is the same again.
  */
 #ifndef CHAOS_H
 #define CHAOS_H
@@ -12,7 +12,7 @@
 #include "backends/backend.h"
 #include "base/list.h"
 
-/* ---- the words of XPORT_CHAOS (chaos_words.c) ---- */
+/* ---- the options in XPORT_CHAOS (chaos_config.c) ---- */
 
 /* Chances, in percent. */
 enum chaos_chance {
@@ -25,42 +25,43 @@ enum chaos_chance {
 	CHAOS_NCHANCES
 };
 
-struct chaos_words {
+struct chaos_config {
 	uint32_t seed;
-	uint32_t span; /* polls that something is put off by, at most */
-	uint32_t drop; /* a connection breaks at a step between 1 and this; 0: none does */
-	uint32_t kill; /* the process ends at this step; 0: it does not */
+	uint32_t span; /* longest delay, in polls */
+	uint32_t drop; /* each connection breaks at a step between 1 and this; 0: never */
+	uint32_t kill; /* the process ends at this step; 0: never */
+	uint32_t still; /* only so many frames arrive; 0: all */
 	uint32_t chance[CHAOS_NCHANCES];
-	const struct chaos_manner *manner;
+	const struct chaos_profile *profile;
 };
 
-/* Reads the words; NULL and "": the defaults.  CONFIG names the wrong word, what is allowed, and the nearest. */
-int chaos_words_read(const char *text, struct chaos_words *w, struct xport_error *err);
+/* Reads the options. NULL and "": the defaults. An error is CONFIG, and its text names the wrong option and the nearest one. */
+int chaos_config_read(const char *text, struct chaos_config *w, struct xport_error *err);
 
-/* ---- manners (chaos_manner.c) ---- */
+/* ---- profiles (chaos_profile.c) ---- */
 
-/* How a network behaves of which there is none here.  Capabilities are only taken away: what the wrapped back end cannot
- * do no manner gives. */
-struct chaos_manner {
+/* How a network behaves that is not at hand. A profile only takes capabilities away: it adds none that the wrapped back end
+ * does not have. */
+struct chaos_profile {
 	const char *name;
-	bool keeps_order;    /* what follows a put finds it visible, if the wrapped back end says so */
-	bool early;          /* a put is done when it was copied, long before it is there */
-	bool placed;         /* a put that is done may be visible */
+	bool keeps_order;    /* a put is visible to what follows it, if the wrapped back end guarantees this */
+	bool early;          /* a put completes once copied, long before it is placed */
+	bool placed;         /* completed puts may be placed */
 	bool passive;        /* the target need not call */
 	bool bounds;         /* the target checks */
 	bool atomics;        /* the adapter has its own */
 	bool registered;     /* long puts, and gets, from and to registered memory alone */
-	bool silent;         /* no failure is ever told: what was posted hangs */
-	bool clock;          /* no descriptor wakes */
-	size_t get_min;      /* shorter gets are not taken */
-	size_t put_short;    /* at most so much is done when posted */
+	bool silent;         /* failures are never reported: operations hang */
+	bool clock;          /* there is no descriptor to wait on */
+	size_t get_min;      /* shorter gets are refused */
+	size_t put_short;    /* puts up to this length complete when posted */
 	uint64_t rma_max;    /* longest single put or get; 0: as the wrapped one */
 	size_t am_max;       /* longest frame; 0: as the wrapped one */
 	unsigned am_credits; /* 0: as the wrapped one */
 };
 
-/* The table, ended by a NULL name; the first is no manner in particular. */
-extern const struct chaos_manner chaos_manners[];
+/* The table, ended by a NULL name; the first is no network in particular. */
+extern const struct chaos_profile chaos_profiles[];
 
 /* ---- dice ---- */
 
@@ -92,16 +93,16 @@ static inline bool chaos_hit(struct chaos_dice *d, unsigned percent)
 
 enum chaos_kind { CHAOS_AM, CHAOS_AM_TWO, CHAOS_PUT, CHAOS_GET, CHAOS_ATOMIC, CHAOS_DRAIN, CHAOS_FRAME, CHAOS_FAILED };
 
-/* What must keep its order among itself: frames, and with them puts and gets where those keep it, too. */
+/* Items of one lane keep their order: frames, and also puts and gets if the network orders them. */
 enum { CHAOS_LANE_AM, CHAOS_LANE_RMA, CHAOS_NLANES };
 
 struct chaos_item {
 	struct xpi_req req; /* the wrapped back end's */
 	struct xpi_list link;
 	enum chaos_kind kind;
-	struct chaos_ep *ep; /* NULL: a frame that arrived */
-	struct xpi_req *up;  /* the core's; NULL: it takes it for done */
-	uint64_t due;        /* the poll from which on it may go on */
+	struct chaos_ep *ep; /* NULL: an arrived frame whose endpoint the wrapped back end does not name */
+	struct xpi_req *up;  /* the core's; NULL: already complete for the core */
+	uint64_t due;        /* the poll at which it may continue */
 	int status;
 	const void *hdr, *data;
 	void *buf;
@@ -117,23 +118,23 @@ struct chaos_item {
 struct chaos_ep {
 	struct xpi_core_ep *core_ep;
 	struct chaos_dice dice;
-	unsigned waiting[CHAOS_NLANES]; /* of it in be->held */
-	uint64_t stuck[CHAOS_NLANES];   /* the poll in which one of them stayed */
+	unsigned waiting[CHAOS_NLANES]; /* its items in be->held */
+	uint64_t stuck[CHAOS_NLANES];   /* the poll in which one of them could not be posted */
 	uint64_t steps, drop_at;
-	unsigned storm;     /* so many more are answered AGAIN, */
-	uint64_t storm_end; /* up to this poll */
-	unsigned patience;  /* connecting or quiescing is under way for so many calls more */
+	unsigned storm;     /* the next so many calls return AGAIN */
+	uint64_t storm_end; /* until this poll */
+	unsigned patience;  /* connecting or quiescing takes so many more calls */
 	bool connecting, quiescing, quiesced, dropped;
-	int put_status; /* of a put that failed after the core took it for done */
+	int put_status; /* status of a put that failed after it was complete for the core */
 	_Alignas(16) uint8_t inner[];
 };
 
 struct chaos_rkey {
-	uint8_t *direct; /* where it is mapped here: we copy */
+	uint8_t *direct; /* the mapped region, for copying; NULL: not mapped */
 	_Alignas(16) uint8_t inner[];
 };
 
-/* Lengths that the wrapped back end took so far: such ones may be held, since they will not be NOT_SUPPORTED. */
+/* Lengths accepted by the wrapped back end so far. Such operations may be held, since they will not be NOT_SUPPORTED. */
 struct chaos_range {
 	size_t min, max;
 };
@@ -147,9 +148,9 @@ struct xpi_be {
 	struct xpi_be *be;
 	struct xpi_be_caps caps; /* its */
 	char name[64];           /* its selection: "ucx:tcp" */
-	struct chaos_words words;
+	struct chaos_config config;
 	struct chaos_dice dice;
-	/* What the core was told, where that is not what the wrapped back end says. */
+	/* Capabilities as reported to the core, if they differ from the wrapped back end's. */
 	bool ordered; /* what follows a put finds it visible */
 	size_t put_short, am_max;
 	uint64_t rma_max;
@@ -157,44 +158,52 @@ struct xpi_be {
 	struct xpi_list held, out, late, frames;
 	uint64_t now, serial;
 	unsigned calling; /* depth of our calls into the core */
+	uint32_t arrived; /* frames, up to config.still */
 	unsigned naps;    /* times in a row that arm said AGAIN for nothing */
 };
 
 static inline bool chaos_chance(struct xpi_be *be, struct chaos_dice *d, enum chaos_chance c)
 {
-	return chaos_hit(d, be->words.chance[c]);
+	return chaos_hit(d, be->config.chance[c]);
 }
 
-/* ---- chaos_law.c: what the core owes a back end ---- */
+/* ---- chaos_contract.c: what the core owes a back end ---- */
 
-/* Says that the core broke the contract; the log of a test is looked at. */
-void chaos_law_broken(struct xpi_be *be, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
-/* A frame may be posted to this endpoint, or a put and so on. */
-void chaos_law_post(struct xpi_be *be, const struct chaos_ep *ep, const char *what);
-/* Not from within a callback. */
-void chaos_law_outside(struct xpi_be *be, const char *what);
-uint64_t chaos_law_sum(const void *p, size_t len);
+/* Logs that the core broke the contract. Tests check the log. */
+void chaos_contract_broken(struct xpi_be *be, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+/* Checks that an operation may be posted to this endpoint. */
+void chaos_contract_post(struct xpi_be *be, const struct chaos_ep *ep, const char *what);
+/* Checks that the call does not come from within a callback. */
+void chaos_contract_outside(struct xpi_be *be, const char *what);
+uint64_t chaos_contract_sum(const void *p, size_t len);
 
-/* ---- chaos_comp.c: items, and polling ---- */
-
-extern const struct xpi_core_ops chaos_up;
+/* ---- chaos_item.c ---- */
 
 /* `room` bytes for a copy.  NULL: out of memory. */
 struct chaos_item *chaos_item_new(enum chaos_kind kind, struct chaos_ep *ep, struct xpi_req *up, size_t room);
-/* Stands in be->held from now on. */
+/* Adds the item to be->held. */
 void chaos_hold(struct xpi_be *be, struct chaos_item *it);
-/* Its end is known, and the core may be called. */
+/* Completes the item. May call the core. */
 void chaos_end(struct xpi_be *be, struct chaos_item *it, int status);
-/* Its end is known, and told at a later poll. */
+/* Completes the item at a later poll. */
 void chaos_end_late(struct xpi_be *be, struct chaos_item *it, int status);
-/* Tells the core at a later poll that the network reports this endpoint as gone. */
+/* Reports at a later poll that the network lost this endpoint. */
 void chaos_fail(struct xpi_be *be, struct chaos_ep *ep, int64_t code, const char *why);
-/* All that is known of the endpoint is forgotten. */
+/* Drops all items of the endpoint. */
 void chaos_forget(struct xpi_be *be, const struct chaos_ep *ep);
+int chaos_lane(const struct xpi_be *be, enum chaos_kind kind);
+/* The poll until which something is delayed. */
+uint64_t chaos_later(struct xpi_be *be, struct chaos_dice *d);
+/* Reports the item to the core and frees it. */
+void chaos_tell(struct xpi_be *be, struct chaos_item *it);
+
+/* ---- chaos_comp.c: what comes back, and polling ---- */
+
+extern const struct xpi_core_ops chaos_up;
+
 int chaos_poll(struct xpi_be *be);
 int chaos_arm(struct xpi_be *be);
 int chaos_fds(struct xpi_be *be, int *fds, int max);
-int chaos_lane(const struct xpi_be *be, enum chaos_kind kind);
 
 /* ---- chaos_ep.c ---- */
 
@@ -202,7 +211,7 @@ int chaos_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void
 int chaos_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
 int chaos_ep_quiesce(struct xpi_be *be, void *ep);
 void chaos_ep_destroy(struct xpi_be *be, void *ep);
-/* One step of the endpoint: XPORT_OK, or what a call has to answer. */
+/* One step of the endpoint. Returns XPORT_OK, or what the call must return. */
 int chaos_step(struct xpi_be *be, struct chaos_ep *ep);
 /* One step of the process, which may be its last. */
 void chaos_count(struct xpi_be *be);

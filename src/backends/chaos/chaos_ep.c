@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* chaos_ep.c - endpoints: set-up that is cut off, connections that break, and the steps at which things happen. */
+/* chaos_ep.c - endpoints: interrupted connection set-up, broken connections, and the steps at which faults happen. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ void chaos_count(struct xpi_be *be)
 {
 	static atomic_uint_fast64_t steps;
 
-	if (be->words.kill != 0 && atomic_fetch_add(&steps, 1) + 1 == be->words.kill)
+	if (be->config.kill != 0 && atomic_fetch_add(&steps, 1) + 1 == be->config.kill)
 		kill(getpid(), SIGKILL);
 }
 
@@ -37,7 +37,7 @@ int chaos_step(struct xpi_be *be, struct chaos_ep *ep)
 	if (++ep->steps == ep->drop_at)
 		drop(be, ep);
 	if (ep->dropped)
-		return be->words.manner->silent ? XPORT_ERR_AGAIN : XPORT_ERR_PEER_LOST;
+		return be->config.profile->silent ? XPORT_ERR_AGAIN : XPORT_ERR_PEER_LOST;
 	if (ep->storm > 0 && be->now < ep->storm_end) {
 		ep->storm--;
 		return XPORT_ERR_AGAIN;
@@ -46,15 +46,15 @@ int chaos_step(struct xpi_be *be, struct chaos_ep *ep)
 	if (!chaos_chance(be, &ep->dice, CHAOS_AGAIN))
 		return XPORT_OK;
 	ep->storm = chaos_upto(&ep->dice, STORM_MAX);
-	ep->storm_end = be->now + chaos_upto(&ep->dice, be->words.span);
+	ep->storm_end = be->now + chaos_upto(&ep->dice, be->config.span);
 	return XPORT_ERR_AGAIN;
 }
 
-/* Whether something that may take a while goes on to do so. */
-static bool under_way(struct xpi_be *be, struct chaos_ep *ep, bool *begun)
+/* Whether something that may take several calls must go on. */
+static bool ep_under_way(struct xpi_be *be, struct chaos_ep *ep, bool *begun)
 {
 	if (!*begun && chaos_chance(be, &ep->dice, CHAOS_DELAY))
-		ep->patience = chaos_upto(&ep->dice, be->words.span);
+		ep->patience = chaos_upto(&ep->dice, be->config.span);
 	*begun = true;
 	if (ep->patience == 0)
 		return false;
@@ -74,8 +74,8 @@ int chaos_address(struct xpi_be *be, void *ep_state, struct xpi_core_ep *core_ep
 	ep->core_ep = core_ep;
 	ep->connecting = true;
 	ep->dice.state = chaos_roll(&be->dice) + ++be->serial;
-	if (be->words.drop != 0)
-		ep->drop_at = chaos_upto(&ep->dice, be->words.drop);
+	if (be->config.drop != 0)
+		ep->drop_at = chaos_upto(&ep->dice, be->config.drop);
 	if (*len < HEAD)
 		return XPORT_ERR_BOUNDS;
 	r = be->ops->address(be->be, ep->inner, (struct xpi_core_ep *)ep, (uint8_t *)buf + HEAD, &n);
@@ -99,12 +99,12 @@ int chaos_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role, cons
 
 	if (r.bad || magic != MAGIC || n != r.left)
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
-		                "the peer's address is cut off: %zu bytes of %zu are there", len, (size_t)n + HEAD);
+		                "the peer's address is truncated: %zu of %zu bytes", len, (size_t)n + HEAD);
 	if (!begun && role == XPI_ACTIVE && chaos_chance(be, &ep->dice, CHAOS_TRUNCATE))
 		return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL,
-		                "chaos cut off the connection while it was made");
+		                "chaos cut the connection during the handshake");
 	ep->connecting = false;
-	if (under_way(be, ep, &begun))
+	if (ep_under_way(be, ep, &begun))
 		return XPORT_ERR_AGAIN;
 	status = be->ops->ep_connect(be->be, ep->inner, role, r.p, r.left);
 	return status;
@@ -115,10 +115,10 @@ int chaos_ep_quiesce(struct xpi_be *be, void *ep_state)
 	struct chaos_ep *ep = ep_state;
 	int r;
 
-	chaos_law_outside(be, "ep_quiesce");
+	chaos_contract_outside(be, "ep_quiesce");
 	if (!ep->quiescing)
 		ep->patience = 0;
-	if (under_way(be, ep, &ep->quiescing))
+	if (ep_under_way(be, ep, &ep->quiescing))
 		return XPORT_ERR_AGAIN;
 	r = be->ops->ep_quiesce(be->be, ep->inner);
 	if (r == XPORT_OK) {
@@ -132,8 +132,8 @@ void chaos_ep_destroy(struct xpi_be *be, void *ep_state)
 {
 	struct chaos_ep *ep = ep_state;
 
-	chaos_law_outside(be, "ep_destroy");
+	chaos_contract_outside(be, "ep_destroy");
 	if (!ep->quiesced)
-		chaos_law_broken(be, "ep_destroy before ep_quiesce was done");
+		chaos_contract_broken(be, "ep_destroy before ep_quiesce had returned XPORT_OK");
 	be->ops->ep_destroy(be->be, ep->inner);
 }

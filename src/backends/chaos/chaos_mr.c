@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* chaos_mr.c - memory that cannot be registered, keys that cannot be used. */
+/* chaos_mr.c - memory that cannot be registered, and keys that cannot be used. */
 #include "chaos.h"
 
 int chaos_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights)
 {
 	if (chaos_chance(be, &be->dice, CHAOS_REGFAIL))
 		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "XPORT_CHAOS=regfail=0",
-		                "chaos does not register these %zu bytes", length);
+		                "chaos refused to register %zu bytes", length);
 	return be->ops->mr_reg(be->be, mr, base, length, rights);
 }
 
-/* The core has memory of its own. */
+/* NOT_SUPPORTED: the core then allocates the memory itself. */
 int chaos_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base)
 {
 	if (be->caps.rma_reg && chaos_chance(be, &be->dice, CHAOS_KEYFAIL))
@@ -28,7 +28,7 @@ int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	return be->ops->rkey_pack(be->be, mr, buf, len);
 }
 
-/* Where the region is mapped is kept from the core, which would need no network then. */
+/* Hides a mapping from the core, which would need no network otherwise. */
 int chaos_rkey_unpack(struct xpi_be *be, void *ep_state, void *rkey, const void *buf, size_t len, uint64_t length,
                       uint32_t rights, void **direct)
 {
@@ -39,7 +39,7 @@ int chaos_rkey_unpack(struct xpi_be *be, void *ep_state, void *rkey, const void 
 
 	(void)direct;
 	if (chaos_chance(be, &ep->dice, CHAOS_KEYFAIL))
-		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "chaos does not unpack this key");
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "chaos refused to unpack the key");
 	r = be->ops->rkey_unpack(be->be, ep->inner, k->inner, buf, len, length, rights, &mapped);
 	if (r == XPORT_OK)
 		k->direct = mapped;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* chaos_rma.c - frames, puts, gets and drains: refused, held, or handed on. */
+/* chaos_rma.c - frames, puts, gets and drains: refused, held, or passed on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { PLAIN_PUT_MAX = 1024, EARLY_MAX = 1 << 20 };
 /* ---- handing on ---- */
 
 /* Mapped memory needs no back end. */
-static int copy(struct chaos_item *it)
+static int item_copy(struct chaos_item *it)
 {
 	if (it->kind == CHAOS_PUT)
 		memcpy(it->rkey->direct + it->offset, it->buf, it->dlen);
@@ -37,7 +37,7 @@ static int forward_rma(struct xpi_be *be, struct chaos_item *it)
 	int r;
 
 	if (it->rkey->direct != NULL)
-		return copy(it);
+		return item_copy(it);
 	if (it->kind == CHAOS_PUT)
 		r = be->ops->put(be->be, it->ep->inner, it->buf, it->dlen, it->mr, it->rkey->inner, it->offset,
 		                 &it->req);
@@ -74,7 +74,7 @@ int chaos_forward(struct xpi_be *be, struct chaos_item *it)
 }
 
 /* Hands on what need not be held; it is ours no longer. */
-static int pass(struct xpi_be *be, struct chaos_item *it)
+static int item_pass(struct xpi_be *be, struct chaos_item *it)
 {
 	int r = chaos_forward(be, it);
 
@@ -87,7 +87,7 @@ static int pass(struct xpi_be *be, struct chaos_item *it)
 		return XPI_PENDING;
 	}
 	free(it);
-	if (r < 0 && r != XPORT_ERR_NOT_SUPPORTED && be->words.manner->silent)
+	if (r < 0 && r != XPORT_ERR_NOT_SUPPORTED && be->config.profile->silent)
 		return XPORT_ERR_AGAIN;
 	return r;
 }
@@ -105,7 +105,7 @@ static int hold_frame(struct xpi_be *be, struct chaos_item *it, bool copied)
 		it->data = it->copy + it->hlen;
 		it->up = NULL;
 	} else {
-		it->sum = chaos_law_sum(it->hdr, it->hlen);
+		it->sum = chaos_contract_sum(it->hdr, it->hlen);
 	}
 	chaos_hold(be, it);
 	return copied ? XPORT_OK : XPI_PENDING;
@@ -118,9 +118,9 @@ static int post_frame(struct xpi_be *be, struct chaos_ep *ep, enum chaos_kind ki
 	bool hold, copied;
 	int r;
 
-	chaos_law_post(be, ep, "am_send");
+	chaos_contract_post(be, ep, "am_send");
 	if (hlen + dlen > be->am_max)
-		chaos_law_broken(be, "a frame of %zu bytes", hlen + dlen);
+		chaos_contract_broken(be, "a frame of %zu bytes", hlen + dlen);
 	r = chaos_step(be, ep);
 	if (r != XPORT_OK)
 		return r;
@@ -133,7 +133,7 @@ static int post_frame(struct xpi_be *be, struct chaos_ep *ep, enum chaos_kind ki
 	it->hlen = hlen;
 	it->data = data;
 	it->dlen = dlen;
-	return hold ? hold_frame(be, it, copied) : pass(be, it);
+	return hold ? hold_frame(be, it, copied) : item_pass(be, it);
 }
 
 int chaos_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req)
@@ -174,7 +174,7 @@ static int put_early(struct xpi_be *be, const struct chaos_item *put)
 	it->dlen = put->dlen;
 	it->rkey = put->rkey;
 	it->offset = put->offset;
-	return pass(be, it);
+	return item_pass(be, it);
 }
 
 static bool taken_before(struct xpi_be *be, const struct chaos_item *it)
@@ -184,8 +184,8 @@ static bool taken_before(struct xpi_be *be, const struct chaos_item *it)
 	return it->rkey->direct != NULL || (it->dlen >= t->min && it->dlen <= t->max);
 }
 
-/* Not to be taken, in these manners. */
-static bool refused(const struct chaos_manner *m, enum chaos_kind kind, size_t len, const void *mr)
+/* Not to be taken, with these profiles. */
+static bool profile_refuses(const struct chaos_profile *m, enum chaos_kind kind, size_t len, const void *mr)
 {
 	if (kind == CHAOS_GET && len < m->get_min)
 		return true;
@@ -206,7 +206,7 @@ static int post_rma(struct xpi_be *be, const struct chaos_item *post)
 			return XPORT_ERR_AGAIN;
 		hold = false;
 	}
-	if (!hold && post->kind == CHAOS_PUT && be->words.manner->early && post->dlen <= EARLY_MAX &&
+	if (!hold && post->kind == CHAOS_PUT && be->config.profile->early && post->dlen <= EARLY_MAX &&
 	    put_early(be, post) == XPORT_OK)
 		return XPORT_OK;
 	it = chaos_item_new(post->kind, ep, post->up, 0);
@@ -214,16 +214,16 @@ static int post_rma(struct xpi_be *be, const struct chaos_item *post)
 		return XPORT_ERR_AGAIN;
 	*it = *post;
 	if (!hold)
-		return pass(be, it);
+		return item_pass(be, it);
 	chaos_hold(be, it);
 	return XPI_PENDING;
 }
 
 static int check_rma(struct xpi_be *be, struct chaos_ep *ep, const char *what, size_t len)
 {
-	chaos_law_post(be, ep, what);
+	chaos_contract_post(be, ep, what);
 	if (len == 0 || (be->rma_max != 0 && len > be->rma_max))
-		chaos_law_broken(be, "a %s of %zu bytes", what, len);
+		chaos_contract_broken(be, "a %s of %zu bytes", what, len);
 	return chaos_step(be, ep);
 }
 
@@ -240,7 +240,7 @@ int chaos_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr
 	                         .offset = offset};
 	int r;
 
-	if (refused(be->words.manner, CHAOS_PUT, len, mr))
+	if (profile_refuses(be->config.profile, CHAOS_PUT, len, mr))
 		return XPORT_ERR_NOT_SUPPORTED;
 	r = check_rma(be, ep, "put", len);
 	if (r != XPORT_OK)
@@ -248,7 +248,7 @@ int chaos_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr
 	if (len <= be->put_short)
 		return put_at_once(be, ep, buf, len, mr, rkey, offset, req);
 	if (req == NULL)
-		chaos_law_broken(be, "a put of %zu bytes without a request", len);
+		chaos_contract_broken(be, "a put of %zu bytes without a request", len);
 	return post_rma(be, &put);
 }
 
@@ -265,7 +265,7 @@ int chaos_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void
 	                         .offset = offset};
 	int r;
 
-	if (refused(be->words.manner, CHAOS_GET, len, mr))
+	if (profile_refuses(be->config.profile, CHAOS_GET, len, mr))
 		return XPORT_ERR_NOT_SUPPORTED;
 	r = check_rma(be, ep, "get", len);
 	return r != XPORT_OK ? r : post_rma(be, &get);
@@ -278,9 +278,9 @@ int chaos_atomic(struct xpi_be *be, void *ep_state, const struct xport_atomic_ar
 	int lane = chaos_lane(be, CHAOS_ATOMIC), r;
 	struct chaos_item *it;
 
-	chaos_law_post(be, ep, "atomic");
+	chaos_contract_post(be, ep, "atomic");
 	if (args->width != 8 || (args->op != XPORT_ATOMIC_ADD && args->op != XPORT_ATOMIC_CAS))
-		chaos_law_broken(be, "an atomic of kind %d on %d bytes", args->op, args->width);
+		chaos_contract_broken(be, "an atomic of kind %d on %d bytes", args->op, args->width);
 	r = chaos_step(be, ep);
 	if (r != XPORT_OK)
 		return r;
@@ -291,7 +291,7 @@ int chaos_atomic(struct xpi_be *be, void *ep_state, const struct xport_atomic_ar
 	it->rkey = rkey;
 	it->offset = offset;
 	if ((!be->ordered || ep->waiting[lane] == 0) && !chaos_chance(be, &ep->dice, CHAOS_DELAY))
-		return pass(be, it);
+		return item_pass(be, it);
 	chaos_hold(be, it);
 	return XPI_PENDING;
 }
@@ -302,7 +302,7 @@ int chaos_drain(struct xpi_be *be, void *ep_state, struct xpi_req *req)
 	struct chaos_item *it;
 	int r;
 
-	chaos_law_post(be, ep, "drain");
+	chaos_contract_post(be, ep, "drain");
 	r = chaos_step(be, ep);
 	if (r != XPORT_OK)
 		return r;
@@ -310,7 +310,7 @@ int chaos_drain(struct xpi_be *be, void *ep_state, struct xpi_req *req)
 	if (it == NULL)
 		return XPORT_ERR_AGAIN;
 	if (ep->waiting[chaos_lane(be, CHAOS_DRAIN)] == 0 && !chaos_chance(be, &ep->dice, CHAOS_DELAY))
-		return pass(be, it);
+		return item_pass(be, it);
 	chaos_hold(be, it);
 	return XPI_PENDING;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi.c - the libfabric back end: opening and closing, and its list of providers.
+ * ofi.c - the libfabric back end: opening and closing, and the list of providers.
  *
- * What is libfabric's own here, and what is not, and why:
+ * What libfabric does, what it does not do, and why:
  *
  *   frames        native: fi_inject, fi_send, into receives of one size that are always posted.
- *   connections   native: connected endpoints (FI_EP_MSG), which tell of their end, give back what they hold when they
- *                 are closed, and do not stop one another.  The addresses go through the core's control channel.
- *   put, get      by copying, where peers share this host's memory (shm) and it is of xport_mr_alloc: ofi_mr.c.  Those of
- *                 libfabric are not used.  The tcp, net and sockets providers carry them as messages, as the core does.
- *                 One that the target refuses ends the connection after its success was reported (tcp, net), a restarted
- *                 peer takes the keys of its predecessor, and a munmap at the target kills it.  The core's protocol checks
- *                 first, answers, and packs what is small.
- *   atomics, tags not used: as with ucx.
- *   failures      a hint for the core, whose heartbeat decides: for one killed peer libfabric has eight answers.
+ *   connections   native: connected endpoints (FI_EP_MSG). They report that the connection has ended, release their
+ *                 buffers when they are closed, and do not block one another. The core's control channel carries the addresses.
+ *   put, get      by copying, if the peers share this host's memory (shm) and the region is of xport_mr_alloc: ofi_mr.c.
+ *                 libfabric's own are not used. The tcp, net and sockets providers carry them as messages, as the core does.
+ *                 A put that the target refuses ends the connection after its success was reported (tcp, net), a restarted
+ *                 peer accepts the keys of its predecessor, and a munmap at the target kills the target. The core's protocol
+ *                 checks first, answers, and coalesces short operations.
+ *   atomics, tags not used, for the same reasons as in ucx.
+ *   failures      a hint for the core, whose heartbeat decides: for one killed peer libfabric reports eight different codes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 /* ---- opening ---- */
 
 /* Limits, from what fi_getinfo said. */
-static void measure(struct xpi_be *be)
+static void limits_from_offer(struct xpi_be *be)
 {
 	const struct fi_info *info = be->info;
 	bool managed = info->domain_attr->resource_mgmt == FI_RM_ENABLED, held_back = managed && !be->quirk->unready;
@@ -47,7 +47,7 @@ static void measure(struct xpi_be *be)
 	}
 	be->nsend = tx < OFI_PENDING_MAX ? (unsigned)tx : OFI_PENDING_MAX;
 	be->inject = info->tx_attr->inject_size < OFI_INJECT_MAX ? info->tx_attr->inject_size : OFI_INJECT_MAX;
-	if (!managed) /* nobody says when what it takes at once has left, and has room again */
+	if (!managed) /* nothing reports when an injected frame has left and its space is free again */
 		be->inject = 0;
 	if (be->quirk->sends > 0 && be->quirk->sends < be->nsend)
 		be->nsend = be->quirk->sends;
@@ -57,17 +57,21 @@ static void measure(struct xpi_be *be)
 	be->mixes = (info->rx_attr->comp_order & FI_ORDER_STRICT) == 0;
 }
 
-/* What is made for each endpoint: verbs (1.17) keeps as many entries of the completion queue for its receives, however many we
- * post. */
+/* Sizes for each endpoint. verbs (1.17) reserves that many completion queue entries for its receives, however many
+ * are posted. */
 static void ask_less(struct xpi_be *be)
 {
+	if (be->quirk->rx > 0 && be->quirk->rx < be->info->rx_attr->size)
+		be->info->rx_attr->size = be->quirk->rx;
+	if (be->quirk->tx > 0 && be->quirk->tx < be->info->tx_attr->size)
+		be->info->tx_attr->size = be->quirk->tx;
 	if (!be->cq_counts)
 		return;
 	be->info->rx_attr->size = be->nrecv;
 	be->info->tx_attr->size = be->nsend;
 }
 
-static int choose(struct xpi_be *be, const char *name)
+static int offer_choose(struct xpi_be *be, const char *name)
 {
 	struct fi_info *offers = NULL, *chosen;
 	int rc = ofi_interface(name, be->err);
@@ -80,22 +84,23 @@ static int choose(struct xpi_be *be, const char *name)
 	be->info = chosen != NULL ? fi_dupinfo(chosen) : NULL;
 	fi_freeinfo(offers);
 	if (chosen == NULL)
-		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL,
-		                "name an interface in FI_TCP_IFACE or its like, or give one an address",
-		                "no interface has an address that others could reach");
+		return xpi_fail(
+			be->err, XPORT_ERR_NO_BACKEND, 0, NULL,
+			"name an interface in FI_TCP_IFACE (or the provider's own variable), or give one an address",
+			"no interface has an address that peers can reach");
 	if (be->info == NULL)
 		return ofi_fail(be->err, -FI_ENOMEM, NULL, "choosing a provider");
-	measure(be);
+	limits_from_offer(be);
 	if (be->frame_max >= 4096 && be->credits >= 4) {
 		ask_less(be);
 		return XPORT_OK;
 	}
 	return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
-	                "it takes messages of %zu bytes and has room for %zu, which is too little", be->frame_max,
+	                "its limits are too low: messages of %zu bytes, and %zu receives", be->frame_max,
 	                be->info->rx_attr->size);
 }
 
-/* Some settings are in the environment only.  Who set them means it. */
+/* Some settings exist only as environment variables. A value that the user has set is kept. */
 static int open_fabric(struct xpi_be *be)
 {
 	const char *wanted = be->quirk->env;
@@ -110,9 +115,9 @@ static int open_fabric(struct xpi_be *be)
 	return rc;
 }
 
-static int open_parts(struct xpi_be *be, const char *name)
+static int be_open_parts(struct xpi_be *be, const char *name)
 {
-	int rc = choose(be, name);
+	int rc = offer_choose(be, name);
 
 	if (rc != XPORT_OK)
 		return rc;
@@ -124,18 +129,18 @@ static int open_parts(struct xpi_be *be, const char *name)
 	rc = fi_domain(be->fabric, be->info, &be->domain, NULL);
 	if (rc != 0) {
 		be->domain = NULL;
-		return ofi_fail(be->err, rc, "raise `ulimit -n` and `ulimit -l`?", "opening a domain of libfabric");
+		return ofi_fail(be->err, rc, ofi_lack(rc), "opening a domain of libfabric");
 	}
-	rc = ofi_comp_open(be);
+	rc = ofi_cq_open(be);
 	if (rc == XPORT_OK)
 		rc = be->rdm ? ofi_rdm_open(be) : ofi_cm_open(be);
-	return rc == XPORT_OK ? ofi_comp_fds(be) : rc;
+	return rc == XPORT_OK ? ofi_cq_fds(be) : rc;
 }
 
 static void ofi_close(struct xpi_be *be)
 {
 	ofi_cm_close(be);
-	ofi_comp_close(be);
+	ofi_cq_close(be);
 	if (be->domain != NULL)
 		fi_close(&be->domain->fid);
 	if (be->fabric != NULL)
@@ -144,7 +149,7 @@ static void ofi_close(struct xpi_be *be)
 	free(be);
 }
 
-static int open_one(const struct xpi_be_open_args *args, const char *name, struct xpi_be **out)
+static int provider_open(const struct xpi_be_open_args *args, const char *name, struct xpi_be **out)
 {
 	const struct ofi_quirk *quirk = ofi_quirk(name);
 	struct ofi_signals signals;
@@ -165,7 +170,7 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 	xpi_list_init(&be->zombies);
 	ofi_host(be->host);
 	ofi_signals_save(&signals);
-	rc = open_parts(be, name);
+	rc = be_open_parts(be, name);
 	ofi_signals_restore(&signals, be->log);
 	if (rc != XPORT_OK) {
 		ofi_explain(quirk, args->err);
@@ -178,11 +183,11 @@ static int open_one(const struct xpi_be_open_args *args, const char *name, struc
 
 /* ---- telling ---- */
 
-/* What it is like, and what a user who sleeps has to know. */
-static void describe(const struct xpi_be *be, char *text, size_t size)
+/* Describes the instance, and what a user who waits must know. */
+static void be_describe(const struct xpi_be *be, char *text, size_t size)
 {
 	snprintf(text, size, "%s endpoints over %.60s, %s", be->rdm ? "unconnected" : "connected", be->device,
-	         be->timer < 0 ? "a descriptor wakes" : "wakes by the clock, up to 16 ms late");
+	         be->timer < 0 ? "event-driven" : "polls every 16 ms while asleep");
 	if (be->quirk->caution != NULL)
 		snprintf(text + strlen(text), size - strlen(text), "; %s", be->quirk->caution);
 }
@@ -190,11 +195,11 @@ static void describe(const struct xpi_be *be, char *text, size_t size)
 /* ---- the choice ---- */
 
 struct choice {
-	char passed[256]; /* those before it, each with its reason */
+	char passed[256]; /* the candidates tried before, each with its reason */
 	size_t len;
 };
 
-static void pass(struct choice *c, const char *name, const char *reason)
+static void provider_pass(struct choice *c, const char *name, const char *reason)
 {
 	if (c->len < sizeof(c->passed))
 		c->len +=
@@ -205,12 +210,15 @@ static int warn(const struct xpi_be *be)
 {
 	if (be->quirk->caution != NULL)
 		xpi_log(be->log, ofi_addr_local(be) ? XPORT_LOG_INFO : XPORT_LOG_WARN, "3015",
-		        "ofi: with %s, %s: let no stranger reach it, or use ofi:tcp", be->quirk->name,
+		        "ofi: %s: %s; keep its port off untrusted networks, or use ofi:tcp", be->quirk->name,
 		        be->quirk->caution);
 	return XPORT_OK;
 }
 
-/* Without a name, the first that can be opened; the log has which, and why none of those before it. */
+/*
+ * Without a name, opens the first candidate that can be opened. The log says which, and why the earlier ones could
+ * not.
+ */
 static int ofi_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 {
 	char names[OFI_NAMES][OFI_NAME_LEN], what[128];
@@ -218,25 +226,25 @@ static int ofi_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	int n, rc = XPORT_ERR_NO_BACKEND;
 
 	if (args->provider != NULL) {
-		rc = open_one(args, args->provider, out);
+		rc = provider_open(args, args->provider, out);
 		return rc == XPORT_OK ? warn(*out) : rc;
 	}
 	n = ofi_names(names);
 	for (int i = 0; i < n; i++) {
-		rc = open_one(args, names[i], out);
+		rc = provider_open(args, names[i], out);
 		if (rc == XPORT_OK) {
-			describe(*out, what, sizeof(what));
+			be_describe(*out, what, sizeof(what));
 			xpi_log(args->log, XPORT_LOG_INFO, "3014",
-			        "ofi: took %s, the first by preference that can be used (%s)%s", names[i], what,
-			        choice.passed);
+			        "ofi: chose %s, the first usable provider in order of preference (%s)%s", names[i],
+			        what, choice.passed);
 			return warn(*out);
 		}
 		if (rc == XPORT_ERR_NO_MEMORY)
 			return rc;
-		pass(&choice, names[i], args->err != NULL ? args->err->text : "");
+		provider_pass(&choice, names[i], args->err != NULL ? args->err->text : "");
 	}
-	return xpi_fail(args->err, rc, 0, NULL, "XPORT_BACKEND=ofi:tcp tells why that one is not",
-	                "libfabric has no provider that can be used here");
+	return xpi_fail(args->err, rc, 0, NULL, "run xport_info ofi for the reasons",
+	                "libfabric has no usable provider");
 }
 
 static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
@@ -248,7 +256,7 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	snprintf(caps->device, sizeof(caps->device), "%s", be->device);
 	snprintf(caps->stack, sizeof(caps->stack), "libfabric %u.%u", FI_MAJOR(version), FI_MINOR(version));
 	snprintf(caps->protocol, sizeof(caps->protocol), "ofi-%s / %u.%u",
-	         be->quirk->shm_prefix != NULL ? "shm 2"
+	         be->quirk->shm_prefix != NULL ? "shm 3"
 	         : be->rdm                     ? "rdm 1"
 	                                       : "msg 1",
 	         FI_MAJOR(version), FI_MINOR(version));
@@ -263,28 +271,29 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 		caps->mr_size = sizeof(struct ofi_mr);
 		caps->rkey_size = sizeof(struct ofi_rkey);
 		caps->rkey_native_max = XPI_SHM_KEY;
-		caps->am_after_put = true; /* a copy is visible before what is sent after it */
+		caps->am_after_put = true; /* a copy is visible before any later message */
 		caps->passive_target = true;
-		caps->target_bounds = false; /* a mapping is checked by nobody but its user */
+		caps->target_bounds = false; /* only the user of a mapping checks bounds */
 	}
 	caps->by_clock = be->timer >= 0;
 }
 
-static void probe_candidate(const char *name, const struct xpi_log *log, struct xport_candidate *c)
+static void provider_probe(const char *name, const struct xpi_log *log, struct xport_candidate *c)
 {
 	struct xport_error err = {.size = sizeof(err)};
 	struct xpi_be_open_args args = {.provider = name, .log = log, .err = &err, .peer_timeout_ms = 5000};
 	struct xpi_be *be;
-	int rc = open_one(&args, name, &be);
+	int rc = provider_open(&args, name, &be);
 
 	if (rc != XPORT_OK) {
 		c->state = err.native_code == FI_ENODATA ? XPORT_ABSENT : XPORT_MISCONFIGURED;
 		snprintf(c->reason, sizeof(c->reason), "%.*s", (int)sizeof(c->reason) - 1, err.text);
-		snprintf(c->hint, sizeof(c->hint), "%.*s", (int)sizeof(c->hint) - 1, err.hint);
+		snprintf(c->hint, sizeof(c->hint), "%.*s", (int)sizeof(c->hint) - 1,
+		         err.hint[0] != '\0' ? err.hint : "run `fi_info` with FI_LOG_LEVEL=info for details");
 		return;
 	}
 	c->state = XPORT_READY;
-	describe(be, c->reason, sizeof(c->reason));
+	be_describe(be, c->reason, sizeof(c->reason));
 	ofi_close(be);
 }
 
@@ -299,10 +308,10 @@ static int ofi_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 		size_t len;
 
 		snprintf(c.name, sizeof(c.name), "ofi:%.40s", names[i]);
-		probe_candidate(names[i], log, &c);
+		provider_probe(names[i], log, &c);
 		len = strlen(c.reason);
 		if (c.state == XPORT_READY && !chosen)
-			snprintf(c.reason + len, sizeof(c.reason) - len, "; what ofi alone takes");
+			snprintf(c.reason + len, sizeof(c.reason) - len, "; XPORT_BACKEND=ofi chooses this");
 		chosen = chosen || c.state == XPORT_READY;
 		emit(arg, &c);
 	}

@@ -3,8 +3,8 @@
  * ofi.h - what the files of the libfabric back end share.
  *
  * ASSUMPTIONS  The core's calls into one instance never overlap (backend.h), so nothing here is locked.
- * ERRORS       ofi_fail() describes a failure of libfabric; ofi_status() is the one place that maps its codes.  Both
- *              take them as libfabric returns them, negative.
+ * ERRORS       ofi_fail() describes a failure of libfabric. ofi_status() alone maps libfabric's codes. Both take them
+ *              as libfabric returns them, negative.
  */
 #ifndef OFI_H
 #define OFI_H
@@ -19,6 +19,7 @@
 
 #include "backends/backend.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/list.h"
 #include "base/pool.h"
@@ -31,46 +32,48 @@
 enum {
 	OFI_API = FI_VERSION(1, 17),
 	OFI_CREDITS = 128,
-	OFI_BULK_MAX = 64000,       /* a frame, where it goes through a socket by itself */
-	OFI_FRAME_MAX = 8192,       /* elsewhere; those above 16 KiB overtake one another in rxm (1.17) */
-	OFI_SHM_CMA_MIN = 32 << 10, /* below it frames may be faster: doc/performance.md */
+	OFI_BULK_MAX = 64000,       /* longest frame, if each frame is one write to a socket */
+	OFI_FRAME_MAX = 8192,       /* otherwise; messages above 16 KiB overtake one another in rxm (1.17) */
+	OFI_SHM_CMA_MIN = 32 << 10, /* for shorter data frames may be faster: doc/records/performance.md */
 	OFI_INJECT_MAX = 4096,
-	OFI_PENDING_MAX = 256, /* sends of one endpoint that the provider may hold; beyond: AGAIN */
-	OFI_RECEIVES = 16,     /* posted where the provider itself holds back a sender that has no receive */
+	OFI_PENDING_MAX = 256, /* sends of one endpoint that the provider may hold; then AGAIN */
+	OFI_RECEIVES = 16,     /* posted if the provider itself holds back a sender without a receive */
 	OFI_COOKIE = 16,
 	OFI_GREETING = 4 + OFI_COOKIE, /* the first frame of unconnected endpoints */
 	OFI_HOST = 24,
-	OFI_ADDRS = 8,  /* addresses that an instance is known by */
+	OFI_ADDRS = 8,  /* addresses of an instance, at most */
 	OFI_BATCH = 32, /* completions read at a time */
-	OFI_CQ_SIZE = 16384
+	OFI_CQ_SIZE = 16384,
+	OFI_HOT = 16,    /* with many endpoints in shared memory: those that every poll checks */
+	OFI_IN_TURN = 64 /* and how many more it checks in turn */
 };
 
-/* What has to be known by name; see ofi_prov.c. */
+/* Quirks of a provider, known by its name: see ofi_providers.c. */
 struct ofi_quirk {
 	const char *name;
-	bool manual;       /* its own progress thread is not wanted */
-	bool no_fd;        /* it has no descriptor that can be relied on */
-	bool wakes_itself; /* by a byte for each completion, see ofi_comp.c */
-	unsigned threads;  /* that it starts for each instance */
-	unsigned sends;    /* that it should hold of an endpoint at most; 0: any */
-	unsigned
-		entries; /* it has for the sends of all endpoints, and loses those of one that ends meanwhile; 0: it does not */
-	unsigned credits;             /* and frames that may be under way at all; 0: OFI_CREDITS */
-	size_t frame;                 /* the longest; 0: as long as it takes */
-	size_t cq;                    /* entries of its completion queue; 0: OFI_CQ_SIZE */
-	bool unready;                 /* it does not hold back a sender that has no receive, although it says so */
-	const char *env;              /* "NAME=value" that it is to find in the environment when its fabric is opened */
-	bool inject_only;             /* no frame is longer than what it takes at once */
-	/* It is memory of this host, in files of /dev/shm that are called as its addresses, but for this. */
+	bool manual;       /* do not use its own progress thread */
+	bool no_fd;        /* its descriptors are unreliable */
+	bool wakes_itself; /* writes itself a byte for each completion, see ofi_cq.c */
+	unsigned threads;  /* threads that it starts for each instance */
+	unsigned sends;    /* sends of an endpoint that it should hold at most; 0: no limit */
+	unsigned entries; /* entries for sends, if those of an endpoint that ends are lost; 0: they are not */
+	unsigned credits; /* outstanding frames at most; 0: OFI_CREDITS */
+	size_t frame;     /* longest frame; 0: the provider's limit */
+	size_t rx, tx;    /* receives and sends that it has entries for; 0: what it offers */
+	size_t cq;        /* entries of its completion queue; 0: OFI_CQ_SIZE */
+	bool unready;     /* it does not hold back a sender without a receive, although it says so */
+	const char *env;  /* "NAME=value" for the environment while its fabric is opened */
+	bool inject_only; /* no frame may be longer than its inject size */
+	/* Set: it is shared memory of this host. Its files in /dev/shm have the names of its addresses without this prefix. */
 	const char *shm_prefix;
-	bool blocks;         /* its fi_connect waits for an answer */
-	bool ends_request;   /* with the endpoint that was made for it, as rejecting would */
-	bool tells;          /* failures of its own, by an event queue of each endpoint: else it ends the process */
-	bool remote_only;    /* it is not to do otherwise between processes of this host */
-	bool walled;         /* what a stranger sends it must not see, see ofi_wall.c */
-	bool waits;          /* for all of a request, when a part of it came: see ofi_wall.c */
-	const char *caution; /* what its users have to know, because nothing can be done about it */
-	const char *refused; /* why it cannot be used */
+	bool blocks;       /* fi_connect waits for an answer */
+	bool ends_request; /* closing the endpoint made for a request rejects the request */
+	bool tells;        /* reports its failures to an event queue of the endpoint; without one it ends the process */
+	bool remote_only;  /* must not use another way between processes of this host */
+	bool filtered;     /* must not see foreign datagrams, see ofi_filter.c */
+	bool waits;        /* blocks on a request that arrived in part, see ofi_filter.c */
+	const char *caution; /* what users must know, because it cannot be fixed here */
+	const char *refused; /* why it is not used; NULL: it is */
 };
 
 /* A native address: a sockaddr, or whatever the provider's address format is. */
@@ -96,44 +99,46 @@ struct xpi_be {
 	struct fid_eq *eq;
 	struct fid_cq *cq;
 	struct fid_pep *pep;
-	struct fi_info *pep_info; /* some providers go on looking at what they were given */
+	struct fi_info *pep_info; /* some providers keep using the info that they were given */
 	bool rdm;                 /* unconnected endpoints: neither eq nor pep */
-	bool no_wait;             /* it opens no queue that can be slept on */
-	int fd[2];                /* of cq and eq; -1: there is none */
-	int timer;                /* instead of them, or -1; see ofi_comp.c */
-	bool idle;                /* since idle_ms, as far as one knows who sleeps */
+	bool no_wait;             /* its queues have no descriptor to wait on */
+	int fd[2];                /* of cq and eq; -1: none */
+	int timer;                /* instead of them, or -1; see ofi_cq.c */
+	bool idle;                /* nothing has happened since idle_ms */
 	int64_t idle_ms;
 	size_t inject, frame_max;
 	unsigned credits, nrecv, nsend;
-	bool local_mr;   /* what is sent and received must lie in registered memory */
-	bool copies;     /* what is sent is copied into buffers of the endpoint */
-	bool mixes;      /* receives may complete in another order than they were filled in */
-	bool cq_counts;  /* the provider does not see to it that the completion queue does not overflow */
-	size_t cq_left;  /* completions that it still has room for, if so */
-	uint64_t key;    /* of memory that is registered next, where we choose it */
+	bool local_mr;   /* buffers to send and receive must be registered */
+	bool copies;     /* sends are copied into buffers of the endpoint */
+	bool mixes;      /* receives may complete out of order */
+	bool cq_counts;  /* the provider does not prevent an overflow of the completion queue */
+	size_t cq_left;  /* free entries of the completion queue, if cq_counts */
+	uint64_t key;    /* key of the next registration, if this side chooses it */
 	char device[64]; /* interfaces, or an adapter */
 	/* addresses, ofi_addr.c */
 	struct ofi_addr addr[OFI_ADDRS];
 	int naddrs;
-	uint8_t host[OFI_HOST]; /* equal for processes that reach each other by loopback */
+	uint8_t host[OFI_HOST]; /* equal for processes that can connect by loopback */
 	/* endpoints, ofi_ep.c */
 	struct xpi_list eps;
-	unsigned nconnecting;
+	unsigned neps, nconnecting;
 	unsigned nentries_lost; /* see ofi_quirk.entries */
-	bool spent;             /* too many of them: no endpoint works any more */
-	struct xpi_list hungry; /* struct ofi_ep: have receives to post again */
+	bool spent;             /* too many were lost: no endpoint works any more */
+	struct xpi_list hungry; /* struct ofi_ep with receives to post again */
 	/* completions, ofi_comp.c */
 	struct xpi_pool recs;
 	struct xpi_list zombies; /* struct ofi_rec of closed endpoints */
-	unsigned ngone;          /* endpoints whose end is to be told */
-	unsigned gone_polls;     /* since then, without anything from them */
-	int calm;                /* polls that need not look beyond an empty queue; 0 as soon as there is a reason to */
-	bool look;               /* at it, at the next poll */
-	bool one_read;           /* of one queue is what a poll takes now, */
-	bool may_one_read;       /* and usually does */
-	unsigned calm_looks;     /* since something was connecting, or the like */
+	unsigned ngone;          /* endpoints whose loss must still be reported */
+	unsigned gone_polls;     /* polls since then without a completion */
+	int calm;                /* polls that need not check more than the queue; 0 as soon as there is a reason to */
+	bool look;               /* the next poll must check everything */
+	bool one_read;           /* a poll reads one queue only */
+	bool may_one_read;       /* one_read is allowed for this provider */
+	unsigned calm_looks;     /* full checks since something was connecting, or similar */
 	unsigned guarded_polls;
-	struct fi_cq_msg_entry batch[OFI_BATCH]; /* what it gave; only a poll looks at it */
+	struct ofi_ep *hot[OFI_HOT]; /* of many endpoints, those with the latest messages (read_many); NULL: none */
+	unsigned hot_next, hot_first;
+	struct fi_cq_msg_entry batch[OFI_BATCH]; /* entries read; used only within a poll */
 };
 
 enum ofi_ep_state { OFI_EP_NEW, OFI_EP_CONNECTING, OFI_EP_UP, OFI_EP_CLOSED };
@@ -143,35 +148,37 @@ struct ofi_ep {
 	struct fid_ep *fid;
 	struct fi_info *info; /* of fid, if it is not xpi_be.info */
 	fi_addr_t to;         /* in av */
-	size_t quick;         /* frames up to here need no more than fi_inject: one test; set by ofi_am_room */
-	unsigned room;        /* sends that may still be given to the provider; 0 as well when it must not be used */
+	size_t quick;         /* frames up to this length use fi_inject: one test; set by ofi_am_room */
+	unsigned room;        /* sends that the provider may still get; also 0 if the endpoint must not be used */
 	enum ofi_ep_state state;
 	struct xpi_be *be;
 	struct xpi_core_ep *core_ep;
-	struct xpi_list link;    /* xpi_be.eps */
+	struct xpi_core_ep *from; /* sender of its frames: core_ep; NULL: anyone can send to it (rdm) */
+	struct xpi_list link; /* xpi_be.eps */
 	struct xpi_list posted;  /* struct ofi_rec that the provider holds */
-	struct xpi_list idle;    /* struct ofi_rec of receives to be posted */
-	struct xpi_list early;   /* struct ofi_rec of receives that completed before those that were posted earlier */
-	uint32_t nposted, ndone; /* receives, if they do not complete in order */
+	struct xpi_list idle;    /* struct ofi_rec of receives to post */
+	struct xpi_list early;   /* struct ofi_rec of receives that completed before earlier ones */
+	uint32_t nposted, ndone; /* counts of receives, if they complete out of order */
 	struct xpi_list hungry;  /* xpi_be.hungry */
 	struct xpi_list bounces; /* struct ofi_rec of free send buffers, with local_mr */
-	int why;                 /* what libfabric reported first, negative; 0: it lives */
-	bool told;               /* the core knows about it */
-	unsigned lingered;       /* polls since it was to be quiesced */
+	int why;                 /* first failure that libfabric reported, negative; 0: none */
+	bool told;               /* the core was notified */
+	unsigned lingered;       /* calls of ep_quiesce so far */
 	int64_t linger_until_ms;
-	bool beside;             /* the peer is in this process */
-	int64_t bar_until_ms;    /* since then a peer is waited for that is inside `ours` */
-	bool gone;               /* to be told when what came before is */
-	bool greeted, greeting;  /* unconnected endpoints: the peer's greeting came, ours was sent */
-	uint8_t hello[OFI_GREETING]; /* ours, where it is sent from where it lies */
+	bool beside;                 /* the peer is in this process */
+	bool hot;                    /* it is in xpi_be.hot */
+	int64_t bar_until_ms;        /* until then ep_quiesce waits for a peer that has locked `ours` */
+	bool gone;                   /* lost; to be reported after all earlier messages */
+	bool greeted, greeting;      /* unconnected endpoints: the peer's greeting arrived; ours was sent */
+	uint8_t hello[OFI_GREETING]; /* our greeting; it is sent from here */
 	struct fid_av *av;
-	struct fid_eq *eq; /* of a provider that tells */
+	struct fid_eq *eq; /* if quirk.tells */
 	struct ofi_addr name;
-	int socket; /* libfabric's, behind ofi_wall.c */
-	/* where a peer shares memory with us, see ofi_guard.c; else NULL, and the instance's queue is used */
+	int socket; /* libfabric's socket, found by ofi_filter.c */
+	/* for shared memory, see ofi_shm_lock.c; else NULL, and the instance's queue is used */
 	struct fid_cq *cq;
 	struct ofi_page *ours, *theirs;
-	uint32_t taken;      /* of what was sent through ours */
+	uint32_t taken;      /* messages read of those sent through `ours` */
 	struct xpi_shm page; /* ours */
 	uint8_t cookie[OFI_COOKIE];
 	/* buffers */
@@ -179,16 +186,16 @@ struct ofi_ep {
 	size_t slab_len, cq_share;
 	struct fid_mr *slab_mr;
 	void *desc;
-	/* where to, and which of them were tried */
+	/* addresses of the peer, and how many were tried */
 	struct ofi_addr peer[OFI_ADDRS];
 	uint8_t peer_cookie[OFI_COOKIE];
 	int npeer, tried;
-	int64_t give_up_ms; /* this attempt, where others are left */
-	bool probing;       /* by `probe`, whether the address answers at all */
+	int64_t give_up_ms; /* when to give up this attempt, if other addresses are left */
+	bool probing;       /* `probe` is checking whether the address answers at all */
 	int probe;
 };
 
-/* Memory that peers map, where they share this host's. */
+/* Memory that peers on this host map. */
 struct ofi_mr {
 	struct xpi_shm shm;
 	bool writable; /* by peers */
@@ -199,42 +206,42 @@ struct ofi_rkey {
 	size_t length;
 };
 
-/* What the provider holds of us: a send or a receive. */
+/* A send or a receive that the provider holds. */
 struct ofi_rec {
-	struct fi_context2 context; /* first: what libfabric gives back is this */
+	struct fi_context2 context; /* must be first: libfabric returns its address */
 	struct xpi_list link;       /* ofi_ep.posted, idle or bounces, or xpi_be.zombies */
-	struct ofi_ep *ep;          /* NULL: it is closed */
-	struct xpi_req *req;        /* of a send; NULL: nobody to tell */
+	struct ofi_ep *ep;          /* NULL: the endpoint is closed */
+	struct xpi_req *req;        /* of a send; NULL: no completion to report */
 	uint8_t *buf;               /* of a receive, or of a send that was copied */
 	bool recv;
-	/* of a receive, if they do not complete in order */
+	/* of a receive, if receives complete out of order */
 	uint32_t nth;
 	int err;
 	size_t len;
 };
 
-/* ofi_prov.c */
+/* ofi_providers.c */
 /* The quirks of a provider; never NULL. */
 const struct ofi_quirk *ofi_quirk(const char *name);
-/* The candidates in order of preference, each name once, those that are not there as well; returns how many. */
+/* The candidates in order of preference, each name once, including missing ones. Returns how many. */
 enum { OFI_NAMES = 20, OFI_NAME_LEN = 48 };
 int ofi_names(char names[OFI_NAMES][OFI_NAME_LEN]);
-/* What libfabric has under exactly this name; *out is to be freed.  Says why not. */
+/* Looks up libfabric's offers for exactly this name. The caller frees *out. Describes why there is none. */
 int ofi_find(const char *name, struct xport_error *err, struct fi_info **out);
 
 /* ofi_addr.c */
 void ofi_host(uint8_t host[OFI_HOST]);
-/* Learns, from what fi_getinfo offers, the addresses by which peers may reach us; returns the offer to open. */
+/* Collects this side's addresses from the offers of fi_getinfo. Returns the offer to open. */
 struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers);
 void ofi_addr_bind(const struct xpi_be *be, struct fi_info *info);
 int ofi_addr_listening(struct xpi_be *be, struct fid *fid);
 int ofi_addr_pack(const struct xpi_be *be, const struct ofi_ep *ep, void *buf, size_t *len);
 /* Fills ep->peer, the best first. */
 int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len);
-/* The source address of the route to there: 0, or why there is none, as libfabric has its codes. */
+/* Gets the source address of the route to `to`. Returns 0, or libfabric's code for the reason why there is none. */
 int ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from);
 bool ofi_addr_loopback(const struct ofi_addr *a);
-/* Whether nobody but this host reaches us. */
+/* Whether only this host can connect. */
 bool ofi_addr_local(const struct xpi_be *be);
 void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
 
@@ -242,55 +249,72 @@ void ofi_addr_text(const struct ofi_addr *a, char *text, size_t size);
 int ofi_cm_open(struct xpi_be *be);
 void ofi_cm_close(struct xpi_be *be);
 int ofi_cm_connect(struct ofi_ep *ep);
-/* Asks, by a connection of our own, whether anybody is at the address. */
+/* Starts a TCP connection that checks whether the address answers. */
 int ofi_cm_probe_begin(struct ofi_ep *ep);
-/* The next step of one that is being probed. */
+/* Continues that check. */
 void ofi_cm_probe(struct ofi_ep *ep);
-void ofi_cm_probe_end(struct ofi_ep *ep);
 int ofi_cm_poll(struct xpi_be *be);
 
 /* ofi_rdm.c */
 int ofi_rdm_open(struct xpi_be *be);
 int ofi_rdm_prepare(struct ofi_ep *ep);
 int ofi_rdm_connect(struct ofi_ep *ep, const void *addr, size_t len);
-/* The first frame that comes. */
+/* Called with frames that arrive before the peer's greeting. */
 void ofi_rdm_greeted(struct ofi_ep *ep, const void *buf, size_t len);
-void ofi_rdm_close(struct ofi_ep *ep);
-/* What a provider tells of its own failures. */
+/* Reads the failures that the provider reports. */
 void ofi_rdm_poll(struct xpi_be *be);
 
-/* ofi_guard.c */
-struct ofi_page;
-/* False: the other one is in it; never waits. */
-bool ofi_guard_enter(struct ofi_page *page);
-/* sent: something was put into the queue behind it. */
-void ofi_guard_leave(struct ofi_page *page, bool sent);
-/* How often, in 31 bits. */
-uint32_t ofi_guard_sent(const struct ofi_page *page);
-int ofi_guard_open(struct ofi_ep *ep);
-int ofi_guard_map(struct ofi_ep *ep, const uint8_t *key);
-void ofi_guard_close(struct ofi_ep *ep);
+/* ofi_shm.c */
+/* Removes files in /dev/shm of this user's processes that were killed before they were connected. */
+void ofi_shm_sweep(const struct xpi_be *be);
+/* Gives the endpoint a unique name, before it is enabled. Returns as libfabric does. */
+int ofi_shm_name(const struct ofi_ep *ep);
+/* Allocates the space in /dev/shm that the enabled endpoint may need. Returns as libfabric does. */
+int ofi_shm_reserve(const struct ofi_ep *ep);
+/* Whether libfabric may use the peer's name. Returns as libfabric does. */
+int ofi_shm_mappable(const struct ofi_ep *ep);
+/* Unlinks our file once both sides have mapped each other, so that a killed process leaves no file. */
+void ofi_shm_forget_name(const struct ofi_ep *ep);
 
-/* ofi_wall.c */
-int ofi_wall_build(struct ofi_ep *ep);
-int ofi_wall_open(struct ofi_ep *ep);
-/* Once it listens. */
-void ofi_wall_listener(const struct xpi_be *be);
+/* ofi_shm_lock.c */
+struct ofi_page;
+/* Takes the lock. Never waits: false if the other side has it. */
+bool ofi_lock_try(struct ofi_page *page);
+/* sent: a message was put into the queue. */
+void ofi_lock_release(struct ofi_page *page, bool sent);
+/* The number of messages sent, in 31 bits. */
+uint32_t ofi_lock_sent(const struct ofi_page *page);
+int ofi_lock_open(struct ofi_ep *ep);
+int ofi_lock_map(struct ofi_ep *ep, const uint8_t *key);
+void ofi_lock_close(struct ofi_ep *ep);
+
+/* ofi_filter.c */
+int ofi_filter_build(struct ofi_ep *ep);
+int ofi_filter_open(struct ofi_ep *ep);
+/* Called once the instance listens. */
+void ofi_filter_listener(const struct xpi_be *be);
 
 /* ofi_ep.c */
 int ofi_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
 int ofi_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
 int ofi_ep_quiesce(struct xpi_be *be, void *ep);
 void ofi_ep_destroy(struct xpi_be *be, void *ep);
+
+/* ofi_ep_state.c */
 /* Makes libfabric's endpoint, with its receives posted.  Takes `info`, also if it fails; NULL: xpi_be.info. */
 int ofi_ep_open(struct ofi_ep *ep, struct fi_info *info);
 void ofi_ep_shut(struct ofi_ep *ep);
+/* Ends what ofi_cm_probe_begin began. */
+void ofi_ep_probe_end(struct ofi_ep *ep);
 void ofi_ep_connected(struct ofi_ep *ep);
-/* libfabric says that it is gone. */
+/* Marks the endpoint as lost and notifies the core. */
 void ofi_ep_lost(struct ofi_ep *ep, int why);
-/* The same by the event queue, which may be ahead of what came by the endpoint; told by ofi_ep_tell_gone. */
+void ofi_ep_lost_with(struct ofi_ep *ep, int why, const char *text);
+/* The same after an event, which may be ahead of received messages: ofi_ep_tell_gone notifies the core later. */
 void ofi_ep_gone(struct ofi_ep *ep, int why);
 void ofi_ep_tell_gone(struct xpi_be *be);
+/* Cancels that notification. */
+void ofi_ep_not_gone(struct ofi_ep *ep);
 
 /* ofi_mr.c */
 int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
@@ -309,45 +333,48 @@ static inline void ofi_am_room(struct ofi_ep *ep, unsigned room)
 
 int ofi_am_open(struct ofi_ep *ep);
 void ofi_am_close(struct ofi_ep *ep);
-/* Posts what receives there are to post; an error ends the endpoint. */
+/* Posts the idle receives. An error ends the endpoint. */
 int ofi_am_feed(struct ofi_ep *ep);
-/* Sends ep->hello, before anything else is sent; as libfabric returns it. */
+/* Sends ep->hello as the first message. Returns as libfabric does. */
 ssize_t ofi_am_greet(struct ofi_ep *ep);
-/* Whether the provider still has it. */
+/* Whether the provider still holds the greeting. */
 bool ofi_am_greeting(const struct ofi_ep *ep);
 int ofi_am_send(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req);
 int ofi_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
                     struct xpi_req *req);
 
-/* ofi_comp.c */
-int ofi_comp_open(struct xpi_be *be);
-int ofi_comp_queue(struct xpi_be *be, struct fid_cq **cq);
-int ofi_comp_fds(struct xpi_be *be);
-void ofi_comp_close(struct xpi_be *be);
-int ofi_poll(struct xpi_be *be);
+/* ofi_cq.c */
+int ofi_cq_new(struct xpi_be *be, struct fid_cq **cq);
+int ofi_cq_open(struct xpi_be *be);
+int ofi_cq_fds(struct xpi_be *be);
+void ofi_cq_close(struct xpi_be *be);
 int ofi_fds(struct xpi_be *be, int *fds, int max);
 int ofi_arm(struct xpi_be *be);
 
-/* ofi_room.c */
-/* XPORT_OK, or the interface that the provider's own variable names is not there: libfabric would take another. */
+/* ofi_comp.c */
+int ofi_poll(struct xpi_be *be);
+
+/* ofi_limits.c */
+/* XPORT_OK, or an error if the interface in the provider's own variable does not exist: libfabric would use another. */
 int ofi_interface(const char *name, struct xport_error *err);
-/* XPORT_OK, or /dev/shm has no room for another endpoint. */
-int ofi_room(const struct ofi_quirk *quirk, struct xport_error *err);
-/* After a failure to open: adds what is short here, if anything is. */
+/* XPORT_OK, or an error if /dev/shm has no space for another endpoint. */
+int ofi_limits_check(const struct ofi_quirk *quirk, struct xport_error *err);
+/* Whether the process has too few descriptors left for an instance or endpoint. */
+bool ofi_descriptors_short(void);
+/* After a failure to open: adds to the error which resource ran out, if one did. */
 void ofi_explain(const struct ofi_quirk *quirk, struct xport_error *err);
 
 /* ofi_status.c */
 int ofi_status(int64_t code);
-/* What helps against a lack of something that is no network's; NULL: it is none. */
+/* A hint for a missing local resource; NULL: the code means something else. */
 const char *ofi_lack(int64_t code);
 int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what);
-/* Signals before and after something of the stack that may change their actions, or start threads that take them. */
+/* Signal state, saved around calls of the stack that may change signal actions or start threads that receive signals. */
 struct ofi_signals {
 	struct xpi_signals actions;
 	sigset_t mask;
 };
 void ofi_signals_save(struct ofi_signals *s);
 void ofi_signals_restore(const struct ofi_signals *s, const struct xpi_log *log);
-int64_t ofi_now_ms(void);
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi_addr.c - native addresses: what we listen at, what peers are told, and which of a peer's is taken.
+ * ofi_addr.c - native addresses: where this side listens, what it tells peers, and which address of a peer it
+ * connects to.
  *
- * Over IP we listen at the wildcard address and tell peers all addresses of the host's interfaces that libfabric
- * offers: FI_TCP_IFACE and its like narrow them, to loopback alone if that is what they name, and where there is one
- * address that one is listened at.  A peer that is on the same host, by the boot and the network namespace, takes the
- * loopback address, any other one first those of a subnet that it has an address in itself, then the rest.  Addresses
- * of an adapter (fi_info.nic) belong to it: the chosen one's is listened at.
+ * Over IP this side listens on the wildcard address, and tells peers all addresses of the host's interfaces that
+ * libfabric offers. FI_TCP_IFACE and similar variables restrict them, down to loopback alone. If there is only one
+ * address, this side listens on that one. A peer on the same host (same boot ID and network namespace) uses the
+ * loopback address. Other peers first try addresses in a subnet of their own, then the rest. For an adapter
+ * (fi_info.nic) only its own addresses count, and this side listens on the chosen one.
  *
  *   address: 24 bytes host, 16 bytes cookie, u8 number of addresses; each: u8 length and its bytes; for shared memory
- *            then the key of the page of ofi_guard.c
+ *            then the key of the page of ofi_shm_lock.c
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,17 +24,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "ofi.h"
 
 enum { BOOT_ID = 16 };
 
-/* Boot and network namespace. */
+/* Identifies boot and network namespace. */
 void ofi_host(uint8_t host[OFI_HOST])
 {
 	char text[40] = "";
 	struct stat ns;
 	uint64_t ino = 0;
-	int n = 0, fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	int n = 0, fd = xpi_fd_up(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 
 	memset(host, 0, OFI_HOST);
 	if (fd >= 0) {
@@ -70,8 +72,8 @@ static bool is_loopback(const struct sockaddr *sa)
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
-/* An IPv6 address that means nothing without knowing the link. */
-static bool is_link_local(const struct sockaddr *sa)
+/* A link-local IPv6 address, which is only valid with its link. */
+static bool addr_is_link_local(const struct sockaddr *sa)
 {
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
@@ -105,7 +107,7 @@ static const uint8_t *ip_bytes(const struct sockaddr *sa, int *n)
 
 /* ---- ours ---- */
 
-static void add(struct xpi_be *be, const void *bytes, size_t len)
+static void addr_add(struct xpi_be *be, const void *bytes, size_t len)
 {
 	for (int i = 0; i < be->naddrs; i++)
 		if (be->addr[i].len == len && memcmp(be->addr[i].bytes, bytes, len) == 0)
@@ -126,10 +128,11 @@ static void add_device(struct xpi_be *be, const char *name)
 	snprintf(be->device + len, sizeof(be->device) - len, "%s%s", len > 0 ? ", " : "", name);
 }
 
-/* Whether other networks are reached by IPv4. */
+/* Whether there is an IPv4 route to other networks. */
 static bool ipv4_leads_out(void)
 {
-	const struct in_addr elsewhere = {htonl(0xc6336401)}; /* 198.51.100.1, which is nobody's; nothing is sent */
+	const struct in_addr elsewhere = {
+		htonl(0xc6336401)}; /* 198.51.100.1, an address for documentation; nothing is sent */
 	struct ofi_addr from, to = {.len = sizeof(struct sockaddr_in)};
 	struct sockaddr_in *in = (struct sockaddr_in *)&to.storage;
 
@@ -139,7 +142,7 @@ static bool ipv4_leads_out(void)
 	return ofi_addr_source(&to, &from) == 0;
 }
 
-/* As containers and virtual machines have them, with an address that means another one on each host. */
+/* A bridge of containers or virtual machines: its address means another network on each host. */
 static bool of_bridge(const struct fi_info *offer)
 {
 	char path[96];
@@ -155,8 +158,8 @@ static bool is_of_ip(const struct fi_info *offer)
 }
 
 /*
- * The family that other hosts reach us by: IPv4 if there is any, or nothing but loopback.  Bridges alone do not count where
- * there is IPv6 and IPv4 leads nowhere: a host with containers would tell its peers nothing but 172.17.0.1.
+ * The address family for other hosts: IPv4 if there is any, or if there is only loopback. With IPv6, and without an
+ * IPv4 route, bridges do not count: a host with containers would offer only 172.17.0.1.
  */
 static int family(const struct fi_info *offers)
 {
@@ -165,7 +168,7 @@ static int family(const struct fi_info *offers)
 	for (const struct fi_info *i = offers; i != NULL; i = i->next) {
 		const struct sockaddr *sa = i->src_addr;
 
-		if (!is_of_ip(i) || is_loopback(sa) || is_link_local(sa))
+		if (!is_of_ip(i) || is_loopback(sa) || addr_is_link_local(sa))
 			continue;
 		if (sa->sa_family != AF_INET)
 			found = AF_INET6;
@@ -177,7 +180,7 @@ static int family(const struct fi_info *offers)
 
 struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers)
 {
-	struct fi_info *chosen = NULL, *first = offers; /* adapters may stand before it that have no address of IP */
+	struct fi_info *chosen = NULL, *first = offers; /* adapters without an IP address may come first */
 	int af = family(offers);
 
 	while (first != NULL && first->addr_format != FI_SOCKADDR_IN && first->addr_format != FI_SOCKADDR_IN6)
@@ -191,13 +194,13 @@ struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers)
 	for (struct fi_info *i = first; i != NULL; i = i->next) {
 		const struct sockaddr *sa = i->src_addr;
 
-		if (!is_of_ip(i) || sa->sa_family != af || is_link_local(sa))
+		if (!is_of_ip(i) || sa->sa_family != af || addr_is_link_local(sa))
 			continue;
 		if (chosen == NULL)
 			chosen = i;
 		if (chosen != i && chosen->nic != NULL)
 			continue;
-		add(be, sa, sa_len(sa));
+		addr_add(be, sa, sa_len(sa));
 		add_device(be, i->domain_attr->name);
 	}
 	for (int i = 0; i < be->naddrs; i++)
@@ -205,7 +208,7 @@ struct fi_info *ofi_addr_collect(struct xpi_be *be, struct fi_info *offers)
 	return chosen;
 }
 
-/* Makes `info` listen at all of our addresses. */
+/* Makes `info` listen on all addresses of this side. */
 void ofi_addr_bind(const struct xpi_be *be, struct fi_info *info)
 {
 	struct sockaddr *sa = info->src_addr;
@@ -219,7 +222,7 @@ void ofi_addr_bind(const struct xpi_be *be, struct fi_info *info)
 		((struct sockaddr_in6 *)sa)->sin6_addr = in6addr_any;
 }
 
-/* Learns the port. */
+/* Reads the port that was chosen. */
 int ofi_addr_listening(struct xpi_be *be, struct fid *fid)
 {
 	struct ofi_addr at = {.len = sizeof(at.bytes)};
@@ -228,7 +231,7 @@ int ofi_addr_listening(struct xpi_be *be, struct fid *fid)
 	if (rc == 0 && (at.len < sizeof(struct sockaddr_in) || !is_ip(&at.sa) || get_port(&at.sa) == 0))
 		rc = -FI_EADDRNOTAVAIL;
 	if (rc != 0)
-		return ofi_fail(be->err, rc, NULL, "asking libfabric for the address that it listens at");
+		return ofi_fail(be->err, rc, NULL, "querying libfabric's listening address");
 	for (int i = 0; i < be->naddrs; i++)
 		set_port(&be->addr[i].sa, get_port(&at.sa));
 	return XPORT_OK;
@@ -254,7 +257,7 @@ int ofi_addr_pack(const struct xpi_be *be, const struct ofi_ep *ep, void *buf, s
 		xpi_wr_bytes(&w, key, sizeof(key));
 	}
 	if (w.bad)
-		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no room for an address of ofi");
+		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "the address is too long");
 	*len -= w.left;
 	return XPORT_OK;
 }
@@ -281,7 +284,7 @@ static bool near(const struct ifaddrs *ours, const struct sockaddr *sa)
 	return false;
 }
 
-/* How good it is; less is better, negative: of no use. */
+/* Rank of an address; lower is better, negative: unusable. */
 static int rank(const struct ifaddrs *ours, const struct sockaddr *sa, bool same_host)
 {
 	if (is_loopback(sa))
@@ -306,7 +309,7 @@ static void sort(struct ofi_ep *ep, bool same_host)
 	freeifaddrs(ours);
 }
 
-/* Whether the provider may be given it: its decoders take what comes. */
+/* Whether the provider may get this address: its decoders do not check. */
 static bool plausible(const struct ofi_ep *ep, const struct ofi_addr *a)
 {
 	if (ep->be->info->addr_format == FI_SOCKADDR_IN || ep->be->info->addr_format == FI_SOCKADDR_IN6)
@@ -343,33 +346,41 @@ int ofi_addr_unpack(struct ofi_ep *ep, const void *buf, size_t len)
 	key = be->quirk->shm_prefix != NULL ? xpi_rd_bytes(&r, XPI_SHM_KEY) : NULL;
 	if (r.bad || r.left != 0 || n == 0)
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
-		                "the peer's address of %zu bytes for ofi is malformed", len);
+		                "the peer's ofi address of %zu bytes is malformed", len);
 	memcpy(ep->peer_cookie, cookie, OFI_COOKIE);
 	ep->npeer = n;
 	if (be->quirk->shm_prefix != NULL && memcmp(host, be->host, OFI_HOST) != 0)
 		return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL, "use ofi:tcp",
-		                "the peer is on another host, or in a network namespace of its own");
+		                "the peer is on another host, or in another network namespace");
+	/* libfabric maps the memory that the address names, and trusts its contents. */
+	if (be->quirk->shm_prefix != NULL) {
+		int rc = be->up->same_user(be->core, ep->core_ep);
+
+		if (rc != XPORT_OK)
+			return rc;
+	}
 	if (be->rdm)
-		return key != NULL ? ofi_guard_map(ep, key) : XPORT_OK;
+		return key != NULL ? ofi_lock_map(ep, key) : XPORT_OK;
 	sort(ep, memcmp(host, be->host, OFI_HOST) == 0);
 	if (ep->npeer > 0)
 		return XPORT_OK;
-	return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL,
-	                "let the peer's FI_TCP_IFACE or its like name an interface that others reach",
-	                "the peer, on another host, has nothing but a loopback address");
+	return xpi_fail(
+		be->err, XPORT_ERR_UNREACHABLE, 0, NULL,
+		"set the peer's FI_TCP_IFACE (or the provider's own variable) to an interface that this host can reach",
+		"the peer is on another host, and has only a loopback address");
 }
 
 int ofi_addr_source(const struct ofi_addr *to, struct ofi_addr *from)
 {
 	socklen_t len = sizeof(from->storage);
-	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+	int fd = xpi_fd_up(socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)), rc = 0;
 
 	if (fd < 0)
 		return errno == EAFNOSUPPORT ? -FI_EHOSTUNREACH : -errno;
 	if (connect(fd, &to->sa, (socklen_t)to->len) != 0 || getsockname(fd, &from->sa, &len) != 0)
 		rc = -errno;
 	close(fd);
-	if (rc != 0) /* there was a descriptor: what is no code of a network's is no lack either */
+	if (rc != 0) /* a descriptor was available: other codes are no shortage either */
 		return ofi_status(rc) == XPORT_ERR_SYSTEM ? -FI_EHOSTUNREACH : rc;
 	from->len = len;
 	set_port(&from->sa, 0);

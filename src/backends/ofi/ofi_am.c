@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi_am.c - frames, one message each.
+ * ofi_am.c - frames: one message each.
  *
- * Receives of one size are posted before the endpoint connects, and each again as soon as the core has read what came
- * in it, so a truncated message, which means something else to every provider, cannot be.  Where the provider holds a
- * sender back that finds none posted (FI_RM_ENABLED: a socket does) a few are enough, elsewhere there are as many as
- * the contract says may come.  What is no longer than the provider's inject size is the core's again at once; the rest
- * is sent from where it lies, or, by an adapter that wants to know all memory, from a registered copy.
+ * Receives of one size are posted before the endpoint connects. Each is posted again as soon as the core has read
+ * the frame in it. So no message can be truncated, an error that every provider reports differently. If the provider
+ * holds back a sender that finds no receive (FI_RM_ENABLED: a socket does), a few receives are enough. Otherwise
+ * there are as many as the contract says may arrive. Frames up to the provider's inject size are the core's again at
+ * once. Longer ones are sent from where they are, or from a registered copy if an adapter needs registered memory.
  */
 #include <string.h>
 #include <sys/mman.h>
 
 #include "ofi.h"
 
-enum { KEYS_TRIED = 65536 }; /* those of our other endpoints are in the way, seldom more */
+enum { KEYS_TRIED = 65536 }; /* attempts: keys of other endpoints of this side may collide, rarely more than once */
 
 /* ---- buffers ---- */
 
@@ -22,7 +22,7 @@ static size_t stride(const struct xpi_be *be)
 	return (be->frame_max + 63) & ~(size_t)63;
 }
 
-/* The provider's, or one that nobody else has; peers never learn it, so it need not be hard to guess. */
+/* The provider's key, or a unique one. Peers never learn it, so it need not be hard to guess. */
 static int register_under_a_key(struct ofi_ep *ep)
 {
 	struct xpi_be *be = ep->be;
@@ -159,7 +159,7 @@ int ofi_am_feed(struct ofi_ep *ep)
 
 /* ---- sending ---- */
 
-static __attribute__((noinline, cold)) int refused(struct ofi_ep *ep, ssize_t rc)
+static __attribute__((noinline, cold)) int am_refused(struct ofi_ep *ep, ssize_t rc)
 {
 	if (rc == -FI_EAGAIN)
 		return XPORT_ERR_AGAIN;
@@ -172,7 +172,7 @@ static __attribute__((noinline, cold)) int refused(struct ofi_ep *ep, ssize_t rc
 	return XPORT_ERR_PEER_LOST;
 }
 
-static __attribute__((noinline, cold)) int no_room(const struct ofi_ep *ep)
+static __attribute__((noinline, cold)) int am_no_room(const struct ofi_ep *ep)
 {
 	return ep->why != 0 || ep->state != OFI_EP_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
 }
@@ -181,11 +181,11 @@ static __attribute__((noinline)) int send_guarded(struct ofi_ep *ep, const void 
 {
 	ssize_t rc;
 
-	if (!ofi_guard_enter(ep->theirs))
+	if (!ofi_lock_try(ep->theirs))
 		return XPORT_ERR_AGAIN;
 	rc = fi_inject(ep->fid, buf, len, ep->to);
-	ofi_guard_leave(ep->theirs, rc == 0);
-	return rc == 0 ? XPORT_OK : refused(ep, rc);
+	ofi_lock_release(ep->theirs, rc == 0);
+	return rc == 0 ? XPORT_OK : am_refused(ep, rc);
 }
 
 static inline int send_small(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
@@ -201,10 +201,10 @@ static inline int send_small(struct ofi_ep *ep, const void *hdr, size_t hlen, co
 	if (ofi_unlikely(ep->theirs != NULL))
 		return send_guarded(ep, hdr, hlen + dlen);
 	rc = fi_inject(ep->fid, hdr, hlen + dlen, ep->to);
-	return ofi_likely(rc == 0) ? XPORT_OK : refused(ep, rc);
+	return ofi_likely(rc == 0) ? XPORT_OK : am_refused(ep, rc);
 }
 
-/* From a registered copy: the pieces are the core's again. */
+/* Sends a registered copy: the pieces belong to the core again. */
 static ssize_t post_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
 {
 	struct ofi_rec *rec;
@@ -229,13 +229,14 @@ static int send_copy(struct ofi_ep *ep, const void *hdr, size_t hlen, const void
 	ssize_t rc = post_copy(ep, hdr, hlen, data, dlen);
 
 	if (ofi_unlikely(rc != 0))
-		return refused(ep, rc);
+		return am_refused(ep, rc);
 	ofi_am_room(ep, ep->room - 1);
 	return XPORT_OK;
 }
 
-/* From where they lie, until req is done. */
-static ssize_t post(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen, struct xpi_req *req)
+/* Sends the pieces without a copy. They stay in use until req is done. */
+static ssize_t am_post(struct ofi_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
+                       struct xpi_req *req)
 {
 	struct iovec iov[2] = {{(void *)(uintptr_t)hdr, hlen}, {(void *)(uintptr_t)data, dlen}};
 	struct xpi_be *be = ep->be;
@@ -266,14 +267,14 @@ int ofi_am_send_two(struct xpi_be *be, void *ep_, const void *hdr, size_t hlen, 
 	ssize_t rc;
 
 	if (ofi_unlikely(ep->room == 0))
-		return no_room(ep);
+		return am_no_room(ep);
 	if (hlen + dlen <= be->inject)
 		return send_small(ep, hdr, hlen, data, dlen);
 	if (be->copies)
 		return send_copy(ep, hdr, hlen, data, dlen);
-	rc = post(ep, hdr, hlen, data, dlen, req);
+	rc = am_post(ep, hdr, hlen, data, dlen, req);
 	if (ofi_unlikely(rc != 0))
-		return refused(ep, rc);
+		return am_refused(ep, rc);
 	ofi_am_room(ep, ep->room - 1);
 	return XPI_PENDING;
 }
@@ -286,7 +287,7 @@ int ofi_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struc
 	if (ofi_unlikely(len > ep->quick))
 		return ofi_am_send_two(be, ep, buf, len, NULL, 0, req);
 	rc = fi_inject(ep->fid, buf, len, ep->to);
-	return ofi_likely(rc == 0) ? XPORT_OK : refused(ep, rc);
+	return ofi_likely(rc == 0) ? XPORT_OK : am_refused(ep, rc);
 }
 
 /* ---- greeting ---- */
@@ -297,7 +298,7 @@ ssize_t ofi_am_greet(struct ofi_ep *ep)
 		return fi_inject(ep->fid, ep->hello, sizeof(ep->hello), ep->to);
 	if (ep->be->copies)
 		return post_copy(ep, ep->hello, sizeof(ep->hello), NULL, 0);
-	return post(ep, ep->hello, sizeof(ep->hello), NULL, 0, NULL);
+	return am_post(ep, ep->hello, sizeof(ep->hello), NULL, 0, NULL);
 }
 
 bool ofi_am_greeting(const struct ofi_ep *ep)

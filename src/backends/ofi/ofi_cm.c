@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi_cm.c - connecting: one listening endpoint an instance, and the queue of connection events.
+ * ofi_cm.c - connecting: one listening endpoint for each instance, and the queue of connection events.
  *
- * The active side connects to what the passive side's address names and sends along the cookie that stood in it, 128
- * random bits that only who reads the control channel knows.  A request without the cookie of an endpoint that waits
- * for one is a stranger's and is rejected.
+ * The active side connects to the passive side's address. It sends the cookie from that address, 128 random bits
+ * that only readers of the control channel know. A request without the cookie of a waiting endpoint is rejected.
  */
 #include <errno.h>
 #include <poll.h>
@@ -12,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "ofi.h"
 
-enum { REQUEST = 4 + OFI_COOKIE, EVENTS = 32, CM_DATA = 512, PROBE_MS = 1200 /* TCP asks again after a second */ };
+enum { REQUEST = 4 + OFI_COOKIE, EVENTS = 32, CM_DATA = 512, PROBE_MS = 1200 /* TCP repeats its SYN after a second */ };
 
 static const uint8_t magic[4] = {'X', 'P', 'O', '1'};
 
@@ -39,9 +39,9 @@ int ofi_cm_open(struct xpi_be *be)
 	if (rc == 0)
 		rc = fi_listen(be->pep);
 	if (rc != 0)
-		return ofi_fail(be->err, rc, "raise `ulimit -n`?", "listening by libfabric");
+		return ofi_fail(be->err, rc, ofi_lack(rc), "listening with libfabric");
 	if (be->quirk->waits)
-		ofi_wall_listener(be);
+		ofi_filter_listener(be);
 	return ofi_addr_listening(be, &be->pep->fid);
 }
 
@@ -56,8 +56,8 @@ void ofi_cm_close(struct xpi_be *be)
 
 /* ---- active ---- */
 
-/* A copy of an address that *bytes is set to; as libfabric returns it. */
-static int replace(void **bytes, size_t *len, const struct ofi_addr *a)
+/* Sets *bytes to a copy of the address. Returns as libfabric does. */
+static int addr_replace(void **bytes, size_t *len, const struct ofi_addr *a)
 {
 	void *copy = malloc(a->len);
 
@@ -70,7 +70,7 @@ static int replace(void **bytes, size_t *len, const struct ofi_addr *a)
 	return 0;
 }
 
-/* What fi_endpoint has to know of a connection to there. */
+/* Creates the info that fi_endpoint needs for a connection to this address. */
 static int info_to(const struct xpi_be *be, const struct ofi_addr *to, struct fi_info **out)
 {
 	struct fi_info *info = fi_dupinfo(be->info);
@@ -79,12 +79,12 @@ static int info_to(const struct xpi_be *be, const struct ofi_addr *to, struct fi
 
 	if (info == NULL)
 		return -FI_ENOMEM;
-	rc = replace(&info->dest_addr, &info->dest_addrlen, to);
+	rc = addr_replace(&info->dest_addr, &info->dest_addrlen, to);
 	if (rc == 0 && be->info->nic == NULL) {
 		rc = ofi_addr_source(to, &from);
 		if (rc == 0)
-			rc = replace(&info->src_addr, &info->src_addrlen, &from);
-		/* What the socket is made of; our own addresses may be of the other family. */
+			rc = addr_replace(&info->src_addr, &info->src_addrlen, &from);
+		/* The family of the socket. The addresses of this side may be of the other family. */
 		info->addr_format = to->sa.sa_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
 	}
 	if (rc != 0) {
@@ -95,7 +95,7 @@ static int info_to(const struct xpi_be *be, const struct ofi_addr *to, struct fi
 	return 0;
 }
 
-static int call(struct ofi_ep *ep)
+static int conn_request(struct ofi_ep *ep)
 {
 	const struct ofi_addr *to = &ep->peer[ep->tried];
 	uint8_t request[REQUEST];
@@ -111,9 +111,9 @@ static int call(struct ofi_ep *ep)
 }
 
 /*
- * sockets (1.17) calls connect() in fi_connect, and everything stands still while nobody answers: minutes.  So a
- * connection of ours has to be made first, which does not block; who answered it will answer the next one soon.  It
- * costs the peer some 600 bytes that its sockets provider never gives back, so not where this host alone is asked.
+ * sockets (1.17) calls connect() in fi_connect, which blocks the instance for minutes if nobody answers. So a
+ * non-blocking TCP connection comes first: an address that accepts it will soon accept the next one. It costs the
+ * peer about 600 bytes that its sockets provider never frees, so it is left out if only this host is asked.
  */
 static bool to_be_probed(const struct ofi_ep *ep)
 {
@@ -124,21 +124,14 @@ int ofi_cm_probe_begin(struct ofi_ep *ep)
 {
 	const struct ofi_addr *to = &ep->peer[ep->tried];
 
-	ep->give_up_ms = ofi_now_ms() + PROBE_MS;
-	ep->probe = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	ep->give_up_ms = xpi_now_ms() + PROBE_MS;
+	ep->probe = xpi_fd_up(socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (ep->probe < 0)
 		return -errno;
 	ep->probing = true;
 	if (connect(ep->probe, &to->sa, (socklen_t)to->len) == 0 || errno == EINPROGRESS)
 		return 0;
 	return -errno;
-}
-
-void ofi_cm_probe_end(struct ofi_ep *ep)
-{
-	if (ep->probing)
-		close(ep->probe);
-	ep->probing = false;
 }
 
 void ofi_cm_probe(struct ofi_ep *ep)
@@ -151,24 +144,24 @@ void ofi_cm_probe(struct ofi_ep *ep)
 		return;
 	if (getsockopt(ep->probe, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
 		code = errno;
-	ofi_cm_probe_end(ep);
+	ofi_ep_probe_end(ep);
 	ep->give_up_ms = INT64_MAX;
 	if (code != 0)
 		ep->why = -code;
 	else if (ep->fid == NULL)
-		ep->why = call(ep);
+		ep->why = conn_request(ep);
 }
 
 /* Begins to connect to ep->peer[ep->tried]. */
 int ofi_cm_connect(struct ofi_ep *ep)
 {
-	return to_be_probed(ep) ? ofi_cm_probe_begin(ep) : call(ep);
+	return to_be_probed(ep) ? ofi_cm_probe_begin(ep) : conn_request(ep);
 }
 
 /* ---- events ---- */
 
-/* The endpoint of ours that waits for this request, or NULL. */
-static struct ofi_ep *wanted(struct xpi_be *be, const void *data, size_t len)
+/* The endpoint that waits for this request, or NULL. */
+static struct ofi_ep *ep_of_request(struct xpi_be *be, const void *data, size_t len)
 {
 	if (len < REQUEST || memcmp(data, magic, sizeof(magic)) != 0)
 		return NULL;
@@ -182,34 +175,40 @@ static struct ofi_ep *wanted(struct xpi_be *be, const void *data, size_t len)
 	return NULL;
 }
 
-static void requested(struct xpi_be *be, struct fi_info *info, const void *data, size_t len)
+static void conn_requested(struct xpi_be *be, struct fi_info *info, const void *data, size_t len)
 {
-	struct ofi_ep *ep = wanted(be, data, len);
+	struct ofi_ep *ep = ep_of_request(be, data, len);
 	fid_t handle = info->handle;
+	sigset_t mask;
 	int rc;
 
 	if (ep == NULL) {
-		xpi_log(be->log, XPORT_LOG_INFO, "3010", "ofi: rejected a connection that no endpoint waits for");
+		xpi_log(be->log, XPORT_LOG_INFO, "3010", "ofi: rejected a connection that no endpoint expects");
 		(void)fi_reject(be->pep, handle, NULL, 0);
 		fi_freeinfo(info);
 		return;
 	}
+	xpi_signals_hold(&mask);
 	rc = ofi_ep_open(ep, info);
 	if (rc != 0) {
 		bool ended = be->quirk->ends_request && ep->fid != NULL;
 
-		/* First: tcp (1.17) looks at the handle when its endpoint is closed, and frees it here; sockets there. */
+		/*
+		 * Before fi_reject: tcp (1.17) uses the handle when its endpoint is closed, and frees it here.
+		 * sockets frees it in fi_reject.
+		 */
 		ofi_ep_shut(ep);
 		if (!ended)
 			(void)fi_reject(be->pep, handle, NULL, 0);
 	} else {
 		rc = fi_accept(ep->fid, NULL, 0);
 	}
+	xpi_signals_release(&mask);
 	if (rc != 0)
 		ofi_ep_lost(ep, rc);
 }
 
-/* The endpoint that an event is about, unless it was closed meanwhile. */
+/* The endpoint of an event; NULL if it was closed meanwhile. */
 static struct ofi_ep *endpoint_of(struct xpi_be *be, const struct fid *fid)
 {
 	xpi_list_for(link, &be->eps) {
@@ -226,7 +225,7 @@ static void happened(struct xpi_be *be, uint32_t event, const struct fi_eq_cm_en
 	struct ofi_ep *ep;
 
 	if (event == FI_CONNREQ) {
-		requested(be, entry->info, entry->data, len - sizeof(*entry));
+		conn_requested(be, entry->info, entry->data, len - sizeof(*entry));
 		return;
 	}
 	ep = endpoint_of(be, entry->fid);
@@ -238,7 +237,7 @@ static void happened(struct xpi_be *be, uint32_t event, const struct fi_eq_cm_en
 		ofi_ep_gone(ep, -FI_ESHUTDOWN);
 }
 
-static void failed(struct xpi_be *be)
+static void conn_failed(struct xpi_be *be)
 {
 	struct fi_eq_err_entry e = {0};
 	struct ofi_ep *ep;
@@ -250,7 +249,7 @@ static void failed(struct xpi_be *be)
 		ofi_ep_gone(ep, e.err > 0 ? -e.err : e.err < 0 ? e.err : -FI_ECONNABORTED);
 }
 
-/* Returns how much happened. */
+/* Returns the number of events. */
 int ofi_cm_poll(struct xpi_be *be)
 {
 	union {
@@ -268,7 +267,7 @@ int ofi_cm_poll(struct xpi_be *be)
 		n = fi_eq_read(be->eq, &event, &buf, sizeof(buf), 0);
 
 		if (n == -FI_EAVAIL)
-			failed(be);
+			conn_failed(be);
 		else if (n < (ssize_t)sizeof(buf.entry))
 			break;
 		else

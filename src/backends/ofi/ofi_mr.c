@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi_mr.c - memory that peers map, where the provider is memory of this host anyway.
+ * ofi_mr.c - memory that peers map, for a provider that is shared memory of this host.
  *
- * Its keys are those of base/shm.h, and the core copies.  Memory that is registered, and any other provider, has a key of
- * no bytes: the core's own protocol carries its puts and gets.
+ * The keys are those of base/shm.h, and the core copies. Registered memory, and any region with another provider,
+ * has an empty key: the core's own protocol carries its puts and gets.
  */
 #include <string.h>
 
@@ -41,7 +41,10 @@ int ofi_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-/* NOT_SUPPORTED: the memory is gone, its owner may not be looked into, or it is less than was said; the core then carries it. */
+/*
+ * NOT_SUPPORTED: the memory is gone, its owner may not be accessed, or it is shorter than stated. The core then
+ * emulates access.
+ */
 int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, uint64_t length,
                     uint32_t rights, void **direct)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ofi_status.c - what libfabric's codes mean, and small things that several files need.
+ * ofi_status.c - the meaning of libfabric's codes, and helpers that several files need.
  *
- * For one killed peer the providers of libfabric have eight different answers, so none of them is passed on as it is:
- * whatever ends a connection is PEER_LOST, and libfabric's own name stands in the text.
+ * For one killed peer the providers of libfabric report eight different codes, so none is passed on unchanged.
+ * Whatever ends a connection is PEER_LOST, and the text contains libfabric's own name.
  */
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,13 +26,13 @@ static const struct code codes[] = {
 	CODE(FI_EBUSY, XPORT_ERR_AGAIN),
 	CODE(FI_ENOMEM, XPORT_ERR_NO_MEMORY),
 	CODE(FI_ENOSPC, XPORT_ERR_NO_MEMORY),
-	CODE(FI_EINVAL, XPORT_ERR_SYSTEM), /* what the application passes the core has checked */
+	CODE(FI_EINVAL, XPORT_ERR_SYSTEM), /* the core has checked the application's arguments */
 	CODE(FI_ENODATA, XPORT_ERR_NO_BACKEND),
 	CODE(FI_ENODEV, XPORT_ERR_NO_BACKEND),
 	CODE(FI_ENOSYS, XPORT_ERR_NOT_SUPPORTED),
 	CODE(FI_EOPNOTSUPP, XPORT_ERR_NOT_SUPPORTED),
 	CODE(FI_EMFILE, XPORT_ERR_SYSTEM),
-	CODE(FI_ENOKEY, XPORT_ERR_SYSTEM), /* for memory that is registered */
+	CODE(FI_ENOKEY, XPORT_ERR_SYSTEM), /* while memory is registered */
 	CODE(FI_EACCES, XPORT_ERR_PEER_LOST),
 	CODE(FI_ENOENT, XPORT_ERR_PEER_LOST),
 	CODE(FI_EIO, XPORT_ERR_PEER_LOST),
@@ -48,7 +49,7 @@ static const struct code codes[] = {
 	CODE(FI_EADDRNOTAVAIL, XPORT_ERR_UNREACHABLE),
 };
 
-static const struct code *find(int64_t code)
+static const struct code *fi_code_find(int64_t code)
 {
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
 		if (codes[i].err == -code)
@@ -58,7 +59,7 @@ static const struct code *find(int64_t code)
 
 int ofi_status(int64_t code)
 {
-	const struct code *c = find(code);
+	const struct code *c = fi_code_find(code);
 
 	if (code >= 0)
 		return XPORT_OK;
@@ -70,14 +71,19 @@ const char *ofi_lack(int64_t code)
 	int status = ofi_status(code);
 
 	if (code == -FI_ENOKEY)
-		return "the provider has no more keys for registered memory: fewer endpoints? or use ofi:tcp";
-	return status == XPORT_ERR_SYSTEM || status == XPORT_ERR_NO_MEMORY ? "raise `ulimit -n`?" : NULL;
+		return "the provider has no more keys for registered memory: use fewer endpoints, or ofi:tcp";
+	if (status != XPORT_ERR_SYSTEM && status != XPORT_ERR_NO_MEMORY && status != XPORT_ERR_PEER_LOST)
+		return NULL;
+	/* libfabric has one code for many causes: this one can be checked. */
+	if (code == -FI_EMFILE || ofi_descriptors_short())
+		return xpi_errno_hint(EMFILE);
+	return code == -FI_EINTR ? xpi_errno_hint(EINTR) : NULL;
 }
 
 /* Describes that `what` failed. */
 int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char *what)
 {
-	const struct code *c = find(code);
+	const struct code *c = fi_code_find(code);
 
 	return xpi_fail(err, ofi_status(code), -code, c != NULL ? c->name : NULL, hint, "%s failed: %s", what,
 	                fi_strerror((int)-code));
@@ -86,8 +92,8 @@ int ofi_fail(struct xport_error *err, int64_t code, const char *hint, const char
 /* ---- signals ---- */
 
 /*
- * The shm provider and the libraries of some adapters leave handlers of their own behind.  Threads of rxm, net and
- * sockets would take the application's signals; those that are started with all of them blocked do not.
+ * The shm provider and some adapters' libraries leave signal handlers behind. Threads of rxm, net and sockets would
+ * receive the application's signals, unless they are started with all signals blocked.
  */
 void ofi_signals_save(struct ofi_signals *s)
 {
@@ -102,12 +108,4 @@ void ofi_signals_restore(const struct ofi_signals *s, const struct xpi_log *log)
 {
 	pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
 	xpi_signals_restore(&s->actions, log, "libfabric");
-}
-
-int64_t ofi_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx.c - the UCX back end: its providers, opening and closing.
+ * ucx.c - the UCX back end: providers, opening and closing.
  *
- * What is UCX's own here, and what is not, and why:
+ * What UCX does, what it does not do, and why:
  *
  *   frames        native: ucp_am_send_nbx, always eager (RNDV_THRESH=inf), at most one UCX fragment long.
  *   connections   native: worker addresses, sent through the core's control channel; error mode PEER at both ends.
- *   shared memory the queues are UCX's; memory of mr_alloc is our own (ucx_mr.c says why), mapped by peers of the host.
- *                 UCX unlinks its segments once they are made; a kill just before leaves one in /dev/shm.
- *   put, get      native only where an adapter carries them (rc).  Elsewhere UCX emulates them with a message whose
- *                 handler copies to any address it is told, which kills the target if that is wrong: the native key
- *                 is then empty and the core's checked protocol is used.
- *   atomics, tags not used: five dialects of truncation, and NIC atomics are not atomic to the CPU.
- *   flush         per endpoint only (ucp_worker_flush reports success for a dead peer), and only as `drain`.
- *   failures      UCX's error handler is a hint for the core, whose heartbeat decides.  Its keepalive is off: it never
- *                 sees a stopped peer; on shared memory one full queue stops it for all endpoints; and as UCX pairs
- *                 the endpoints of two workers by counting them, which with two connections at a time may cross over,
- *                 it takes the closing of one endpoint for the loss of the other.
+ *   shared memory only ucx:shm uses UCX's queues: one killed peer can block such a queue for all others
+ *                 (ucx_watchdog.c). Plain ucx leaves them out, unless UCX_TLS asks for them. Memory of mr_alloc is
+ *                 our own (ucx_mr.c says why), and peers of this host map it. UCX unlinks its segments once they are made; a
+ *                 process killed just before leaves one in /dev/shm.
+ *   put, get      native only where an adapter carries them (rc). Elsewhere UCX emulates them with a message whose
+ *                 handler copies to any address it gets, and a wrong one kills the target. The native key is empty then, and
+ *                 the core's checked protocol is used.
+ *   atomics, tags not used: five different rules for truncation, and NIC atomics are not atomic to the CPU.
+ *   flush         for one endpoint only (ucp_worker_flush reports success for a dead peer), and only as `drain`.
+ *   failures      UCX's error handler is a hint for the core, whose heartbeat decides. UCX's keepalive is off: it never
+ *                 detects a stopped peer, and on shared memory one full queue stops it for all endpoints. UCX pairs the
+ *                 endpoints of two workers by counting. If two connections at a time cross over, it takes the closing of one
+ *                 endpoint for the loss of the other.
  *
- * Force-closing is UCX's: it drops what UCX itself still queues, so the core must know that the peer has the frames.
+ * UCX endpoints are force-closed: UCX drops what it still queues, so the core must know that the peer has the
+ * frames.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +31,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/nearest.h"
 #include "ucx.h"
 
-enum { SELF_POLLS = 200, SELF_MS = 1000 };
+enum { SELF_LOOKS = 20000, SELF_MS = 1000 };
 
-/* In order of preference; the first is UCX's own choice. */
+/* In order of preference; the first is UCX's own choice of all but shared memory. */
 static const struct ucx_provider providers[] = {
-	{"default", NULL, .shm = true, .rdma = true, .sockets = true},
+	{"default", NULL, .rdma = true, .sockets = true},
 	{"tcp", "tcp", .sockets = true},
 	{"shm", "posix", .shm = true},
 	{"rc", "rc", .rdma = true, .pairs = true},
@@ -42,8 +47,10 @@ static const struct ucx_provider providers[] = {
 
 enum { NPROVIDERS = sizeof(providers) / sizeof(providers[0]) };
 
-#define LOCK_HINT "ulimit -l unlimited; LimitMEMLOCK=infinity of a service; --ulimit memlock=-1 of a container"
-#define LOG_HINT "XPORT_LOG=debug and UCX_LOG_LEVEL=info have UCX say more"
+#define LOCK_HINT \
+	"raise the limit: ulimit -l unlimited; for a service LimitMEMLOCK=infinity; for a container --ulimit " \
+	"memlock=-1"
+#define LOG_HINT "for more of UCX's messages set XPORT_LOG=debug and UCX_LOG_LEVEL=info"
 
 /* ---- choosing ---- */
 
@@ -76,8 +83,8 @@ static const struct ucx_provider *find_provider(const char *name, struct xport_e
 	}
 	if (has_transport(name) != NULL)
 		nearest.name = has_transport(name);
-	xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "ucx alone leaves the choice to UCX",
-	         "ucx has no provider '%s': it has tcp, shm, rc and default%s%s", name,
+	xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "with XPORT_BACKEND=ucx UCX chooses",
+	         "ucx has no provider '%s'; its providers are tcp, shm, rc and default%s%s", name,
 	         nearest.name != NULL ? "; the nearest is ucx:" : "", nearest.name != NULL ? nearest.name : "");
 	return NULL;
 }
@@ -87,32 +94,44 @@ static const struct ucx_provider *find_provider(const char *name, struct xport_e
 /* What UCX is to use. */
 struct ways {
 	const char *tls; /* UCX_TLS; NULL: as it is */
-	bool shm;
+	bool queues;     /* may be queues in shared memory */
 };
 
-/* A provider asked for by name must have what it is named for; UCX's own choice goes without. */
-static int choose_ways(const struct xpi_be_open_args *args, const struct ucx_provider *p, struct ways *ways)
+/* UCX's shared memory is what ucx:shm is named for: without room for it the provider cannot be opened. */
+static int check_shm(const struct xpi_be_open_args *args)
 {
-	static const char *const without[2][2] = {{NULL, "^ib"}, {"^posix", "^posix,ib"}};
-	char no_shm[160] = "", no_rdma[160] = "";
+	char why[160];
 
-	if (p->shm && !ucx_shm_usable(no_shm, sizeof(no_shm))) {
-		if (p->tls != NULL)
-			return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,
-			                "mount -o remount,size=1G /dev/shm; in a container: --shm-size=1g", "%s",
-			                no_shm);
-		xpi_log(args->log, XPORT_LOG_INFO, "1002", "ucx: goes without shared memory: %s", no_shm);
-	}
+	if (!xpi_file_allowed(UCX_FILE_MAX))
+		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, EFBIG, "EFBIG", XPI_FILE_HINT,
+		                "UCX needs files of up to %d KiB in /dev/shm, and the limit of file sizes is lower",
+		                UCX_FILE_MAX / 1024);
+	if (ucx_shm_usable(why, sizeof(why)))
+		return XPORT_OK;
+	return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL,
+	                "mount -o remount,size=1G /dev/shm; in a container: --shm-size=1g", "%s", why);
+}
+
+/* A provider asked for by name must have what it is named for; UCX's own choice goes without. */
+static int ways_choose(const struct xpi_be_open_args *args, const struct ucx_provider *p, struct ways *ways)
+{
+	char no_rdma[160] = "";
+
+	if (p->shm && check_shm(args) != XPORT_OK)
+		return XPORT_ERR_NO_BACKEND;
 	if (p->rdma && !ucx_rdma_usable(no_rdma, sizeof(no_rdma))) {
 		if (p->tls != NULL)
 			return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, LOCK_HINT, "%s", no_rdma);
-		xpi_log(args->log, XPORT_LOG_INFO, "1014", "ucx: goes without adapters: %s", no_rdma);
+		xpi_log(args->log, XPORT_LOG_INFO, "1014", "ucx: does not use the RDMA devices: %s", no_rdma);
 	}
-	/* One asked for by name replaces what the environment says; the default leaves that alone. */
 	ways->tls = p->tls;
-	if (p->tls == NULL && secure_getenv("UCX_TLS") == NULL)
-		ways->tls = without[no_shm[0] != '\0'][no_rdma[0] != '\0'];
-	ways->shm = p->shm && no_shm[0] == '\0';
+	ways->queues = p->shm;
+	if (p->tls != NULL)
+		return XPORT_OK;
+	/* One asked for by name replaces what the environment says; the default leaves that alone. */
+	ways->queues = secure_getenv("UCX_TLS") != NULL;
+	if (!ways->queues)
+		ways->tls = no_rdma[0] != '\0' ? "^sm,ib" : "^sm"; /* queues, and what copies between processes */
 	return XPORT_OK;
 }
 
@@ -142,11 +161,11 @@ static ucs_status_t configure(struct xpi_be *be, struct ways ways, ucp_config_t 
 		{"RNDV_THRESH", "inf"},
 		{"MAX_RNDV_RAILS", "1"},
 		{"MAX_EAGER_RAILS", "1"}, /* pieces of frames on several ways overtake one another */
-		{"MAX_RMA_RAILS", since_1_14() ? "1" : NULL}, /* the same of puts */
-		{"KEEPALIVE_INTERVAL", "inf"}, /* see above */
+		{"MAX_RMA_RAILS", since_1_14() ? "1" : NULL},     /* the same of puts */
+		{"KEEPALIVE_INTERVAL", "inf"},                    /* see above */
 		{"RESOLVE_REMOTE_EP_ID", p->sockets ? "n" : "y"}, /* see greet() in ucx_ep.c */
 		/* Shared memory is left out of error mode PEER without it. */
-		{"MM_ERROR_HANDLING", ways.shm ? "y" : NULL},
+		{"MM_ERROR_HANDLING", ways.queues ? "y" : NULL},
 		/* connect() of an address that does not answer must not block. */
 		{"CONN_NB", p->sockets ? "y" : NULL},
 		/* Without need UCX would have a child go without all pages in which something is registered. */
@@ -182,8 +201,8 @@ static int open_context(struct xpi_be *be, struct ways ways)
 	if (status == UCS_OK)
 		return XPORT_OK;
 	be->context = NULL;
-	if (be->provider->rdma && !be->provider->shm)
-		hint = "ibv_devices lists the RDMA devices there are";
+	if (be->provider->pairs)
+		hint = "ibv_devices lists the RDMA devices of this host";
 	return ucx_fail(be, status, hint, "opening UCX");
 }
 
@@ -217,8 +236,10 @@ static int read_resources(struct xpi_be *be)
 		if (strstr(line, "resource") == NULL || at == NULL || sscanf(at, "-- %31[^/]/%39s", tl, dev) != 2)
 			continue;
 		add_word(be->transports, sizeof(be->transports), tl);
-		if (strcmp(tl, "posix") == 0 || strcmp(tl, "sysv") == 0)
-			be->shm = true;
+		if (strcmp(tl, "posix") == 0 || strcmp(tl, "sysv") == 0 || strcmp(tl, "xpmem") == 0)
+			be->queues = be->reaches = true;
+		else if (strcmp(tl, "cma") == 0 || strcmp(tl, "knem") == 0)
+			be->reaches = true;
 		else if (ucx_is_adapter(tl))
 			be->rdma = true;
 		if (strncmp(dev, "memory", 6) != 0)
@@ -228,17 +249,11 @@ static int read_resources(struct xpi_be *be)
 	return XPORT_OK;
 }
 
-uint64_t ucx_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /*
- * Until the endpoint to ourselves is really connected: UCX's own thread would go on with it behind our back.  A way that
- * loses everything is given up after a second, but not before many looks, for this process may get no time itself.
+ * Until the endpoint to ourselves is really connected: UCX's own thread would go on with it behind our back.
+ *
+ * A network that loses everything is given up after a second, but not before 20,000 looks.  On a loaded machine these take
+ * longer than a second, as do the steps of UCX's own thread, which the connection waits for: it has had as many turns.
  */
 static ucs_status_t settle_self(struct xpi_be *be)
 {
@@ -246,13 +261,13 @@ static ucs_status_t settle_self(struct xpi_be *be)
 	ucs_status_ptr_t flush = ucp_ep_flush_nbx(be->self, &none);
 	ucs_status_t status = UCS_OK;
 	struct timespec pause = {0, 20000};
-	uint64_t give_up = ucx_now_ms() + SELF_MS;
+	int64_t give_up = xpi_now_ms() + SELF_MS;
 
 	if (UCS_PTR_IS_ERR(flush))
 		return UCS_PTR_STATUS(flush);
 	if (flush == NULL)
 		return UCS_OK;
-	for (int i = 0; i < SELF_POLLS || ucx_now_ms() < give_up; i++) {
+	for (int i = 0; i < SELF_LOOKS || xpi_now_ms() < give_up; i++) {
 		while (ucp_worker_progress(be->worker) != 0)
 			;
 		status = ucp_request_check_status(flush);
@@ -281,10 +296,10 @@ static const char *self_hint(struct xpi_be *be)
 	if (be->provider->rdma && strstr(said, "allocate memory") != NULL)
 		return LOCK_HINT;
 	/* The devices of RoCE whose packets UCX takes for somebody else's, as those of rdma_rxe: ud loses every one. */
-	if (be->provider->rdma)
-		return "on RoCE UCX_UD_VERBS_ETH_DGID_CHECK=n may help; else leave the device out by UCX_NET_DEVICES";
+	if (be->rdma)
+		return "on RoCE try UCX_UD_VERBS_ETH_DGID_CHECK=n; otherwise exclude the device with UCX_NET_DEVICES";
 	if (be->provider->sockets)
-		return "UCX_NET_DEVICES=lo or another device whose address this host reaches itself";
+		return "set UCX_NET_DEVICES=lo, or name another device whose address this host can reach";
 	return LOG_HINT;
 }
 
@@ -310,14 +325,14 @@ static int open_self(struct xpi_be *be)
 		be->self = NULL;
 	if (status == UCS_OK)
 		return XPORT_OK;
-	return ucx_fail(be, status, self_hint(be), "connecting to itself for a test");
+	return ucx_fail(be, status, self_hint(be), "a test connection from this process to itself");
 }
 
-static int open_worker(struct xpi_be *be)
+static int worker_open(struct xpi_be *be)
 {
 	ucp_worker_params_t params = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS,
-		.events = be->provider->shm ? UCP_WAKEUP_RX : UCP_WAKEUP_RX | UCP_WAKEUP_TX, /* see ucx_comp.c */
+		.events = be->queues ? UCP_WAKEUP_RX : UCP_WAKEUP_RX | UCP_WAKEUP_TX, /* see ucx_poll.c */
 		.thread_mode = UCS_THREAD_MODE_SERIALIZED, /* one thread at a time, whichever: nothing is locked */
 	};
 	ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
@@ -329,7 +344,7 @@ static int open_worker(struct xpi_be *be)
 	}
 	status = ucp_worker_query(be->worker, &attr);
 	if (status != UCS_OK)
-		return ucx_fail(be, status, LOG_HINT, "asking the UCX worker");
+		return ucx_fail(be, status, LOG_HINT, "querying the UCX worker");
 	be->hdr_max = attr.max_am_header;
 	status = ucp_worker_get_efd(be->worker, &be->fd);
 	if (status != UCS_OK)
@@ -347,7 +362,7 @@ static int open_worker(struct xpi_be *be)
 
 static void ucx_close(struct xpi_be *be)
 {
-	ucx_pair_close(be);
+	ucx_match_close(be);
 	if (be->self != NULL)
 		ucx_ep_drop(be->self);
 	if (be->address != NULL)
@@ -366,7 +381,7 @@ static void ucx_close(struct xpi_be *be)
 static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 {
 	const struct ucx_provider *provider = find_provider(args->provider, args->err);
-	struct ways ways;
+	struct ways ways = {0};
 	struct xpi_be *be;
 	int rc;
 
@@ -374,7 +389,7 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 		return XPORT_ERR_NO_BACKEND;
 	rc = ucx_descriptors(args->err, "an instance");
 	if (rc == XPORT_OK)
-		rc = choose_ways(args, provider, &ways);
+		rc = ways_choose(args, provider, &ways);
 	if (rc != XPORT_OK)
 		return rc;
 	be = calloc(1, sizeof(*be));
@@ -389,26 +404,27 @@ static int ucx_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	be->log = args->log;
 	be->err = args->err;
 	be->provider = provider;
+	be->maps = provider->shm || provider->tls == NULL;
 	be->sink.may_ignore = provider->tls == NULL;
 	ucx_sink_add(&be->sink, args->log);
 	ucx_sink_probe(&be->sink, true);
 	rc = open_context(be, ways);
 	if (rc == XPORT_OK)
-		rc = open_worker(be);
+		rc = read_resources(be);
+	if (rc == XPORT_OK)
+		rc = worker_open(be);
 	if (rc == XPORT_OK)
 		rc = open_self(be);
-	if (rc == XPORT_OK)
-		rc = read_resources(be);
 	if (rc == XPORT_OK && be->rdma)
 		rc = ucx_am_pack(be);
 	if (rc != XPORT_OK) {
 		ucx_close(be);
 		return rc;
 	}
-	if (be->provider->shm) { /* where open_worker did not ask to be woken for what leaves */
-		be->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (be->queues) { /* where open_worker did not ask to be woken for what leaves */
+		be->timer = xpi_fd_up(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 		if (be->timer < 0) {
-			rc = xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, "raise `ulimit -n`", "no timer descriptor");
+			rc = xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, NULL, "cannot create a timer descriptor");
 			ucx_close(be);
 			return rc;
 		}
@@ -433,25 +449,25 @@ static void ucx_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	         major, minor);
 	caps->am_max = be->provider->sockets ? UCX_BULK_MAX : UCX_FRAME_MAX;
 	caps->am_credits = 128;
-	caps->am_cheap = be->provider->tls != NULL && be->shm;
-	caps->cma_min = be->provider->tls != NULL && be->shm ? UCX_CMA_MIN : 0;
+	caps->am_cheap = be->provider->shm;
+	caps->cma_min = be->provider->shm ? UCX_CMA_MIN : 0;
 	caps->ep_size = sizeof(struct ucx_ep);
 	caps->mr_size = sizeof(struct ucx_mr);
 	caps->rkey_size = sizeof(struct ucx_rkey);
-	caps->rkey_native_max = be->shm || be->rdma ? UCX_KEY_MAX : 0;
+	caps->rkey_native_max = be->maps || be->rdma ? UCX_KEY_MAX : 0;
 	caps->rma_reg = be->rdma;
 	/* UCX orders a message after puts by no more than the flush. */
 	caps->put_placed = false;
 	caps->am_after_put = false;
 	/* A mapping is checked by nobody but its user.  And to an adapter UCX grants all rights to whatever it registers, which may be
 	 * more than was asked for, and goes on granting them for a while after that was given back. */
-	caps->target_bounds = !be->shm && !be->rdma;
-	/* UCX's own choice may be sockets for one peer and shared memory for the next; and what its flush says of an adapter's
-	 * puts is not that they are visible, which takes an answer of the target's core. */
-	caps->passive_target = be->provider->tls != NULL && be->shm;
+	caps->target_bounds = !be->maps && !be->rdma;
+	/* UCX's own choice is sockets for some memory of a peer; and what its flush says of an adapter's puts is not that they
+	 * are visible, which takes an answer of the target's core. */
+	caps->passive_target = be->provider->shm;
 }
 
-static void probe_candidate(const struct ucx_provider *p, const struct xpi_log *log, struct xport_candidate *c)
+static void candidate_probe(const struct ucx_provider *p, const struct xpi_log *log, struct xport_candidate *c)
 {
 	struct xport_error err = {.size = sizeof(err)};
 	struct xpi_be_open_args args = {.provider = p->name, .log = log, .err = &err, .peer_timeout_ms = 5000};
@@ -465,8 +481,9 @@ static void probe_candidate(const struct ucx_provider *p, const struct xpi_log *
 		return;
 	}
 	c->state = XPORT_READY;
-	snprintf(c->reason, sizeof(c->reason), "%s%s%s%s", p->tls == NULL ? "UCX's own choice among " : "",
-	         be->transports, be->device[0] != '\0' ? " over " : "", be->device);
+	snprintf(c->reason, sizeof(c->reason), "%s%s%.80s%s%.56s", p->tls == NULL ? "UCX's own choice among " : "",
+	         p->tls == NULL && !be->queues ? "all but shared memory: " : "", be->transports,
+	         be->device[0] != '\0' ? " over " : "", be->device);
 	ucx_close(be);
 }
 
@@ -477,7 +494,7 @@ static int ucx_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 
 		if (i > 0)
 			snprintf(c.name, sizeof(c.name), "ucx:%s", providers[i].name);
-		probe_candidate(&providers[i], log, &c);
+		candidate_probe(&providers[i], log, &c);
 		emit(arg, &c);
 	}
 	return XPORT_OK;

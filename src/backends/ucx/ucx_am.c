@@ -4,6 +4,9 @@
  *
  * A frame is one UCX active message, always eager.  One piece travels as UCX payload without a UCX header; of two
  * pieces the first is the UCX header, so that nothing is copied here and the receiver sees them cut in the same place.
+ *
+ * UCX does not say who sent it: one worker serves all peers.  UCP_AM_SEND_FLAG_REPLY would name an endpoint, but by a number in
+ * the message that its sender writes; so a hostile peer could name another's.  It costs 8 bytes a frame besides.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,18 +26,18 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
 	struct xpi_be *be = arg;
 
 	if (ucx_unlikely(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-		/* We never start a rendezvous: this is not one of us. */
+		/* libxport never starts a rendezvous: this is a foreign sender. */
 		xpi_log(be->log, XPORT_LOG_WARN, "1010", "ucx: dropped a rendezvous message of %zu bytes", length);
 		return UCS_OK;
 	}
 	if (header_length == 0)
-		be->up->am_recv(be->core, data, length, NULL, 0);
+		be->up->am_recv(be->core, NULL, data, length, NULL, 0);
 	else
-		be->up->am_recv(be->core, header, header_length, data, length);
+		be->up->am_recv(be->core, NULL, header, header_length, data, length);
 	return UCS_OK;
 }
 
-static ucs_status_t handle(struct xpi_be *be, unsigned id, ucp_am_recv_callback_t cb)
+static ucs_status_t am_set_handler(struct xpi_be *be, unsigned id, ucp_am_recv_callback_t cb)
 {
 	ucp_am_handler_param_t param = {
 		.field_mask =
@@ -49,20 +52,20 @@ static ucs_status_t handle(struct xpi_be *be, unsigned id, ucp_am_recv_callback_
 
 int ucx_am_open(struct xpi_be *be)
 {
-	ucs_status_t status = handle(be, UCX_AM_ID, am_arrived);
+	ucs_status_t status = am_set_handler(be, UCX_AM_ID, am_arrived);
 
 	if (status == UCS_OK)
-		status = handle(be, UCX_QUEUE_ID, ucx_queue_arrived);
+		status = am_set_handler(be, UCX_WATCHDOG_ID, ucx_watchdog_arrived);
 	if (status == UCS_OK)
-		status = handle(be, UCX_GREETING_ID, ucx_pair_greeted);
+		status = am_set_handler(be, UCX_GREETING_ID, ucx_match_greeted);
 	return status == UCS_OK ? XPORT_OK : ucx_fail(be, status, NULL, "setting the handlers of active messages");
 }
 
-/* ---- what UCX is to copy ---- */
+/* ---- frames that UCX must copy ---- */
 
 /*
- * For an adapter UCX registers what is long, with the right to write it.  That fails for memory that nobody may write, and
- * where no more may be locked, and takes the endpoint with it.  Of a datatype of ours it makes a copy.
+ * For an adapter UCX registers long data, with write access. That fails for read-only memory, and at the limit of locked memory,
+ * and the failure ends the endpoint. Data of a generic datatype is copied instead.
  */
 struct ucx_piece {
 	struct xpi_be *be;
@@ -99,10 +102,10 @@ static void *unpack_begin(void *be, void *data, size_t len)
 	(void)be;
 	(void)data;
 	(void)len;
-	return NULL; /* nothing is received so */
+	return NULL; /* this datatype is never used to receive */
 }
 
-static ucs_status_t unpack(void *piece, size_t offset, const void *from, size_t len)
+static ucs_status_t unpack_refuse(void *piece, size_t offset, const void *from, size_t len)
 {
 	(void)piece;
 	(void)offset;
@@ -125,7 +128,7 @@ int ucx_am_pack(struct xpi_be *be)
 	                                         .start_unpack = unpack_begin,
 	                                         .packed_size = pack_size,
 	                                         .pack = pack,
-	                                         .unpack = unpack,
+	                                         .unpack = unpack_refuse,
 	                                         .finish = pack_end};
 	ucs_status_t status = ucp_dt_create_generic(&ops, be, &be->packed);
 
@@ -133,7 +136,7 @@ int ucx_am_pack(struct xpi_be *be)
 	if (status == UCS_OK)
 		return XPORT_OK;
 	be->packed = 0;
-	return ucx_fail(be, status, NULL, "describing to UCX what it is to copy");
+	return ucx_fail(be, status, NULL, "creating the UCX datatype for frames");
 }
 
 void ucx_am_close(struct xpi_be *be)
@@ -163,7 +166,7 @@ static int am_send_packed(struct xpi_be *be, struct ucx_ep *ep, const void *hdr,
 
 /* ---- sending ---- */
 
-/* What happens seldom: no room, or a failed endpoint. */
+/* The rare case: no free request, or a failed endpoint. */
 static __attribute__((cold)) int am_send_not(const struct ucx_ep *ep)
 {
 	return ep->why != UCS_OK || ep->state >= UCX_EP_CLOSING ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
@@ -178,14 +181,14 @@ int ucx_am_send(struct xpi_be *be, void *ep_, const void *buf, size_t len, struc
 		return am_send_not(ep);
 	if (ucx_unlikely(len > UCX_UNREGISTERED_MAX) && be->packed != 0)
 		return am_send_packed(be, ep, NULL, 0, buf, len, req);
-	ep->sending = req; /* there rather than in a register that would have to be saved */
+	ep->sending = req; /* kept in memory: a register would have to be saved */
 	result = ucp_am_send_nbx(ep->ucp, UCX_AM_ID, NULL, 0, buf, len, &am_param);
 	if (ucx_likely(result == NULL))
 		return XPORT_OK;
 	return ucx_posted(ep, result, ep->sending, NULL, "sending a frame");
 }
 
-/* A first piece that this network does not take as a header. */
+/* For a first piece that is too long for a header. */
 static __attribute__((cold)) int am_send_copy(struct ucx_ep *ep, const void *hdr, size_t hlen, const void *data,
                                               size_t dlen, struct xpi_req *req)
 {

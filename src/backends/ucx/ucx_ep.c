@@ -2,10 +2,9 @@
 /*
  * ucx_ep.c - endpoints: UCX worker addresses, exchanged by the core's control channel.
  *
- *   address: u16 length, the bytes of the worker address; among pairs u64 what the greeting is to say
+ *   address: u16 length, the bytes of the worker address; u64 token for the greeting, if the provider has `pairs`
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -17,10 +16,10 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 {
 	struct ucx_ep *ep = ep_;
 	struct xpi_wr w = xpi_wr(buf, *len);
-	int rc = ucx_descriptors(be->err, "a connection"); /* now, while the peer need not hear of it */
+	int rc = ucx_descriptors(be->err, "a connection"); /* now, before the peer is involved */
 
-	if (rc == XPORT_OK && be->queue.stands)
-		rc = ucx_queue_fail(be);
+	if (rc == XPORT_OK && be->watchdog.stands)
+		rc = ucx_watchdog_fail(be);
 	if (rc != XPORT_OK)
 		return rc;
 	memset(ep, 0, sizeof(*ep));
@@ -30,13 +29,13 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	xpi_wr_u16(&w, (uint16_t)be->address_len);
 	xpi_wr_bytes(&w, be->address, be->address_len);
 	if (be->provider->pairs) {
-		rc = ucx_pair_expect(ep);
+		rc = ucx_match_expect(ep);
 		if (rc != XPORT_OK)
 			return rc;
 		xpi_wr_u64(&w, ep->token);
 	}
 	if (w.bad) {
-		ucx_pair_forget(ep);
+		ucx_match_forget(ep);
 		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, "name fewer devices in UCX_NET_DEVICES",
 		                "the UCX worker address of %zu bytes is too long", be->address_len);
 	}
@@ -44,53 +43,20 @@ int ucx_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	return XPORT_OK;
 }
 
-/* It may not be closed from here; the core will. */
-void ucx_ep_lost(struct ucx_ep *ep, ucs_status_t status, const char *why)
-{
-	ep->room = 0;
-	if (ep->why == UCS_OK)
-		ep->why = status;
-	if (ep->state != UCX_EP_UP || ep->told)
-		return; /* ep_connect returns it, or the core asked for it */
-	ep->told = true;
-	ep->be->up->ep_failed(ep->be->core, ep->core_ep, status, why);
-}
-
-struct ucx_ep *ucx_ep_of(struct xpi_be *be, ucp_ep_h ucp)
-{
-	xpi_list_for(link, &be->eps) {
-		struct ucx_ep *ep = xpi_container(link, struct ucx_ep, link);
-
-		if (ep->ucp == ucp)
-			return ep;
-	}
-	return NULL;
-}
-
 static void ep_failed(void *be, ucp_ep_h ucp, ucs_status_t status)
 {
 	struct ucx_ep *ep = ucx_ep_of(be, ucp);
 
-	if (ep != NULL) /* of a stray nobody needs to hear */
+	if (ep != NULL) /* a stray endpoint needs no report */
 		ucx_ep_lost(ep, status, ucs_status_string(status));
 }
 
-void ucx_ep_drop(ucp_ep_h ucp)
-{
-	static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-	                                          .flags = UCP_EP_CLOSE_FLAG_FORCE};
-	ucs_status_ptr_t closing = ucp_ep_close_nbx(ucp, &force);
-
-	if (UCS_PTR_IS_PTR(closing))
-		ucp_request_free(closing);
-}
-
-/* Whatever UCX calls it, a peer that cannot be connected to is unreachable. */
-static int connect_fail(struct xpi_be *be, ucs_status_t status)
+/* Most failures to connect mean that the peer is unreachable, whatever UCX calls them. */
+static int ucx_connect_fail(struct xpi_be *be, ucs_status_t status)
 {
 	static const char todo[] =
-		"have both ends a network in common, or on one host shared memory? a firewall? on RoCE of "
-		"several networks: UCX_IB_ROCE_LOCAL_SUBNET=y";
+		"check that both ends share a network, or /dev/shm on one host, and that no firewall is between them; "
+		"on RoCE with several subnets try UCX_IB_ROCE_LOCAL_SUBNET=y";
 	int rc = ucx_fail(be, status, todo, "connecting to the peer's UCX address");
 
 	if ((rc != XPORT_ERR_NO_MEMORY && rc != XPORT_ERR_PROTOCOL && rc != XPORT_ERR_SYSTEM &&
@@ -103,11 +69,11 @@ static int connect_fail(struct xpi_be *be, ucs_status_t status)
 }
 
 /*
- * The first flush ends when the way there and back is known to work.  One that cannot even begin is tried again at the next
- * poll, until the connection's time is over: an endpoint that is closed before its peer has answered is what UCX bears
- * least (see give_up_time).  One that has failed tells ep_failed.
+ * The first flush completes when the connection works in both directions. If it cannot begin, it is tried again at the next
+ * poll, until the connection times out: closing an endpoint before its peer has answered is dangerous with UCX (see
+ * give_up_time). A failed endpoint is reported by ep_failed.
  */
-static void flush(struct ucx_ep *ep)
+static void ep_flush(struct ucx_ep *ep)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = ucx_ended};
 	ucs_status_ptr_t result = ucp_ep_flush_nbx(ep->ucp, &param);
@@ -118,18 +84,17 @@ static void flush(struct ucx_ep *ep)
 }
 
 /*
- * Has UCX exchange what it calls the wireup, by a message too unusual to go without: UCX would do so at the first long
- * frame otherwise.  Over sockets this is the moment for it.  A word of the wireup that waits for a socket to be acknowledged,
- * or for data before it to leave, is a failed assertion of UCX 1.13, an abort, if the peer dies meanwhile: in the one case
- * when sending it finds that out, in the other when what waits is thrown away.  Now the socket is acknowledged, and
- * neither end has anything to send: nothing waits.
+ * Makes UCX exchange its wireup messages now, by sending a message that needs them. Otherwise UCX would do so at the first long
+ * frame. UCX 1.13 aborts by a failed assertion if the peer dies while a wireup message waits: for the socket to be
+ * acknowledged, or behind other data. At this moment the socket is acknowledged and neither side has data to send, so nothing
+ * waits.
  *
- * Among pairs it says which endpoint of the peer is meant.
+ * With `pairs` it also names the peer's endpoint.
  */
-static void greet(struct ucx_ep *ep)
+static void ep_greet(struct ucx_ep *ep)
 {
 	static char byte = 'g';
-	static const ucp_dt_iov_t iov = {.buffer = &byte, .length = 1}; /* a list is never short */
+	static const ucp_dt_iov_t iov = {.buffer = &byte, .length = 1}; /* an IOV is never sent as a short message */
 	bool pairs = ep->be->provider->pairs;
 	const ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE,
@@ -142,7 +107,7 @@ static void greet(struct ucx_ep *ep)
 
 	ep->greeted = !UCS_PTR_IS_ERR(result);
 	if (ep->greeted)
-		ep->settled = ucx_posted(ep, result, NULL, NULL, "a greeting") == XPORT_OK;
+		ep->settled = ucx_posted(ep, result, NULL, NULL, "sending a greeting") == XPORT_OK;
 }
 
 /* Creates UCX's endpoint. */
@@ -167,33 +132,36 @@ static int ep_create(struct ucx_ep *ep, const void *addr, size_t len)
 	if (r.bad || r.left != 0 || n < 16 || n > UCX_ADDRESS_MAX)
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
 		                "the peer's UCX address of %zu bytes is malformed", len);
+	rc = ucx_may_map(ep, bytes, n);
+	if (rc != XPORT_OK)
+		return rc;
 	memcpy(blob, bytes, n);
-	ucx_sink_probe(&be->sink, true); /* what UCX logs now is the reason of the failure */
-	status = be->provider->pairs ? ucx_pair_create(ep, &params) : ucp_ep_create(be->worker, &params, &ep->ucp);
+	ucx_sink_probe(&be->sink, true); /* UCX's log lines from here on are the reason of a failure */
+	status = be->provider->pairs ? ucx_match_create(ep, &params) : ucp_ep_create(be->worker, &params, &ep->ucp);
 	if (status != UCS_OK) {
 		ep->ucp = NULL;
-		rc = connect_fail(be, status);
+		rc = ucx_connect_fail(be, status);
 	}
 	ucx_sink_probe(&be->sink, false);
 	if (status != UCS_OK)
 		return rc;
 	xpi_list_push(&be->eps, &ep->link);
-	ucx_pair_forget(ep); /* the active side; and it says the peer's */
+	ucx_match_forget(ep); /* the active side, whose greeting carries the peer's token */
 	ep->token = token;
 	ep->state = UCX_EP_CONNECTING;
 	ep->room = UCX_PENDING_MAX;
 	return XPORT_OK;
 }
 
-/* Whether all is said that has to be, each in its time. */
-static bool settled(struct ucx_ep *ep)
+/* Whether the flush and the greeting are done, or the endpoint has failed. Starts each when it is due. */
+static bool ep_settled(struct ucx_ep *ep)
 {
 	if (ep->why != UCS_OK)
 		return true;
 	if (!ep->flushing)
-		flush(ep);
+		ep_flush(ep);
 	if (ep->settled && ep->greets && !ep->greeted)
-		greet(ep);
+		ep_greet(ep);
 	return ep->settled && ep->greeted == ep->greets;
 }
 
@@ -203,31 +171,31 @@ int ucx_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	int rc;
 
 	if (ep->state == UCX_EP_NEW) {
-		if (ucx_pair_waits(ep, role))
+		if (ucx_match_waits(ep, role))
 			return XPORT_ERR_AGAIN;
 		ep->greets = be->provider->sockets || (be->provider->pairs && role == XPI_ACTIVE);
 		rc = ep_create(ep, addr, len);
 		if (rc != XPORT_OK)
 			return rc;
 	}
-	if (!settled(ep))
+	if (!ep_settled(ep))
 		return XPORT_ERR_AGAIN;
 	if (ep->why != UCS_OK)
-		return connect_fail(be, ep->why);
+		return ucx_connect_fail(be, ep->why);
 	ep->state = UCX_EP_UP;
 	return XPORT_OK;
 }
 
 /*
- * Whether to stop waiting for a connection that is no longer wanted.  UCX 1.13's tcp pairs the sockets of two workers
- * by counting; a socket that closes before the peer has answered on it is later taken for the next endpoint's, and
- * that ends in a failed assertion, an abort, in the PEER.  So an endpoint is closed only once the peer has answered,
- * or has had the time to.  Over sockets that is what the first flush waits for; elsewhere RESOLVE_REMOTE_EP_ID makes UCX
- * ask, and the flush comes behind that on the same way.
+ * Whether to stop waiting for a connection that is no longer wanted. UCX 1.13's tcp pairs the sockets of two workers by
+ * counting. If a socket closes before the peer has answered on it, the PEER later takes it for the next endpoint's socket, and
+ * aborts by a failed assertion. So an endpoint is closed only once the peer has answered, or has had time to. Over sockets the
+ * first flush waits for that answer. Elsewhere RESOLVE_REMOTE_EP_ID makes UCX ask the peer, and the flush follows on the same
+ * path.
  */
 static bool give_up_time(struct ucx_ep *ep, unsigned after_ms)
 {
-	uint64_t ms = ucx_now_ms();
+	int64_t ms = xpi_now_ms();
 
 	if (ep->give_up_ms == 0)
 		ep->give_up_ms = ms + after_ms;
@@ -235,21 +203,20 @@ static bool give_up_time(struct ucx_ep *ep, unsigned after_ms)
 }
 
 /*
- * Whether nothing waits for the socket to take it, or it has waited long enough.  UCX's tcp keeps the socket of an endpoint
- * that is closed before the peer's, until it reads that the peer has closed, too: then it frees what it knows of the
- * socket, and if the same event of epoll says that the socket takes more, looks into that memory for what to call
- * (uct_tcp_iface_handle_events, in 1.13.1 and in what came after).  It asks for that event while something waits.  The peer's
- * UCX must answer the flush; a peer that does not is not about to close either, and a socket that it lets fill up takes no
- * word of closing from UCX, which then keeps nothing.
+ * Whether no data waits for the socket, or it has waited long enough. If an endpoint is closed before the peer's, UCX's tcp keeps
+ * its socket until it reads that the peer has closed too. Then it frees the socket's state. If the same epoll event says that
+ * the socket is writable, it uses the freed state (uct_tcp_iface_handle_events, in 1.13.1 and later). It waits for that event
+ * while data is queued. The peer's UCX must answer the flush. A peer that does not is not about to close either. If it lets the
+ * socket fill up, UCX cannot send that it closes, and then keeps nothing.
  */
 static bool emptied(struct ucx_ep *ep)
 {
 	if (!ep->be->provider->sockets || ep->why != UCS_OK)
 		return true;
 	if (!ep->emptying)
-		flush(ep);
+		ep_flush(ep);
 	if (!ep->emptying || ep->npending < ep->left)
-		ep->give_up_ms = 0; /* who takes some takes more */
+		ep->give_up_ms = 0; /* the peer is reading: wait on */
 	ep->emptying = true;
 	ep->left = ep->npending;
 	return ep->settled || give_up_time(ep, EMPTY_MS);
@@ -265,8 +232,8 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	struct ucx_ep *ep = ep_;
 	int rc;
 
-	ucx_pair_forget(ep);
-	if (ep->state == UCX_EP_CONNECTING && !settled(ep) && !give_up_time(ep, GIVE_UP_MS))
+	ucx_match_forget(ep);
+	if (ep->state == UCX_EP_CONNECTING && !ep_settled(ep) && !give_up_time(ep, GIVE_UP_MS))
 		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_UP && !emptied(ep))
 		return XPORT_ERR_AGAIN;
@@ -276,9 +243,9 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 		rc = ucx_posted(ep, ucp_ep_close_nbx(ep->ucp, &force), NULL, NULL, "closing an endpoint");
 		ep->ucp = NULL;
 		xpi_list_del(&ep->link);
-		ucx_queue_ask(be);
+		ucx_watchdog_ask(be);
 		if (rc < 0)
-			xpi_log(be->log, XPORT_LOG_WARN, "1012", "ucx: an endpoint did not close: %s",
+			xpi_log(be->log, XPORT_LOG_WARN, "1012", "ucx: closing an endpoint failed: %s",
 			        xpi_status_name(rc));
 	}
 	if (ep->npending > 0)
@@ -290,5 +257,5 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 void ucx_ep_destroy(struct xpi_be *be, void *ep)
 {
 	(void)be;
-	(void)ep; /* nothing is left of it after quiesce */
+	(void)ep; /* quiesce has freed everything */
 }

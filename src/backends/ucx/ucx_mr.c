@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/bytes.h"
 #include "ucx.h"
@@ -35,11 +36,21 @@ static int mem_map(struct xpi_be *be, const ucp_mem_map_params_t *params, ucp_me
 		*mem = NULL;
 		rc = ucx_fail(be, status, hint, what);
 	} else if (be->sink.last[0] != '\0') {
-		xpi_log(be->log, XPORT_LOG_INFO, "1003", "ucx: %zu bytes are not where they should be: %s",
-		        params->length, be->sink.last);
+		xpi_log(be->log, XPORT_LOG_INFO, "1003", "ucx: could not place %zu bytes as asked: %s", params->length,
+		        be->sink.last);
 	}
 	ucx_sink_probe(&be->sink, false);
 	return rc;
+}
+
+/* Only where there is a limit it may have been what was in the way. */
+static const char *lock_hint(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
+	               ? "the limit of locked memory may be too low: check ulimit -l"
+	               : NULL;
 }
 
 int ucx_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t rights)
@@ -57,7 +68,7 @@ int ucx_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 	mr->mem = NULL;
 	if (!be->rdma)
 		return XPORT_OK;
-	rc = mem_map(be, &params, &mr->mem, "raise the limit of locked memory: ulimit -l", "registering memory");
+	rc = mem_map(be, &params, &mr->mem, lock_hint(), "registering memory");
 	/* UCX has an adapter grant all there is, which memory that nobody may write does not have: then the core carries it. */
 	if (rc != XPORT_OK && (rights & (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV)) == 0)
 		return XPORT_OK;
@@ -69,7 +80,7 @@ int ucx_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, v
 	struct ucx_mr *mr = mr_;
 	int rc;
 
-	if (!be->shm)
+	if (!be->maps)
 		return XPORT_ERR_NOT_SUPPORTED;
 	rc = xpi_shm_alloc(&mr->shm, length, be->err);
 	if (rc != XPORT_OK)
@@ -90,7 +101,7 @@ void ucx_mr_dereg(struct xpi_be *be, void *mr_)
 	ucs_status_t status = mr->mem != NULL ? ucp_mem_unmap(be->context, mr->mem) : UCS_OK;
 
 	if (status != UCS_OK)
-		xpi_log(be->log, XPORT_LOG_WARN, "1011", "ucx: memory at %p could not be given back: %s", mr->base,
+		xpi_log(be->log, XPORT_LOG_WARN, "1011", "ucx: cannot deregister the memory at %p: %s", mr->base,
 		        ucs_status_string(status));
 	mr->mem = NULL;
 	xpi_shm_free(&mr->shm);
@@ -202,7 +213,7 @@ int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 	if (r.bad || kind == 0 || kind > (KEY_SHM | KEY_RDMA))
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
-	if (shm != NULL && be->shm)
+	if (shm != NULL && be->maps)
 		key->map = xpi_shm_map(shm, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
 	if (key->map != NULL) {
 		key->map_len = length;

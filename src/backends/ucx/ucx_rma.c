@@ -2,9 +2,9 @@
 /*
  * ucx_rma.c - put and get by a network adapter.
  *
- * Only for keys that an RDMA transport made: on tcp and on ordinary memory UCX would send a message whose handler
- * copies to whatever address it names, without a check, so there the core's own checked protocol is used instead.  So it is for
- * what is long and lies in no region: UCX would register it, which may fail and takes the endpoint with it.
+ * These are only for keys that an RDMA transport made. On tcp and on ordinary memory UCX would send a message whose
+ * handler copies to any address it names, unchecked, so the core's own checked protocol is used. It is also used for
+ * long data outside a region: UCX would register the memory, which may fail and then ends the endpoint.
  */
 #include "ucx.h"
 
@@ -14,8 +14,9 @@ static const ucp_request_param_t rma_param = {
 	.memory_type = UCS_MEMORY_TYPE_HOST,
 };
 
-/* XPORT_OK: go on. */
-static inline int rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key, const struct ucx_mr *mr, size_t len)
+/* XPORT_OK: the operation may be posted. */
+static inline int ucx_rma_ready(const struct ucx_ep *ep, const struct ucx_rkey *key, const struct ucx_mr *mr,
+                                size_t len)
 {
 	if (ucx_unlikely(key->rkey == NULL) || (len > UCX_UNREGISTERED_MAX && (mr == NULL || mr->mem == NULL)))
 		return XPORT_ERR_NOT_SUPPORTED;
@@ -29,7 +30,7 @@ int ucx_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr,
 {
 	struct ucx_ep *ep = ep_;
 	struct ucx_rkey *key = rkey;
-	int rc = rma_ready(ep, key, mr, len);
+	int rc = ucx_rma_ready(ep, key, mr, len);
 
 	(void)be;
 	if (rc != XPORT_OK)
@@ -43,7 +44,7 @@ int ucx_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr, void 
 {
 	struct ucx_ep *ep = ep_;
 	struct ucx_rkey *key = rkey;
-	int rc = rma_ready(ep, key, mr, len);
+	int rc = ucx_rma_ready(ep, key, mr, len);
 
 	(void)be;
 	if (rc != XPORT_OK)
@@ -52,7 +53,7 @@ int ucx_get(struct xpi_be *be, void *ep_, void *buf, size_t len, void *mr, void 
 	                  "a get");
 }
 
-/* The endpoint's own flush: the worker's reports success although an endpoint failed. */
+/* Flushes the endpoint: the worker's flush reports success although an endpoint failed. */
 int ucx_drain(struct xpi_be *be, void *ep_, struct xpi_req *req)
 {
 	struct ucx_ep *ep = ep_;

@@ -44,7 +44,7 @@ static const struct code codes[] = {
 	CODE(UCS_ERR_REJECTED, XPORT_ERR_PEER_LOST),
 };
 
-static const struct code *find(ucs_status_t status)
+static const struct code *ucs_code_find(ucs_status_t status)
 {
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
 		if (codes[i].ucs == status)
@@ -58,13 +58,13 @@ int ucx_status(ucs_status_t status)
 
 	if (status == UCS_OK)
 		return XPORT_OK;
-	c = find(status);
+	c = ucs_code_find(status);
 	return c != NULL ? c->status : XPORT_ERR_SYSTEM;
 }
 
 const char *ucx_status_name(ucs_status_t status)
 {
-	const struct code *c = find(status);
+	const struct code *c = ucs_code_find(status);
 
 	return c != NULL ? c->name : ucs_status_string(status);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs.c - the verbs back end: its providers, which are the RDMA devices, opening and closing.
+ * verbs.c - the verbs back end: providers (the RDMA devices), opening and closing.
  *
- * What is the network's own here, and what is not, and why:
+ * What the network does itself, what it does not do, and why:
  *
- *   frames       SEND into receives that are always posted: the core's credits see to it.  So there is no RNR, and on
- *                iWARP, where a missing receive ends the connection, it does not end.
- *   put, get     RDMA WRITE and READ; the hardware checks bounds and rights, and the target need not call anything.
- *                A put is proven by a READ behind it, on iWARP by a frame (verbs_rma.c).
- *   atomics      the device's alone where the application asked for that (XPORT_ATOMIC_NIC) and the device has them: iWARP
- *                has none, and others' are not atomic to the CPU.
- *   connections  rdma_cm, the one way that all three transports have, with addresses from the core's control channel.
- *   not relied   immediate data, memory windows, solicited events, SRQ limits, several elements in a READ: siw has
- *   upon         none of them, or something else under their name.
+ *   frames       SEND into receives that are always posted: the core's credits guarantee it. So no RNR happens. On iWARP,
+ *                where a missing receive ends the connection, the connection stays.
+ *   put, get     RDMA WRITE and READ. The hardware checks bounds and rights, and the target need not call anything.
+ *                A READ behind a put proves that it is placed; on iWARP a frame does (verbs_rma.c).
+ *   atomics      the device's, only if the application asked for them (XPORT_ATOMIC_NIC) and the device has them. iWARP
+ *                has none. Those of other devices are not atomic to the CPU.
+ *   connections  rdma_cm, the one interface that all three transports have, with addresses from the core's control channel.
+ *   not used     immediate data, memory windows, solicited events, SRQ limits, several elements in a READ: siw lacks
+ *                them, or implements them differently.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,13 +24,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/nearest.h"
 #include "verbs.h"
 
 enum { VENDOR_SIW = 0x626d74, MESSAGE_MAX = 1 << 30, MESSAGE_UNSAID = 1 << 20, TIMEOUT_MIN = 8, TIMEOUT_MAX = 20 };
 
-enum { SIW_GET_MIN = 64 };    /* what fits into the header of a READ is shorter; see verbs_rma.c */
-enum { SIW_LENT_MIN = 4096 }; /* a page at least; see verbs_am.c */
+enum { SIW_GET_MIN = 64 };    /* the header of a READ holds less; see verbs_rma.c */
+enum { SIW_LENT_MIN = 4096 }; /* at least a page; see verbs_am.c */
 
 /*
  * libsiw cannot map what the kernel puts at page 144 of a device's file: to it that is the number of nothing.  The first
@@ -40,7 +41,7 @@ enum { CQ_ENTRIES = 4096, SIW_CQ_ENTRIES = 32768 };
 
 /* ---- choosing ---- */
 
-static int unknown(const struct vrb_devs *d, const char *name, struct xport_error *err)
+static int dev_unknown(const struct vrb_devs *d, const char *name, struct xport_error *err)
 {
 	struct xpi_nearest near = xpi_nearest(name);
 	char all[256] = "";
@@ -51,13 +52,13 @@ static int unknown(const struct vrb_devs *d, const char *name, struct xport_erro
 		if (n < sizeof(all))
 			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", n > 0 ? ", " : "", d->dev[i].name);
 	}
-	return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "verbs alone takes the first that is usable",
-	                "verbs has no device '%s': there are %s%s%s", name, all,
+	return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, "with XPORT_BACKEND=verbs the first usable device is taken",
+	                "verbs has no device '%s'; the devices are %s%s%s", name, all,
 	                near.name != NULL ? "; the nearest is verbs:" : "", near.name != NULL ? near.name : "");
 }
 
-/* None of several is usable: each with its reason. */
-static int none_usable(const struct vrb_devs *d, int status, struct xport_error *err)
+/* Describes why none of several devices is usable. */
+static int no_dev_usable(const struct vrb_devs *d, int status, struct xport_error *err)
 {
 	char text[400] = "";
 	size_t n = 0;
@@ -68,7 +69,10 @@ static int none_usable(const struct vrb_devs *d, int status, struct xport_error 
 	return xpi_fail(err, status, 0, NULL, d->dev[0].hint, "%s", text);
 }
 
-/* Registered memory and fork go together only if that is arranged before the first region; newer kernels do it. */
+/*
+ * Registered memory survives fork only if that is arranged before the first registration. Newer kernels do it by
+ * themselves.
+ */
 static void fork_first(const struct xpi_log *log)
 {
 	int rc;
@@ -77,8 +81,8 @@ static void fork_first(const struct xpi_log *log)
 		return;
 	rc = ibv_fork_init();
 	if (rc != 0)
-		xpi_log(log, XPORT_LOG_INFO, "2003", "verbs: ibv_fork_init: %s: do not fork while memory is registered",
-		        strerror(rc));
+		xpi_log(log, XPORT_LOG_INFO, "2003",
+		        "verbs: ibv_fork_init failed: %s: do not fork while memory is registered", strerror(rc));
 }
 
 /* ---- opening ---- */
@@ -88,11 +92,11 @@ static int nonblocking(struct xpi_be *be, int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
-		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "setting a descriptor up");
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "making a descriptor non-blocking");
 	return XPORT_OK;
 }
 
-/* Each instance is woken by another of the device's interrupts, or one processor would wake all that there are on a machine. */
+/* Spreads instances over the device's interrupts. Otherwise one processor would wake all of them. */
 static int comp_vector(const struct ibv_context *ctx)
 {
 	static atomic_uint opened;
@@ -117,26 +121,29 @@ static int open_device(struct xpi_be *be, const struct vrb_dev *dev)
 	if (rc == 0)
 		rc = ibv_query_port(be->ctx, be->port, &be->port_attr);
 	if (rc != 0)
-		return vrb_fail(be, XPORT_ERR_NO_BACKEND, rc, NULL, "asking the device");
+		return vrb_fail(be, XPORT_ERR_NO_BACKEND, rc, NULL, "querying the device");
 	be->pd = ibv_alloc_pd(be->ctx);
 	if (be->pd == NULL)
 		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, NULL, "allocating a protection domain");
 	be->comp = ibv_create_comp_channel(be->ctx);
 	if (be->comp == NULL)
-		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, "raise `ulimit -n`", "creating a completion channel");
-	be->port_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "creating a completion channel");
+	be->port_timer = xpi_fd_up(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (be->port_timer < 0)
-		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, "raise `ulimit -n`", "creating a timer");
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "creating a timer");
 	rc = nonblocking(be, be->comp->fd);
 	return rc == XPORT_OK ? nonblocking(be, be->ctx->async_fd) : rc;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t u32_min(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-/* So that a request and all its retries together last for as long as the peer may be silent: 4.096 us * 2^timeout each. */
+/*
+ * The timeout with which a request and all its retries last as long as the peer may be silent: 4.096 us * 2^timeout
+ * each.
+ */
 static uint8_t ack_timeout(int peer_timeout_ms)
 {
 	uint8_t t = TIMEOUT_MIN;
@@ -146,20 +153,20 @@ static uint8_t ack_timeout(int peer_timeout_ms)
 	return t;
 }
 
-static int limits(struct xpi_be *be, int peer_timeout_ms)
+static int limits_read(struct xpi_be *be, int peer_timeout_ms)
 {
 	if (be->attr.max_qp_wr < VRB_SQ + 1 || be->attr.max_cqe < VRB_CQ_SHARE)
 		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
-		                "%s: queues of %d requests and %d completions are too short", be->name,
+		                "%s: its queues are too short (%d requests, %d completions)", be->name,
 		                be->attr.max_qp_wr, be->attr.max_cqe);
-	/* mana's kernel driver does not say it. */
-	be->rma_max = be->port_attr.max_msg_sz != 0 ? least(be->port_attr.max_msg_sz, MESSAGE_MAX) : MESSAGE_UNSAID;
-	be->reads_max = least(VRB_READS, (uint32_t)be->attr.max_qp_rd_atom);
-	be->reads_max = least(be->reads_max, (uint32_t)be->attr.max_qp_init_rd_atom);
+	/* mana's kernel driver does not report it. */
+	be->rma_max = be->port_attr.max_msg_sz != 0 ? u32_min(be->port_attr.max_msg_sz, MESSAGE_MAX) : MESSAGE_UNSAID;
+	be->reads_max = u32_min(VRB_READS, (uint32_t)be->attr.max_qp_rd_atom);
+	be->reads_max = u32_min(be->reads_max, (uint32_t)be->attr.max_qp_init_rd_atom);
 	be->nic_atomic = be->attr.atomic_cap != IBV_ATOMIC_NONE && be->kind != VRB_IWARP && be->reads_max > 0;
-	/* iWARP's READ names a target that must be remotely writable; siw does not insist. */
+	/* The target of an iWARP READ must be remotely writable. siw does not check this. */
 	be->sink_needs_write = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
-	/* It answers a READ of a region that may not be read. */
+	/* siw executes a READ of a region without read access. */
 	be->target_bounds = be->attr.vendor_id != VENDOR_SIW;
 	be->no_sentinel = be->attr.vendor_id == VENDOR_SIW;
 	be->stops_first = be->kind == VRB_IWARP && be->attr.vendor_id != VENDOR_SIW;
@@ -173,7 +180,7 @@ static int limits(struct xpi_be *be, int peer_timeout_ms)
 	return XPORT_OK;
 }
 
-/* Whether memory for a connection can be registered at all. */
+/* Checks that memory for a connection can be registered. */
 static int try_register(struct xpi_be *be)
 {
 	void *p = mmap(NULL, VRB_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -199,7 +206,8 @@ static void vrb_close(struct xpi_be *be)
 	if (be->comp != NULL)
 		ibv_destroy_comp_channel(be->comp);
 	if (be->pd != NULL && ibv_dealloc_pd(be->pd) != 0)
-		xpi_log(be->log, XPORT_LOG_WARN, "2004", "verbs: %s: its protection domain stays: %m", be->name);
+		xpi_log(be->log, XPORT_LOG_WARN, "2004",
+		        "verbs: %s: ibv_dealloc_pd failed, protection domain leaked: %m", be->name);
 	if (be->ctx != NULL)
 		ibv_close_device(be->ctx);
 	if (be->port_timer >= 0)
@@ -221,11 +229,11 @@ static int open_on(const struct xpi_be_open_args *args, const struct vrb_dev *de
 	be->err = args->err;
 	be->port_timer = -1;
 	xpi_list_init(&be->cqs);
-	xpi_list_init(&be->chained);
+	xpi_list_init(&be->batched);
 	xpi_list_init(&be->eps);
 	rc = open_device(be, dev);
 	if (rc == XPORT_OK)
-		rc = limits(be, args->peer_timeout_ms);
+		rc = limits_read(be, args->peer_timeout_ms);
 	if (rc == XPORT_OK)
 		rc = try_register(be);
 	if (rc == XPORT_OK)
@@ -242,7 +250,7 @@ static int open_on(const struct xpi_be_open_args *args, const struct vrb_dev *de
 	return XPORT_OK;
 }
 
-static int open_named(const struct xpi_be_open_args *args, const struct vrb_devs *d, struct xpi_be **out)
+static int dev_open_named(const struct xpi_be_open_args *args, const struct vrb_devs *d, struct xpi_be **out)
 {
 	for (int i = 0; i < d->n; i++) {
 		const struct vrb_dev *dev = &d->dev[i];
@@ -253,10 +261,10 @@ static int open_named(const struct xpi_be_open_args *args, const struct vrb_devs
 			return open_on(args, dev, out);
 		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, dev->hint, "%s: %s", dev->name, dev->reason);
 	}
-	return unknown(d, args->provider, args->err);
+	return dev_unknown(d, args->provider, args->err);
 }
 
-/* The first that can be opened; if there is none, the reason of each. */
+/* Opens the first usable device. If there is none, describes the reason of each. */
 static int open_first(const struct xpi_be_open_args *args, struct vrb_devs *d, struct xpi_be **out)
 {
 	int rc = XPORT_ERR_NO_BACKEND;
@@ -273,7 +281,7 @@ static int open_first(const struct xpi_be_open_args *args, struct vrb_devs *d, s
 		snprintf(dev->hint, sizeof(dev->hint), "%.191s", args->err->hint);
 		xpi_log(args->log, XPORT_LOG_INFO, "2005", "verbs:%s is not usable: %s", dev->name, dev->reason);
 	}
-	return none_usable(d, rc, args->err);
+	return no_dev_usable(d, rc, args->err);
 }
 
 static int vrb_open(const struct xpi_be_open_args *args, struct xpi_be **out)
@@ -286,7 +294,7 @@ static int vrb_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 	if (devs.n == 0)
 		rc = xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, devs.hint, "%s", devs.reason);
 	else if (args->provider != NULL)
-		rc = open_named(args, &devs, out);
+		rc = dev_open_named(args, &devs, out);
 	else
 		rc = open_first(args, &devs, out);
 	vrb_devs_forget(&devs);
@@ -310,7 +318,7 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->rkey_native_max = VRB_KEY;
 	caps->rma_reg = true;
 	caps->lends = true;
-	caps->put_placed = false; /* only what comes behind it proves that */
+	caps->put_placed = false; /* only a later operation proves that */
 	caps->am_after_put = true;
 	caps->drain_places = be->proof_mr != NULL;
 	caps->put_short = VRB_COPY_MAX;
@@ -321,8 +329,8 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->local_provider = true;
 }
 
-/* Whether it can really be opened: only that finds, say, a limit of locked memory. */
-static void probe(const struct xpi_log *log, const struct vrb_dev *dev, struct xport_candidate *c)
+/* Checks that the device can be opened. Only this finds, for example, a limit of locked memory. */
+static void dev_probe(const struct xpi_log *log, const struct vrb_dev *dev, struct xport_candidate *c)
 {
 	struct xport_error err = {.size = sizeof(err)};
 	struct xpi_be_open_args args = {.provider = dev->name, .log = log, .err = &err, .peer_timeout_ms = 5000};
@@ -357,7 +365,7 @@ static int vrb_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 		snprintf(c.reason, sizeof(c.reason), "%s", dev->reason);
 		snprintf(c.hint, sizeof(c.hint), "%s", dev->hint);
 		if (dev->state == XPORT_READY)
-			probe(log, dev, &c);
+			dev_probe(log, dev, &c);
 		emit(arg, &c);
 	}
 	vrb_devs_forget(&devs);

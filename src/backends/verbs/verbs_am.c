@@ -2,13 +2,13 @@
 /*
  * verbs_am.c - frames.
  *
- * A frame is one SEND.  A short one lies in the request itself; others are copied into the endpoint's registered ring,
- * which costs less than to register memory, so that no frame is ever the back end's after am_send returned.  Only now
- * and then is one signalled: its completion frees all that was sent before.
+ * A frame is one SEND. A short one is inline in the work request. Others are copied into the endpoint's registered
+ * ring, which costs less than registering memory. So the back end never holds a frame after am_send has returned.
+ * Only some work requests are signalled: the completion frees everything that was sent before.
  *
- * On siw each one of a page or more is signalled.  Of others siw gives TCP the pages instead of a copy, and completes what
- * follows as soon as TCP has taken it: long before the pages are sent for the last time, if the network is slow or loses
- * packets.  The ring would be used again under them.
+ * On siw each SEND of a page or more is signalled. For unsignalled ones siw gives TCP the pages instead of a copy,
+ * and completes the requests behind them as soon as TCP has taken the data. On a slow or lossy network TCP sends
+ * these pages again much later, and the ring would have been reused by then.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,16 +26,6 @@ uint8_t *vrb_ring_take(struct vrb_ep *ep, size_t len)
 	return ep->ring + ((ep->ring_head - n) & (VRB_RING - 1));
 }
 
-/* The stack did not take it, or the connection is no more. */
-int vrb_post_failed(struct vrb_ep *ep, int error)
-{
-	if (vrb_post_again(ep, error))
-		return XPORT_ERR_AGAIN;
-	ep->room = 0;
-	ep->broken = ep->told = true; /* by what is returned */
-	return vrb_fail(ep->be, XPORT_ERR_PEER_LOST, error < 0 ? -error : error, NULL, "posting a request");
-}
-
 int vrb_greet(struct vrb_ep *ep)
 {
 	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
@@ -43,7 +33,7 @@ int vrb_greet(struct vrb_ep *ep)
 	return vrb_post(ep, &wr, NULL);
 }
 
-/* Sends what lies in at most two pieces from the ring. */
+/* Copies one or two pieces into the ring and sends them. */
 static int send_copied(struct vrb_ep *ep, const void *hdr, size_t hlen, const void *data, size_t dlen)
 {
 	uint32_t head = ep->ring_head;
@@ -70,7 +60,7 @@ static __attribute__((cold)) int send_not(const struct vrb_ep *ep)
 	return ep->broken || ep->state > VRB_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
 }
 
-/* Fills in what a SEND has, and no more: the whole is 128 bytes. */
+/* Sets only the fields that a SEND uses: the whole struct has 128 bytes. */
 static inline __attribute__((always_inline)) int send_inline(struct vrb_ep *ep, struct ibv_sge *sge, int nsge)
 {
 	struct ibv_send_wr wr;

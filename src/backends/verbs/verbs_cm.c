@@ -2,11 +2,11 @@
 /*
  * verbs_cm.c - rdma_cm: the listening id of an instance, and events.
  *
- * An event only leaves a note with its endpoint; what follows from it is done in ep_connect, which can say what went
- * wrong.  Who calls must show the cookie that only the peer was told, through the core's control channel; all others
- * are rejected.
+ * An event only leaves a note in its endpoint. ep_connect acts on it, since it can report what went wrong. A
+ * connection request must carry the cookie that the core's control channel gave to the peer alone. All others are
+ * rejected.
  *
- *   private data of a call: u32 magic, the callee's cookie
+ *   private data of a request: u32 magic, the passive side's cookie
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dup3 */
@@ -19,13 +19,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "verbs.h"
 
 enum { BACKLOG = 64, EVENTS_MAX = 32 };
 
 /*
- * rdma_cm chooses a port without asking TCP, which then may refuse it to iWARP: it is that of another socket at this address.
- * So it chooses again.
+ * Listens on a free port. rdma_cm chooses a port without TCP, which may then refuse it to iWARP because another
+ * socket has it. So rdma_cm chooses again.
  */
 static int listen_somewhere(struct xpi_be *be, struct rdma_cm_id **listener)
 {
@@ -45,11 +46,11 @@ static int listen_somewhere(struct xpi_be *be, struct rdma_cm_id **listener)
 	}
 }
 
-/* A socket that may share its port with any but a listener gets this one. */
-static bool deaf(const struct xpi_be *be)
+/* Whether the kernel closed the listener: then a socket can bind to its port. */
+static bool listener_is_dead(const struct xpi_be *be)
 {
 	socklen_t len = be->ip.sa.sa_family == AF_INET ? sizeof(be->ip.in) : sizeof(be->ip.in6);
-	int fd = socket(be->ip.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = xpi_fd_up(socket(be->ip.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	const int on = 1;
 	bool got;
 
@@ -60,33 +61,37 @@ static bool deaf(const struct xpi_be *be)
 	return got;
 }
 
-/* What is left of a listener that the kernel closed is destroyed as late as can be: that is what may end the kernel. */
+/*
+ * The remains of a listener that the kernel closed are destroyed as late as possible: destroying them may crash the
+ * kernel.
+ */
 void vrb_cm_hear(struct xpi_be *be)
 {
 	struct rdma_cm_id *again;
 	int was = ntohs(be->ip.in.sin_port);
 
-	if (!deaf(be))
+	if (!listener_is_dead(be))
 		return;
-	if (be->ndeaf == VRB_DEAF) {
+	if (be->ndead_listeners == VRB_DEAD_LISTENERS) {
 		xpi_log(be->log, XPORT_LOG_WARN, "2007",
-		        "verbs: %s: the kernel closed the listener at port %d, the last of %d", be->name, was,
-		        VRB_DEAF + 1);
+		        "verbs: %s: the kernel closed the listener at port %d, the last of %d: peers can no longer "
+		        "connect",
+		        be->name, was, VRB_DEAD_LISTENERS + 1);
 		return;
 	}
 	if (listen_somewhere(be, &again) != XPORT_OK) {
 		xpi_log(be->log, XPORT_LOG_WARN, "2008",
-		        "verbs: %s: the kernel closed the listener at port %d, and there is no other: %m", be->name,
-		        was);
+		        "verbs: %s: the kernel closed the listener at port %d, and a new one cannot be opened: %m",
+		        be->name, was);
 		if (again != NULL)
 			rdma_destroy_id(again);
 		return;
 	}
-	be->deaf[be->ndeaf++] = be->listener;
+	be->dead_listeners[be->ndead_listeners++] = be->listener;
 	be->listener = again;
 	be->ip.in.sin_port = rdma_get_src_port(again);
 	xpi_log(be->log, XPORT_LOG_WARN, "2009",
-	        "verbs: %s: the kernel closed the listener at port %d: now it is at %d", be->name, was,
+	        "verbs: %s: the kernel closed the listener at port %d: opened a new one at port %d", be->name, was,
 	        ntohs(be->ip.in.sin_port));
 }
 
@@ -98,24 +103,25 @@ int vrb_cm_open(struct xpi_be *be)
 	be->cm = rdma_create_event_channel();
 	if (be->cm == NULL)
 		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno,
-		                "load rdma_ucm, and let the user read and write /dev/infiniband/rdma_cm",
+		                "load rdma_ucm, and give the user read and write access to /dev/infiniband/rdma_cm",
 		                "opening /dev/infiniband/rdma_cm");
 	flags = fcntl(be->cm->fd, F_GETFL);
 	if (flags < 0 || fcntl(be->cm->fd, F_SETFL, flags | O_NONBLOCK) != 0)
-		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "setting the event channel up");
+		return vrb_fail(be, XPORT_ERR_SYSTEM, errno, NULL, "making the event channel non-blocking");
 	snprintf(what, sizeof(what), "listening at %s", vrb_ip_text(&be->ip, ip, sizeof(ip)));
 	rc = listen_somewhere(be, &be->listener);
 	if (rc != XPORT_OK)
 		return vrb_fail(be, rc, errno,
-		                rc == XPORT_ERR_NO_BACKEND ? "is the address still that of the device?" : NULL, what);
-	be->ip.in.sin_port = rdma_get_src_port(be->listener); /* at the same place in both families */
+		                rc == XPORT_ERR_NO_BACKEND ? "check that the device still has this address" : NULL,
+		                what);
+	be->ip.in.sin_port = rdma_get_src_port(be->listener); /* at the same offset in both families */
 	return XPORT_OK;
 }
 
 void vrb_cm_close(struct xpi_be *be)
 {
-	while (be->ndeaf > 0)
-		rdma_destroy_id(be->deaf[--be->ndeaf]);
+	while (be->ndead_listeners > 0)
+		rdma_destroy_id(be->dead_listeners[--be->ndead_listeners]);
 	if (be->listener != NULL)
 		rdma_destroy_id(be->listener);
 	if (be->cm != NULL)
@@ -124,7 +130,7 @@ void vrb_cm_close(struct xpi_be *be)
 
 /* ---- events ---- */
 
-static struct vrb_ep *expected(struct xpi_be *be, const uint8_t *data, size_t len)
+static struct vrb_ep *ep_of_call(struct xpi_be *be, const uint8_t *data, size_t len)
 {
 	if (data == NULL || len < 4 + VRB_COOKIE || memcmp(data, VRB_MAGIC, 4) != 0)
 		return NULL;
@@ -144,13 +150,13 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 
 static void called(struct xpi_be *be, struct rdma_cm_id *id, const struct rdma_conn_param *param, const uint8_t *data)
 {
-	struct vrb_ep *ep = expected(be, data, param->private_data_len);
+	struct vrb_ep *ep = ep_of_call(be, data, param->private_data_len);
 
 	if (ep == NULL) {
-		if (vrb_now_ms() - be->stranger_ms >= 1000) { /* whoever comes often fills no log */
-			be->stranger_ms = vrb_now_ms();
+		if (xpi_now_ms() - be->stranger_ms >= 1000) { /* frequent requests must not fill the log */
+			be->stranger_ms = xpi_now_ms();
 			xpi_log(be->log, XPORT_LOG_INFO, "2001",
-			        "verbs: %s: rejected a connection that nobody waits for", be->name);
+			        "verbs: %s: rejected a connection that no endpoint expects", be->name);
 		}
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
@@ -164,8 +170,8 @@ static void called(struct xpi_be *be, struct rdma_cm_id *id, const struct rdma_c
 }
 
 /*
- * The descriptors of a device that was removed tell of an error for ever, and nobody could sleep on them any more.  The
- * timer, which is stopped, takes their places.
+ * The descriptors of a removed device report an error for ever, and nobody could wait on them. The stopped timer
+ * replaces them.
  */
 static void silence(struct xpi_be *be)
 {
@@ -192,7 +198,7 @@ void vrb_cm_overtaken(struct vrb_ep *ep)
 		(void)rdma_notify(ep->id, IBV_EVENT_COMM_EST);
 }
 
-static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_event *e)
+static void cm_tell_ep(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_event *e)
 {
 	char why[sizeof(ep->failure)];
 
@@ -208,13 +214,13 @@ static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_even
 			ep->gets_max = smaller(be->reads_max, e->param.conn.initiator_depth);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		vrb_broke(ep, e->status, "the peer's connection was closed");
+		vrb_broke(ep, e->status, "the peer closed the connection");
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		device_gone(be);
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		/* The subnet manager of InfiniBand has much to answer where all connect at once. */
+		/* The subnet manager of InfiniBand is busy if all connect at once. */
 		if (e->status == -ETIMEDOUT && ep->state == VRB_ROUTE && ep->routes < VRB_ROUTES) {
 			ep->event = e->event;
 			ep->event_new = true;
@@ -227,13 +233,13 @@ static void tell(struct xpi_be *be, struct vrb_ep *ep, const struct rdma_cm_even
 		snprintf(why, sizeof(why), "%s, %d", rdma_event_str(e->event), e->status);
 		vrb_broke(ep, e->status, why);
 		break;
-	default: /* the address moved, a time passed: nothing of ours */
+	default: /* an address moved, or a timeout of another kind: ignored */
 		break;
 	}
 }
 
-/* One event; false if there was none. */
-static bool take_event(struct xpi_be *be)
+/* Takes one event. False: there is none. */
+static bool cm_take_event(struct xpi_be *be)
 {
 	struct rdma_cm_event *e, copy;
 	uint8_t data[4 + VRB_COOKIE];
@@ -245,14 +251,14 @@ static bool take_event(struct xpi_be *be)
 		memcpy(data, copy.param.conn.private_data, sizeof(data));
 	else
 		memset(data, 0, sizeof(data));
-	rdma_ack_cm_event(e); /* at once: an id is not destroyed before all its events are */
+	rdma_ack_cm_event(e); /* at once: rdma_destroy_id waits for unacknowledged events */
 	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		called(be, copy.id, &copy.param.conn, data);
 	else if (copy.id->context == be) { /* a listener */
 		if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			device_gone(be);
 	} else {
-		tell(be, copy.id->context, &copy);
+		cm_tell_ep(be, copy.id->context, &copy);
 	}
 	return true;
 }
@@ -261,7 +267,7 @@ int vrb_cm_poll(struct xpi_be *be)
 {
 	int n = 0;
 
-	while (n < EVENTS_MAX && take_event(be))
+	while (n < EVENTS_MAX && cm_take_event(be))
 		n++;
 	return n;
 }

@@ -2,9 +2,9 @@
 /*
  * verbs_comp.c - progress, completions, and waiting.
  *
- * Events of rdma_cm and of the device cost a system call to look for.  That is done at every poll while an endpoint is
- * being connected, after sleeping, and else once in a while: a message that comes meanwhile waits for it.  Always behind
- * the completions, since what the peer sent before it closed must not be lost.
+ * Looking for events of rdma_cm and of the device costs a system call. It is done at every poll while an endpoint
+ * connects, after sleeping, and otherwise once in a while, so that such an event waits for a moment. It is always
+ * done after the completions: what the peer sent before it closed must not be lost.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@ enum { LOOK_EVERY = 64 };
 
 /* ---- completions ---- */
 
-static __attribute__((noinline, cold)) void failed(struct vrb_ep *ep, const struct ibv_wc *wc)
+static __attribute__((noinline, cold)) void wc_failed(struct vrb_ep *ep, const struct ibv_wc *wc)
 {
 	if (ep->state < VRB_CLOSING && !ep->broken)
 		vrb_broke(ep, wc->status, ibv_wc_status_str(wc->status));
@@ -28,35 +28,35 @@ static __attribute__((noinline, cold)) void failed(struct vrb_ep *ep, const stru
 static __attribute__((noinline, cold)) void no_frame(struct vrb_ep *ep)
 {
 	if (ep->state < VRB_CLOSING && !ep->broken)
-		vrb_broke(ep, 0, "the peer sent what is no frame");
+		vrb_broke(ep, 0, "the peer sent something that is not a frame");
 }
 
-static void received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
+static void wc_received(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 {
 	uint32_t i = wc->wr_id & 0xffff;
 	struct ibv_recv_wr *wr = &ep->q->rx_wr[i];
 
 	ep->rx_posted--;
 	if (vrb_unlikely(wc->status != IBV_WC_SUCCESS)) {
-		failed(ep, wc);
+		wc_failed(ep, wc);
 		return;
 	}
-	/* Of a WRITE with immediate data, which is answered by a receive, too, that is the length of what lies elsewhere. */
+	/* For a WRITE with immediate data, which also uses a receive, this is the length of other memory. */
 	if (vrb_unlikely(wc->opcode != IBV_WC_RECV || wc->byte_len > VRB_FRAME_MAX)) {
 		no_frame(ep);
 		return;
 	}
 	if (vrb_likely(wc->byte_len > 0))
-		be->up->am_recv(be->core, ep->rx + (size_t)i * VRB_FRAME_MAX, wc->byte_len, NULL, 0);
+		be->up->am_recv(be->core, ep->core_ep, ep->rx + (size_t)i * VRB_FRAME_MAX, wc->byte_len, NULL, 0);
 	else
 		ep->greeted = true;
 	*ep->repost_end = wr;
 	ep->repost_end = &wr->next;
 	if (++ep->nrepost >= VRB_REPOST && vrb_repost(ep) != XPORT_OK)
-		vrb_broke(ep, 0, "receives cannot be posted");
+		vrb_broke(ep, 0, "cannot post receives");
 }
 
-/* sent[at] is done and all before it. */
+/* Marks sent[at] and everything before it as done. */
 static inline void sent_up_to(struct vrb_ep *ep, uint32_t at)
 {
 	if (vrb_likely(!ep->broken && ep->state <= VRB_UP))
@@ -66,8 +66,8 @@ static inline void sent_up_to(struct vrb_ep *ep, uint32_t at)
 }
 
 /*
- * What was posted before and is not signalled is done as well.  What is signalled is done by its own completion only:
- * siw completes a SEND or WRITE before the READ in front of it.
+ * Earlier unsignalled requests are done as well. A signalled one is done only by its own completion: siw completes a
+ * SEND or WRITE before an earlier READ.
  */
 static void sent_among_gets(struct vrb_ep *ep, uint32_t at)
 {
@@ -88,15 +88,15 @@ static void sent_among_gets(struct vrb_ep *ep, uint32_t at)
 		ep->sq_swept = ep->sq_head;
 }
 
-static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
+static void wc_sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 {
 	uint32_t at = ep->sq_head + (uint16_t)((uint16_t)wc->wr_id - (uint16_t)ep->sq_head);
 	struct vrb_sent *s = &ep->q->sent[at & (VRB_SQ - 1)];
 	struct xpi_req *req = s->req;
 
 	if (vrb_unlikely(wc->status != IBV_WC_SUCCESS)) {
-		failed(ep, wc);
-		return; /* whoever waits is told when the endpoint has been stopped */
+		wc_failed(ep, wc);
+		return; /* waiting requests complete when the endpoint is stopped */
 	}
 	if (vrb_unlikely(s->atomic) && req->priv != NULL)
 		memcpy(req->priv, vrb_atomic_old(ep, s), sizeof(uint64_t));
@@ -110,17 +110,17 @@ static void sent(struct xpi_be *be, struct vrb_ep *ep, const struct ibv_wc *wc)
 	}
 }
 
-static void completed(struct xpi_be *be, const struct ibv_wc *wc)
+static void wc_completed(struct xpi_be *be, const struct ibv_wc *wc)
 {
 	uint32_t slot = (uint32_t)(wc->wr_id >> 48);
 	struct vrb_ep *ep = slot < be->table_size ? be->table[slot] : NULL;
 
 	if (vrb_unlikely(ep == NULL || (wc->wr_id ^ ep->key) >> 32 != 0))
-		return; /* of an endpoint that is gone */
+		return; /* for an endpoint that no longer exists */
 	if (wc->wr_id & VRB_ID_RX)
-		received(be, ep, wc);
+		wc_received(be, ep, wc);
 	else if (vrb_likely(!(wc->wr_id & VRB_ID_SENTINEL)))
-		sent(be, ep, wc);
+		wc_sent(be, ep, wc);
 	else
 		ep->drained = true;
 }
@@ -140,15 +140,15 @@ static void cq_broke(struct xpi_be *be, const struct ibv_cq *cq)
 	}
 }
 
-/* Takes what a completion queue has, of which be->wc has the first n, up to a limit.  One that cannot be read any more ends
- * those who share it, and nobody else: what else it had is lost. */
-static int reap(struct xpi_be *be, struct ibv_cq *cq, int n)
+/* Handles the completions of a queue, up to a limit. be->wc already holds the first n. If a queue cannot be read any
+ * more, all its endpoints fail, and its remaining completions are lost. Other endpoints continue. */
+static int cq_reap(struct xpi_be *be, struct ibv_cq *cq, int n)
 {
 	int total = 0;
 
 	for (; n > 0; n = ibv_poll_cq(cq, VRB_WC, be->wc)) {
 		for (int i = 0; i < n; i++)
-			completed(be, &be->wc[i]);
+			wc_completed(be, &be->wc[i]);
 		total += n;
 		if (n < VRB_WC || total >= VRB_EVENTS)
 			return total;
@@ -161,8 +161,8 @@ static int reap(struct xpi_be *be, struct ibv_cq *cq, int n)
 /* ---- the device's own events ---- */
 
 /*
- * A port that is down may be up again before a silent peer would be lost: a cable is moved, a switch starts again.  The
- * adapter sends again for as long; what is posted waits.
+ * A port may come up again before a silent peer would be lost: a cable is moved, a switch restarts. The adapter
+ * retries for that long, and posted requests wait.
  */
 static void port_is(struct xpi_be *be, bool up)
 {
@@ -174,7 +174,7 @@ static void port_is(struct xpi_be *be, bool up)
 	        up ? "is up again" : "went down");
 }
 
-/* Its timer expired. */
+/* Called when its timer has expired. */
 static bool port_stays_down(struct xpi_be *be)
 {
 	uint64_t n;
@@ -186,8 +186,8 @@ static bool port_stays_down(struct xpi_be *be)
 }
 
 /*
- * Reads one as the kernel gives it: ibv_get_async_event of siw's library would print it.  It must be acknowledged all
- * the same, or destroying the object would wait for that.
+ * Reads an event in the kernel's format: ibv_get_async_event of siw's library would print it. It must be acknowledged
+ * nevertheless, or destroying the object would wait for it.
  */
 static bool async_event(struct xpi_be *be)
 {
@@ -257,7 +257,7 @@ static int events(struct xpi_be *be)
 
 /* ---- progress and waiting ---- */
 
-/* The channel stays readable as long as it has events. */
+/* The channel stays readable while it has events. */
 static __attribute__((noinline, cold)) void woke(struct xpi_be *be)
 {
 	struct ibv_cq *cq;
@@ -275,11 +275,14 @@ static int unstash(struct xpi_be *be)
 
 	be->nstash = 0;
 	for (int i = 0; i < n; i++)
-		completed(be, &be->stash[i]);
+		wc_completed(be, &be->stash[i]);
 	return n;
 }
 
-/* At most once in a tick of the coarse clock, which is 1 to 10 ms; and who polls seldom looks at one poll in LOOK_EVERY. */
+/*
+ * At most once for each tick of the coarse clock, 1 to 10 ms. A program that polls rarely checks in one of LOOK_EVERY
+ * polls.
+ */
 static __attribute__((noinline)) bool look_due(struct xpi_be *be)
 {
 	struct timespec t;
@@ -293,24 +296,24 @@ static __attribute__((noinline)) bool look_due(struct xpi_be *be)
 }
 
 /*
- * What rdma_cm and the device tell is looked at behind the completions, so that the end of a connection comes after what it
- * brought: when the queues were empty, or emptied just now while somebody connects; and now and then in any case, or a
- * server that is never idle would accept nobody.
+ * Events of rdma_cm and the device are checked after the completions, so that the end of a connection comes after its
+ * data: if the queues were empty, or were emptied just now while something connects, and from time to time in any
+ * case. Otherwise a busy server would never accept a connection.
  */
 static __attribute__((noinline)) int poll_all(struct xpi_be *be)
 {
 	bool emptied = true, urgent;
 	int n = 0;
 
-	if (!xpi_list_empty(&be->chained))
-		vrb_chains_leave(be);
+	if (!xpi_list_empty(&be->batched))
+		vrb_batch_post_all(be);
 	if (vrb_unlikely(be->slept))
 		woke(be);
 	if (vrb_unlikely(be->nstash > 0))
 		n = unstash(be);
 	xpi_list_for(l, &be->cqs) {
 		struct ibv_cq *cq = xpi_container(l, struct vrb_cq, link)->cq;
-		int more = reap(be, cq, ibv_poll_cq(cq, VRB_WC, be->wc));
+		int more = cq_reap(be, cq, ibv_poll_cq(cq, VRB_WC, be->wc));
 
 		emptied = emptied && more < VRB_EVENTS;
 		n += more;
@@ -321,26 +324,26 @@ static __attribute__((noinline)) int poll_all(struct xpi_be *be)
 	return n + events(be);
 }
 
-/* Whether there is nothing to be looked at but one completion queue. */
-static inline bool usual(const struct xpi_be *be)
+/* Whether one completion queue is all that must be checked. */
+static inline bool only_one_cq(const struct xpi_be *be)
 {
-	return be->cqs.next == be->cqs.prev && xpi_list_empty(&be->chained) &&
+	return be->cqs.next == be->cqs.prev && xpi_list_empty(&be->batched) &&
 	       (be->slept | be->look | be->nstash | (int)be->attentive) == 0;
 }
 
-/* The time that a poll takes is part of every latency. */
+/* The duration of a poll adds to every latency. */
 int vrb_poll(struct xpi_be *be)
 {
 	struct ibv_cq *cq;
 	int n;
 
 	be->polls++;
-	if (vrb_unlikely(!usual(be)))
+	if (vrb_unlikely(!only_one_cq(be)))
 		return poll_all(be);
 	cq = xpi_container(be->cqs.next, struct vrb_cq, link)->cq;
 	n = ibv_poll_cq(cq, VRB_WC, be->wc);
 	if (n != 0)
-		n = reap(be, cq, n);
+		n = cq_reap(be, cq, n);
 	if (vrb_likely(++be->unlooked < LOOK_EVERY) || !look_due(be))
 		return n;
 	return n + events(be);
@@ -356,10 +359,10 @@ int vrb_fds(struct xpi_be *be, int *fds, int max)
 	return n;
 }
 
-/* First the notice is asked for, then looked whether anything came before: in that order, or a wake-up is lost. */
+/* Requests the notification first and then checks the queues. In the other order a wake-up would be lost. */
 int vrb_arm(struct xpi_be *be)
 {
-	if (!xpi_list_empty(&be->chained) || be->nstash > 0)
+	if (!xpi_list_empty(&be->batched) || be->nstash > 0)
 		return XPORT_ERR_AGAIN;
 	woke(be);
 	xpi_list_for(l, &be->cqs) {

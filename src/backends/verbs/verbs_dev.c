@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs_dev.c - looking for devices.
+ * verbs_dev.c - finding the devices.
  *
- * A device is usable if it has an active port, and an IP address on the network interface that belongs to it: rdma_cm
- * connects by address, on RoCE and iWARP, and by IPoIB on InfiniBand.  Which address belongs to which device only
- * rdma_cm knows on all three, so each one is bound for a moment.
+ * A device is usable if it has an active port, and an IP address on its network interface. rdma_cm connects by
+ * address on RoCE and iWARP, and through IPoIB on InfiniBand. Only rdma_cm knows on all three which address belongs
+ * to which device, so each address is bound for a moment.
  */
 #include "verbs_dev.h"
 
@@ -16,6 +16,8 @@
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/fd.h"
 
 const char *vrb_kind_name(enum vrb_kind kind)
 {
@@ -42,7 +44,7 @@ static void unusable(struct vrb_dev *dev, int state, const char *hint, const cha
 
 /* ---- addresses ---- */
 
-/* Takes over an address of an interface; false: of a kind that no peer could use. */
+/* Converts an address of an interface. False: peers could not use it. */
 static bool take_ip(const struct sockaddr *sa, union vrb_ip *ip)
 {
 	memset(ip, 0, sizeof(*ip));
@@ -60,8 +62,8 @@ static bool take_ip(const struct sockaddr *sa, union vrb_ip *ip)
 }
 
 /*
- * Gives the address to the device that rdma_cm binds it to, if any.  IPv4 goes before IPv6, the first before others; one of an
- * interface without a carrier is better than none.
+ * Assigns the address to the device that rdma_cm binds it to, if any. IPv4 is preferred to IPv6, and the first
+ * address to others. An address of an interface without a carrier is better than none.
  */
 static void give_ip(struct vrb_devs *d, struct rdma_event_channel *channel, union vrb_ip *ip, bool carrier)
 {
@@ -117,7 +119,7 @@ static void look_at_port(struct vrb_dev *dev, struct ibv_context *ctx)
 	char why[128];
 
 	if (ibv_query_device(ctx, &attr) != 0 || attr.phys_port_cnt == 0) {
-		unusable(dev, XPORT_MISCONFIGURED, "", "it does not answer");
+		unusable(dev, XPORT_MISCONFIGURED, "", "querying it failed");
 		return;
 	}
 	for (uint8_t p = 1; dev->port == 0 && p <= attr.phys_port_cnt; p++)
@@ -126,20 +128,20 @@ static void look_at_port(struct vrb_dev *dev, struct ibv_context *ctx)
 	if (dev->port == 0)
 		dev->port = 1;
 	if (ibv_query_port(ctx, dev->port, &port) != 0) {
-		unusable(dev, XPORT_MISCONFIGURED, "", "its port does not answer");
+		unusable(dev, XPORT_MISCONFIGURED, "", "querying its port failed");
 		return;
 	}
 	dev->kind = kind_of(dev->ibv, &port);
 	if (dev->kind == VRB_OTHER) {
-		unusable(dev, XPORT_ABSENT, "", "it is neither InfiniBand nor RoCE nor iWARP");
+		unusable(dev, XPORT_ABSENT, "", "it is not an InfiniBand, RoCE or iWARP device");
 	} else if (port.state != IBV_PORT_ACTIVE) {
 		snprintf(why, sizeof(why), "its port %u is not active: %s", dev->port, ibv_port_state_str(port.state));
-		unusable(dev, XPORT_MISCONFIGURED, "set the link up: `ip link set ... up`; `rdma link` shows its state",
-		         why);
+		unusable(dev, XPORT_MISCONFIGURED,
+		         "bring the link up: `ip link set ... up`; `rdma link` shows its state", why);
 	} else if (dev->ip.sa.sa_family == 0) {
 		unusable(dev, XPORT_MISCONFIGURED,
-		         "give the network interface that `rdma link` shows for it an address: `ip addr add ...`",
-		         "no IP address belongs to it");
+		         "`rdma link` shows its network interface; give that an address: `ip addr add ...`",
+		         "it has no IP address");
 	}
 }
 
@@ -151,7 +153,7 @@ static void look(struct vrb_dev *dev)
 	if (ctx == NULL) {
 		snprintf(why, sizeof(why), "it cannot be opened: %s", strerror(errno));
 		unusable(dev, errno == EACCES || errno == EPERM ? XPORT_MISCONFIGURED : XPORT_ABSENT,
-		         "load ib_uverbs, and let the user read and write /dev/infiniband/uverbs*", why);
+		         "load ib_uverbs, and give the user read and write access to /dev/infiniband/uverbs*", why);
 		return;
 	}
 	look_at_port(dev, ctx);
@@ -163,10 +165,10 @@ static void look(struct vrb_dev *dev)
 
 /* ---- all of them ---- */
 
-/* Why libibverbs knows of none. */
+/* Why libibverbs finds no device. */
 static void none(struct vrb_devs *d, int error)
 {
-	DIR *dir = opendir("/sys/class/infiniband");
+	DIR *dir = xpi_fd_dir("/sys/class/infiniband");
 	struct dirent *e;
 	bool any = false;
 
@@ -177,10 +179,10 @@ static void none(struct vrb_devs *d, int error)
 	else if (!any)
 		snprintf(d->reason, sizeof(d->reason), "there is no RDMA device");
 	else
-		snprintf(d->reason, sizeof(d->reason), "there are RDMA devices, but libibverbs reaches none%s%s",
+		snprintf(d->reason, sizeof(d->reason), "there are RDMA devices, but libibverbs finds none%s%s",
 		         error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
 	snprintf(d->hint, sizeof(d->hint), "%s",
-	         any ? "install ibverbs-providers, load ib_uverbs, and look for /dev/infiniband/uverbs*"
+	         any ? "install ibverbs-providers, load ib_uverbs, and check that /dev/infiniband/uverbs* exists"
 	             : "load the driver of the adapter; in software: rdma link add rxe0 type rxe netdev ETH");
 	if (dir != NULL)
 		closedir(dir);
@@ -206,8 +208,8 @@ void vrb_devs_look(struct vrb_devs *d)
 	if (channel == NULL) {
 		snprintf(why, sizeof(why), "/dev/infiniband/rdma_cm cannot be opened: %s", strerror(errno));
 		for (int i = 0; i < d->n; i++)
-			unusable(&d->dev[i], XPORT_MISCONFIGURED, "load rdma_ucm, and let the user read and write it",
-			         why);
+			unusable(&d->dev[i], XPORT_MISCONFIGURED,
+			         "load rdma_ucm, and give the user read and write access to it", why);
 		return;
 	}
 	give_ips(d, channel);

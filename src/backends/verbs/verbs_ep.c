@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs_ep.c - endpoints: one reliable connection, one queue pair a peer.
+ * verbs_ep.c - endpoints: one reliable connection and one queue pair for each peer.
  *
- * The core's control channel brings each side the other's address.  The active side calls the passive one there.  Once
- * connected it sends an empty frame, which the passive side answers by another, so that both know that the way works.
- * It has to be the caller who speaks first: iWARP wants it so.  It repeats that until the answer comes: siw does not
- * notice what arrives while it accepts, until more does.
+ * The core's control channel brings each side the other's address. The active side connects to the passive one. Once
+ * connected it sends an empty frame, the greeting, and the passive side answers with another. Then both know that
+ * the connection works in both directions. The active side must send first: iWARP requires it. It repeats the
+ * greeting until the answer arrives: siw does not notice data that arrives while it accepts, until more arrives.
  *
  *   address: u8 version, u8 transport, u8 family (4, 6), u16 port in network order, 16 bytes IP, 16 bytes cookie,
  *            string device, u64 address and u32 rkey of the page that proves puts, or zeros
@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/fd.h"
+#include "base/printable.h"
 #include "verbs.h"
 
 enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RNR_FOREVER = 7 };
@@ -36,7 +38,10 @@ struct address {
 
 /* ---- the table, by which completions find their endpoint ---- */
 
-/* The upper half of its wr_ids: where it stands, and a number that tells it from the one that stood there before. */
+/*
+ * The upper half of its wr_ids: its index in the table, and a number that differs from that of the previous endpoint
+ * there.
+ */
 static uint64_t key_new(struct xpi_be *be, uint32_t slot)
 {
 	return (uint64_t)slot << 48 | (uint64_t)++be->generation << 32;
@@ -52,7 +57,7 @@ static int table_add(struct xpi_be *be, struct vrb_ep *ep)
 	if (slot == be->table_size) {
 		bigger = size <= TABLE_MAX ? realloc(be->table, size * sizeof(struct vrb_ep *)) : NULL;
 		if (bigger == NULL)
-			return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no room for another endpoint");
+			return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for another endpoint");
 		memset(bigger + slot, 0, (size - slot) * sizeof(struct vrb_ep *));
 		be->table = bigger;
 		be->table_size = size;
@@ -84,7 +89,7 @@ void vrb_ep_waits(struct vrb_ep *ep, bool waits)
 
 /* ---- address ---- */
 
-/* The ring and the receives, registered in one piece. */
+/* Allocates the ring and the receives, and registers them as one region. */
 static int buffer_new(struct vrb_ep *ep)
 {
 	struct xpi_be *be = ep->be;
@@ -128,15 +133,6 @@ static size_t address_write(const struct vrb_ep *ep, void *buf, size_t room)
 	return w.bad ? 0 : room - w.left;
 }
 
-/* Words of a peer's that an error quotes must not steer a terminal, or make lines of their own in a log. */
-static bool printable(const char *s)
-{
-	for (; *s != '\0'; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			return false;
-	return true;
-}
-
 static bool address_read(const void *buf, size_t len, struct address *a)
 {
 	struct xpi_rd r = xpi_rd(buf, len);
@@ -154,7 +150,7 @@ static bool address_read(const void *buf, size_t len, struct address *a)
 	a->proof.base = xpi_rd_u64(&r);
 	a->proof.rkey = xpi_rd_u32(&r);
 	if (r.bad || r.left != 0 || version != ADDRESS_VERSION || a->kind > VRB_OTHER || (family != 4 && family != 6) ||
-	    !printable(a->device))
+	    !xpi_text_printable(a->device))
 		return false;
 	memcpy(a->cookie, cookie, VRB_COOKIE);
 	a->ip.in.sin_port = port;
@@ -168,7 +164,7 @@ static bool address_read(const void *buf, size_t len, struct address *a)
 	return true;
 }
 
-static void release(struct vrb_ep *ep)
+static void ep_release(struct vrb_ep *ep)
 {
 	if (ep->buffer_mr != NULL)
 		ibv_dereg_mr(ep->buffer_mr);
@@ -189,9 +185,9 @@ int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	ep->be = be;
 	ep->core_ep = core_ep;
 	ep->repost_end = &ep->repost;
-	ep->knock = -1;
+	ep->probe = -1;
 	if (be->gone)
-		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "close the instance and open another",
+		return xpi_fail(be->err, XPORT_ERR_NO_BACKEND, 0, NULL, "close the instance and open another one",
 		                "%s was removed", be->name);
 	if (getrandom(ep->cookie, VRB_COOKIE, 0) != VRB_COOKIE)
 		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
@@ -199,7 +195,7 @@ int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	if (rc == XPORT_OK)
 		rc = table_add(be, ep);
 	if (rc != XPORT_OK) {
-		release(ep);
+		ep_release(ep);
 		return rc;
 	}
 	if (be->strangers_close)
@@ -211,13 +207,13 @@ int vrb_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 
 /* ---- connecting ---- */
 
-static int connect_fail(struct vrb_ep *ep, const struct address *a)
+static int vrb_connect_fail(struct vrb_ep *ep, const struct address *a)
 {
 	char ip[INET6_ADDRSTRLEN];
 
 	return xpi_fail(ep->be->err, XPORT_ERR_UNREACHABLE, 0, NULL,
-	                "do both devices reach each other? ping and rping between the two addresses tell",
-	                "%s at %s does not reach %s at %s: %s", ep->be->name,
+	                "check with ping and rping that the two addresses reach each other",
+	                "%s at %s cannot reach %s at %s: %s", ep->be->name,
 	                vrb_ip_text(&ep->be->ip, (char[INET6_ADDRSTRLEN]){0}, INET6_ADDRSTRLEN), a->device,
 	                vrb_ip_text(&a->ip, ip, sizeof(ip)), ep->failure);
 }
@@ -226,7 +222,7 @@ static int cm_fail(struct vrb_ep *ep, const struct address *a, const char *what)
 {
 	snprintf(ep->failure, sizeof(ep->failure), "%s: %s", what, strerror(errno));
 	ep->broken = true;
-	return connect_fail(ep, a);
+	return vrb_connect_fail(ep, a);
 }
 
 static int call_begin(struct vrb_ep *ep, const struct address *a)
@@ -234,7 +230,7 @@ static int call_begin(struct vrb_ep *ep, const struct address *a)
 	struct xpi_be *be = ep->be;
 	union vrb_ip from = be->ip, to = a->ip;
 
-	if (ep->id != NULL) { /* called by the one whom we are to call: not that way round */
+	if (ep->id != NULL) { /* the peer that this side must connect to has connected to us */
 		rdma_reject(ep->id, NULL, 0);
 		rdma_destroy_id(ep->id);
 	}
@@ -265,8 +261,8 @@ static int call_route(struct vrb_ep *ep, const struct address *a)
 	const char *name = ep->id->verbs != NULL ? ibv_get_device_name(ep->id->verbs->device) : "no device";
 
 	if (strcmp(name, ep->be->name) != 0) {
-		snprintf(ep->failure, sizeof(ep->failure), "that address is reached by %s", name);
-		return connect_fail(ep, a);
+		snprintf(ep->failure, sizeof(ep->failure), "the route to that address uses %s", name);
+		return vrb_connect_fail(ep, a);
 	}
 	return resolve_route(ep, a);
 }
@@ -274,12 +270,12 @@ static int call_route(struct vrb_ep *ep, const struct address *a)
 static void begun(struct vrb_ep *ep)
 {
 	ep->awaited = ep->be->kind == VRB_IWARP;
-	ep->due_ms = vrb_now_ms() + BEGUN_MS;
+	ep->due_ms = xpi_now_ms() + BEGUN_MS;
 }
 
 /*
- * Our port is that of another socket here, see listen_somewhere(), perhaps of the one that knocked.  siw gives back the receives
- * of the queue pair that goes: these are nobody's.
+ * Our port belongs to another socket of this process, see listen_somewhere(), perhaps to that of peer_probe(). siw
+ * returns the receives of the old queue pair: ignore them.
  */
 static int call_again(struct vrb_ep *ep, const struct address *a)
 {
@@ -299,7 +295,7 @@ static int qp_make(struct vrb_ep *ep)
 	return rc == XPORT_OK ? vrb_qp_init(ep) : rc;
 }
 
-static int call(struct vrb_ep *ep, const struct address *a)
+static int peer_connect(struct vrb_ep *ep, const struct address *a)
 {
 	struct xpi_be *be = ep->be;
 	uint8_t data[4 + VRB_COOKIE];
@@ -315,7 +311,7 @@ static int call(struct vrb_ep *ep, const struct address *a)
 	memcpy(data, VRB_MAGIC, 4);
 	memcpy(data + 4, a->cookie, VRB_COOKIE);
 	param.qp_num = ep->qp->qp_num;
-	ep->state = VRB_CALLING;
+	ep->state = VRB_CONNECTING;
 	ep->connected = true;
 	if (rdma_connect(ep->id, &param) != 0)
 		return (errno == EADDRINUSE || errno == EADDRNOTAVAIL) && ep->ports < VRB_PORTS
@@ -326,45 +322,49 @@ static int call(struct vrb_ep *ep, const struct address *a)
 }
 
 /*
- * siw connects within rdma_connect, and everything stands still while nobody answers: minutes.  So a connection of our
- * own comes first, which does not block; who answered it will answer the next one soon.  It ends after that one is made:
- * siw before Linux 6.6 does not bear that one has ended before it was looked at, and closes its listener.  So nothing stands
- * between the two that may fail, and where the next one fails the first is held for a while, see knock_held().  Its port may
- * be that of another instance here, which rdma_cm chooses without asking TCP: hence SO_REUSEADDR.
+ * Checks the address first. siw connects within rdma_connect, which blocks the instance for minutes if nobody
+ * answers. So a non-blocking TCP connection comes first: an address that accepts it will soon accept the next one. It
+ * is closed after the real connection is made. siw before Linux 6.6 closes its listener if a connection ends before
+ * it was examined. So nothing that may fail is done between the two, and if the real one fails, the first is kept for
+ * a while: see peer_probe_held(). Its port may be that of another instance of this process, which rdma_cm chooses
+ * without TCP: hence SO_REUSEADDR.
  */
-static int knock(struct vrb_ep *ep, const struct address *a)
+static int peer_probe(struct vrb_ep *ep, const struct address *a)
 {
 	socklen_t len = a->ip.sa.sa_family == AF_INET ? sizeof(a->ip.in) : sizeof(a->ip.in6);
 	const int on = 1;
 
-	ep->state = VRB_KNOCKING;
-	if (ep->knock < 0) {
-		ep->knock = socket(a->ip.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-		if (ep->knock >= 0)
-			setsockopt(ep->knock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	ep->state = VRB_PROBING;
+	if (ep->probe < 0) {
+		ep->probe = xpi_fd_up(socket(a->ip.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+		if (ep->probe >= 0)
+			setsockopt(ep->probe, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	}
-	if (ep->knock >= 0 && (connect(ep->knock, &a->ip.sa, len) == 0 || errno == EISCONN))
-		return call(ep, a);
+	if (ep->probe >= 0 && (connect(ep->probe, &a->ip.sa, len) == 0 || errno == EISCONN))
+		return peer_connect(ep, a);
 	return errno == EINPROGRESS || errno == EALREADY ? XPORT_ERR_AGAIN : cm_fail(ep, a, "connecting");
 }
 
-static void knock_end(struct vrb_ep *ep)
+static void peer_probe_end(struct vrb_ep *ep)
 {
-	if (ep->knock >= 0)
-		close(ep->knock);
-	ep->knock = -1;
+	if (ep->probe >= 0)
+		close(ep->probe);
+	ep->probe = -1;
 }
 
-/* Made, and perhaps not looked at yet.  That the peer closed it, or sent something, shows that it was. */
-static bool knock_held(const struct vrb_ep *ep)
+/*
+ * Whether the probe is connected, and the peer may not have examined it yet. If the peer closed it or sent data, it
+ * has.
+ */
+static bool peer_probe_held(const struct vrb_ep *ep)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 	char c;
 
-	return ep->knock >= 0 && vrb_now_ms() < ep->due_ms &&
-	       getpeername(ep->knock, (struct sockaddr *)&peer, &len) == 0 &&
-	       recv(ep->knock, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	return ep->probe >= 0 && xpi_now_ms() < ep->due_ms &&
+	       getpeername(ep->probe, (struct sockaddr *)&peer, &len) == 0 &&
+	       recv(ep->probe, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 static int up(struct vrb_ep *ep)
@@ -378,7 +378,7 @@ static int greet(struct vrb_ep *ep, const struct address *a)
 {
 	if (vrb_greet(ep) != XPORT_OK)
 		return cm_fail(ep, a, "sending the first frame");
-	ep->due_ms = vrb_now_ms() + ((uint64_t)GREET_MS << ep->greetings);
+	ep->due_ms = xpi_now_ms() + ((int64_t)GREET_MS << ep->greetings);
 	ep->greetings++;
 	return XPORT_ERR_AGAIN;
 }
@@ -387,17 +387,17 @@ static int greet_step(struct vrb_ep *ep, const struct address *a)
 {
 	if (ep->greeted)
 		return up(ep);
-	if (ep->greetings < VRB_GREETINGS && vrb_now_ms() >= ep->due_ms)
+	if (ep->greetings < VRB_GREETINGS && xpi_now_ms() >= ep->due_ms)
 		return greet(ep, a);
 	return XPORT_ERR_AGAIN;
 }
 
-/* The peer answered.  InfiniBand and RoCE leave the queue pair and the last word to us. */
+/* The peer has answered. On InfiniBand and RoCE this side moves the queue pair and sends the last handshake message. */
 static int call_answered(struct vrb_ep *ep, const struct address *a)
 {
 	int rc;
 
-	knock_end(ep);
+	peer_probe_end(ep);
 	if (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
 		rc = vrb_qp_connect(ep);
 		if (rc != XPORT_OK)
@@ -416,7 +416,7 @@ static int call_resolved(struct vrb_ep *ep, const struct address *a)
 
 	if (rc != XPORT_OK)
 		return rc;
-	return ep->be->blocks ? knock(ep, a) : call(ep, a);
+	return ep->be->blocks ? peer_probe(ep, a) : peer_connect(ep, a);
 }
 
 static int call_step(struct vrb_ep *ep, const struct address *a)
@@ -425,8 +425,8 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 		return call_begin(ep, a);
 	if (ep->state == VRB_GREETING)
 		return greet_step(ep, a);
-	if (ep->state == VRB_KNOCKING)
-		return knock(ep, a);
+	if (ep->state == VRB_PROBING)
+		return peer_probe(ep, a);
 	if (!ep->event_new)
 		return XPORT_ERR_AGAIN;
 	ep->event_new = false;
@@ -436,7 +436,7 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 		return call_resolved(ep, a);
 	if (ep->state == VRB_ROUTE && ep->event == RDMA_CM_EVENT_ROUTE_ERROR)
 		return resolve_route(ep, a);
-	if (ep->state == VRB_CALLING &&
+	if (ep->state == VRB_CONNECTING &&
 	    (ep->event == RDMA_CM_EVENT_CONNECT_RESPONSE || ep->event == RDMA_CM_EVENT_ESTABLISHED))
 		return call_answered(ep, a);
 	return XPORT_ERR_AGAIN;
@@ -445,7 +445,7 @@ static int call_step(struct vrb_ep *ep, const struct address *a)
 static int take_call(struct vrb_ep *ep, const struct address *a)
 {
 	struct rdma_conn_param param = {
-		.responder_resources = (uint8_t)ep->gets_max, /* librdmacm swapped them: what both can */
+		.responder_resources = (uint8_t)ep->gets_max, /* librdmacm has swapped them; the minimum of both */
 		.initiator_depth = (uint8_t)ep->gets_max,
 		.retry_count = VRB_RETRIES,
 		.rnr_retry_count = RNR_FOREVER,
@@ -490,17 +490,17 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
 		                "the peer's address of %zu bytes is malformed", len);
 	if (a.kind != (uint8_t)be->kind)
-		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
-		                "%s is %s, the peer's %s is %s: they cannot talk", be->name, vrb_kind_name(be->kind),
-		                a.device, vrb_kind_name(a.kind));
+		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use the same kind of device on both sides",
+		                "%s is %s, and the peer's %s is %s: they cannot connect", be->name,
+		                vrb_kind_name(be->kind), a.device, vrb_kind_name(a.kind));
 	if ((a.proof.rkey == 0) != (be->proof_mr == NULL))
-		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use devices of one kind",
-		                "%s %s RDMA READ, and the peer's %s %s: they cannot talk", be->name,
-		                be->proof_mr != NULL ? "has" : "does without", a.device,
+		return xpi_fail(be->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, "use the same kind of device on both sides",
+		                "%s %s RDMA READ, and the peer's %s %s: they cannot connect", be->name,
+		                be->proof_mr != NULL ? "has" : "does not use", a.device,
 		                be->proof_mr != NULL ? "does not" : "has it");
 	ep->proof = a.proof;
 	if (ep->broken)
-		return connect_fail(ep, &a);
+		return vrb_connect_fail(ep, &a);
 	if (ep->state == VRB_UP)
 		return XPORT_OK;
 	return role == XPI_ACTIVE ? call_step(ep, &a) : accept_step(ep, &a);
@@ -509,20 +509,20 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 /* ---- ending ---- */
 
 /*
- * The peer is told that the connection ends, and this end lets go of all buffers.  An adapter that has TCP on board closes that
- * in order if it is to disconnect: until the peer has answered it neither stops nor lets go of the queue pair, and a dead one
- * never does, for a minute (cxgb4: c4iw_destroy_qp).  One that was stopped before resets the connection instead.  What the
- * last frames say is known by the control channel, too.
+ * Disconnects, and releases all buffers. An iWARP adapter that has TCP on board closes the TCP connection in order if
+ * it disconnects. Until the peer has answered, it neither stops nor releases the queue pair, and a dead peer does not
+ * answer for a minute (cxgb4: c4iw_destroy_qp). If the queue pair was stopped before, the adapter resets the
+ * connection instead. The control channel carries what the last frames say as well.
  */
 static void close_begin(struct vrb_ep *ep)
 {
 	bool disconnects = ep->id != NULL && ep->connected;
 
 	vrb_ep_waits(ep, false);
-	vrb_chain_forget(ep);
+	vrb_batch_forget(ep);
 	ep->room = 0;
 	ep->state = VRB_CLOSING;
-	ep->due_ms = vrb_now_ms() + DRAIN_MS;
+	ep->due_ms = xpi_now_ms() + DRAIN_MS;
 	if (disconnects && !ep->be->stops_first)
 		(void)rdma_disconnect(ep->id);
 	if (ep->qp != NULL)
@@ -531,16 +531,16 @@ static void close_begin(struct vrb_ep *ep)
 		(void)rdma_disconnect(ep->id);
 }
 
-/* The queue pair has let go of every buffer once all its requests have come back.  If they do not, for instance since
- * the device is gone, destroying it is what the stack offers; completions that come later are of nobody. */
-static bool drained(struct vrb_ep *ep)
+/* Whether the queue pair has released every buffer: all its requests have completed. If they do not, for example
+ * because the device is gone, destroying the queue pair must be enough. Later completions are ignored. */
+static bool qp_drained(struct vrb_ep *ep)
 {
 	if (ep->qp == NULL || (ep->drained && ep->rx_posted == 0))
 		return true;
-	if (!ep->be->gone && vrb_now_ms() < ep->due_ms)
+	if (!ep->be->gone && xpi_now_ms() < ep->due_ms)
 		return false;
-	xpi_log(ep->be->log, XPORT_LOG_DEBUG, "2020", "verbs: %s: a queue pair did not drain: %u receives, %s",
-	        ep->be->name, ep->rx_posted, ep->drained ? "no sends" : "sends");
+	xpi_log(ep->be->log, XPORT_LOG_DEBUG, "2020", "verbs: %s: a queue pair did not drain: %u receives left, %s",
+	        ep->be->name, ep->rx_posted, ep->drained ? "no sends left" : "sends");
 	return true;
 }
 
@@ -550,18 +550,18 @@ int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
 
 	if (ep->state == VRB_CLOSED)
 		return XPORT_OK;
-	/* Who ended it before would stand still in the kernel until its timer expires, after seconds. */
-	if (ep->awaited && !be->gone && vrb_now_ms() < ep->due_ms)
+	/* Closing it earlier would block in the kernel until siw's timer expires, after seconds. */
+	if (ep->awaited && !be->gone && xpi_now_ms() < ep->due_ms)
 		return XPORT_ERR_AGAIN;
 	if (ep->state < VRB_CLOSING)
 		close_begin(ep);
-	if (!drained(ep) || knock_held(ep))
+	if (!qp_drained(ep) || peer_probe_held(ep))
 		return XPORT_ERR_AGAIN;
 	vrb_qp_free(ep);
 	if (ep->id != NULL)
 		rdma_destroy_id(ep->id);
 	ep->id = NULL;
-	knock_end(ep);
+	peer_probe_end(ep);
 	table_remove(be, ep);
 	ep->state = VRB_CLOSED;
 	return XPORT_OK;
@@ -570,5 +570,5 @@ int vrb_ep_quiesce(struct xpi_be *be, void *ep_)
 void vrb_ep_destroy(struct xpi_be *be, void *ep_)
 {
 	(void)be;
-	release(ep_);
+	ep_release(ep_);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs_mr.c - memory and keys.
+ * verbs_mr.c - memory regions and keys.
  *
- *   key: u64 address, u32 rkey, u32 zero; none for a region that the device does not take in one piece
+ *   key: u64 address, u32 rkey, u32 zero; empty for a region that the device cannot register as a whole
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -35,13 +35,17 @@ int vrb_mr_reg(struct xpi_be *be, void *mr_, void *base, size_t length, uint32_t
 		return XPORT_OK;
 	mr->mr = ibv_reg_mr(be->pd, base, length, access | IBV_ACCESS_LOCAL_WRITE);
 	mr->sink = mr->mr != NULL && (!be->sink_needs_write || (access & IBV_ACCESS_REMOTE_WRITE));
-	/* Memory that is mapped for reading only can still be a source. */
+	/* Read-only memory can still be a source. */
 	if (mr->mr == NULL && (errno == EFAULT || errno == EACCES) &&
 	    !(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
 		mr->mr = ibv_reg_mr(be->pd, base, length, access);
-	/* The core has seen that it is there and may be used so: what an adapter cannot have, a file's pages for one, goes by messages. */
+	/*
+	 * The core has checked that the memory exists and allows this access. Memory that an adapter cannot register,
+	 * such as pages of a file, is accessed by messages.
+	 */
 	if (mr->mr == NULL && (errno == EFAULT || errno == EOPNOTSUPP) && !(access & IBV_ACCESS_REMOTE_ATOMIC)) {
-		xpi_log(be->log, XPORT_LOG_INFO, "2031", "verbs: %s: %zu bytes at %p go by messages: %m", be->name,
+		xpi_log(be->log, XPORT_LOG_INFO, "2031",
+		        "verbs: %s: cannot register %zu bytes at %p, access is emulated over messages: %m", be->name,
 		        length, base);
 		return XPORT_OK;
 	}
@@ -55,8 +59,8 @@ void vrb_mr_dereg(struct xpi_be *be, void *mr_)
 	struct vrb_mr *mr = mr_;
 
 	if (mr->mr != NULL && ibv_dereg_mr(mr->mr) != 0)
-		xpi_log(be->log, XPORT_LOG_WARN, "2030", "verbs: %s: memory at %p could not be given back: %m",
-		        be->name, mr->base);
+		xpi_log(be->log, XPORT_LOG_WARN, "2030", "verbs: %s: cannot deregister the memory at %p: %m", be->name,
+		        mr->base);
 	mr->mr = NULL;
 }
 

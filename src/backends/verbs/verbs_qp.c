@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs_qp.c - queue pairs and the completion queues that they share.
+ * verbs_qp.c - queue pairs, and the completion queues that they share.
  *
- * The queue pairs are ours, not librdmacm's, so that they may live in the instance's own context, and so that what
- * rdma_cm leaves at its default can be set: how long a lost packet or a receiver that is not ready is waited for.  On
- * iWARP the kernel moves them by itself.
+ * The queue pairs are created here and not by librdmacm. So they belong to the instance's own context, and
+ * attributes that rdma_cm leaves at their defaults can be set: the timeouts for a lost packet and for a receiver
+ * that is not ready. On iWARP the kernel changes the state of queue pairs by itself.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "verbs.h"
 
-enum { RNR_TIMER = 12 /* 0.64 ms; 0 would be 655 */ };
+enum { RNR_TIMER = 12 /* 0.64 ms; 0 means 655 ms */ };
 
 /* ---- completion queues ---- */
 
@@ -31,7 +31,7 @@ static struct vrb_cq *cq_new(struct xpi_be *be)
 	c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, be->comp_vector);
 	for (; c->cq == NULL && entries / 2 >= VRB_CQ_SHARE;
 	     c->cq = ibv_create_cq(be->ctx, (int)entries, be, be->comp, be->comp_vector))
-		entries /= 2; /* of memory that may be pinned less than of entries */
+		entries /= 2; /* limited by lockable memory before the number of entries */
 	if (c->cq == NULL) {
 		free(c);
 		return NULL;
@@ -62,7 +62,8 @@ void vrb_cqs_free(struct xpi_be *be)
 		struct vrb_cq *c = xpi_container(xpi_list_pop(&be->cqs), struct vrb_cq, link);
 
 		if (ibv_destroy_cq(c->cq) != 0)
-			xpi_log(be->log, XPORT_LOG_WARN, "2010", "verbs: %s: a completion queue stays: %m", be->name);
+			xpi_log(be->log, XPORT_LOG_WARN, "2010",
+			        "verbs: %s: ibv_destroy_cq failed, completion queue leaked: %m", be->name);
 		free(c);
 	}
 }
@@ -90,7 +91,7 @@ static struct ibv_qp *create(struct xpi_be *be, struct ibv_cq *cq, uint32_t inli
 	return qp;
 }
 
-/* Small operations lie in the request itself; how long they may be is found by asking for less and less. */
+/* Short operations are inline in the work request. The longest inline length is found by requesting less and less. */
 int vrb_qp_probe(struct xpi_be *be)
 {
 	static const uint32_t wanted[] = {256, 128, 96, 80, 64, 48, 0};
@@ -109,7 +110,7 @@ int vrb_qp_probe(struct xpi_be *be)
 		return vrb_fail(be, XPORT_ERR_NO_BACKEND, errno, NULL, "creating a queue pair");
 	if (got < be->inline_max)
 		be->inline_max = got;
-	be->inline_chained = be->inline_max < VRB_CHAIN_SHORT ? be->inline_max : VRB_CHAIN_SHORT;
+	be->inline_batched = be->inline_max < VRB_BATCH_SHORT ? be->inline_max : VRB_BATCH_SHORT;
 	ibv_destroy_qp(qp);
 	return XPORT_OK;
 }
@@ -136,8 +137,8 @@ static int to(struct vrb_ep *ep, enum ibv_qp_state state)
 	int mask, rc;
 
 	if (rdma_init_qp_attr(ep->id, &attr, &mask) != 0)
-		return vrb_fail(be, XPORT_ERR_UNREACHABLE, errno, NULL, "asking rdma_cm about the connection");
-	/* Before the peer is known it says that nothing may be accessed. */
+		return vrb_fail(be, XPORT_ERR_UNREACHABLE, errno, NULL, "querying rdma_cm about the connection");
+	/* Before the peer is known it allows no access. */
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		                       (be->nic_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0);
@@ -153,7 +154,7 @@ static int to(struct vrb_ep *ep, enum ibv_qp_state state)
 		mask &= (1 << 21) - 1; /* kernels set bits there that are not for InfiniBand */
 	rc = ibv_modify_qp(ep->qp, &attr, mask);
 	if (rc != 0)
-		return vrb_fail(be, XPORT_ERR_UNREACHABLE, rc, NULL, "setting a queue pair up");
+		return vrb_fail(be, XPORT_ERR_UNREACHABLE, rc, NULL, "setting up a queue pair");
 	return XPORT_OK;
 }
 
@@ -167,7 +168,7 @@ int vrb_repost(struct vrb_ep *ep)
 	*ep->repost_end = NULL;
 	rc = ibv_post_recv(ep->qp, first, &bad);
 	if (vrb_unlikely(rc != 0)) {
-		for (; ep->repost != bad; ep->repost = ep->repost->next) { /* those it took */
+		for (; ep->repost != bad; ep->repost = ep->repost->next) { /* the accepted ones */
 			ep->rx_posted++;
 			ep->nrepost--;
 		}
@@ -230,17 +231,17 @@ void vrb_qp_stop(struct vrb_ep *ep)
 			   *bad;
 
 	if (ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE) != 0)
-		xpi_log(ep->be->log, XPORT_LOG_DEBUG, "2011", "verbs: %s: a queue pair does not stop: %m",
-		        ep->be->name);
+		xpi_log(ep->be->log, XPORT_LOG_DEBUG, "2011", "verbs: %s: cannot stop a queue pair: %m", ep->be->name);
 	ep->drained = ep->sq_head == ep->sq_tail || ep->be->no_sentinel || ibv_post_send(ep->qp, &wr, &bad) != 0;
 }
 
 void vrb_qp_free(struct vrb_ep *ep)
 {
 	if (ep->qp != NULL) {
-		ep->qp->qp_context = NULL; /* if it stays, what the device says of it is of nobody */
+		ep->qp->qp_context = NULL; /* if destroying fails, the device's events for it are ignored */
 		if (ibv_destroy_qp(ep->qp) != 0)
-			xpi_log(ep->be->log, XPORT_LOG_WARN, "2012", "verbs: %s: a queue pair stays: %m", ep->be->name);
+			xpi_log(ep->be->log, XPORT_LOG_WARN, "2012",
+			        "verbs: %s: ibv_destroy_qp failed, queue pair leaked: %m", ep->be->name);
 	}
 	ep->qp = NULL;
 	ep->rx_posted = 0;

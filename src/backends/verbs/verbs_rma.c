@@ -2,36 +2,36 @@
 /*
  * verbs_rma.c - put and get: RDMA WRITE and READ.
  *
- * A frame that is sent after a WRITE on the same queue pair arrives after the WRITE's bytes are visible: InfiniBand,
- * RoCE and iWARP all promise that, and it is all that is relied upon.  A WRITE's own completion is no proof: on iWARP
- * it says "handed to TCP" and comes with success even where the peer refuses the access.
+ * A frame sent after a WRITE on the same queue pair arrives after the WRITE's bytes are visible. InfiniBand, RoCE
+ * and iWARP all guarantee this, and nothing else is relied on. The completion of a WRITE proves nothing: on iWARP it
+ * means "handed to TCP", and it reports success even where the peer refuses the access.
  *
- * On InfiniBand and RoCE a READ is executed after the WRITEs before it, and what the adapter reads from memory cannot
- * overtake what it wrote there (no region is registered for relaxed ordering).  So a READ of a page of the peer's, whatever
- * it holds, proves that earlier WRITEs are visible, and the peer's program has nothing to do with it.  On iWARP a frame must.
- * That, and WRITEs visible in the order in which they were posted, is not so where a ConnectX adapter places what comes by
- * adaptive routing as it comes: doc/conformance.md says so to whoever has one.
+ * On InfiniBand and RoCE a READ is executed after the WRITEs before it, and what the adapter reads from memory
+ * cannot overtake what it wrote there (no region is registered for relaxed ordering). So a READ of a page of the
+ * peer, whatever it contains, proves that earlier WRITEs are visible, and the peer's program takes no part. On iWARP
+ * a frame must do that. A ConnectX adapter with adaptive routing guarantees neither this nor that WRITEs become
+ * visible in posted order: see doc/records/conformance.md.
  *
- * Short gets are not asked of siw: while the target is in the middle of posting a request of its own, siw's thread takes
- * a short answer from the target's address, but in whichever process ran there last (siw_try_1seg, in_syscall).  That
- * gave foreign bytes with success, or a connection that ended without a word.
+ * Short gets are not posted on siw. While the target posts a request of its own, siw's thread copies a short answer
+ * from the target's address in whichever process ran there last (siw_try_1seg, in_syscall). That returned foreign
+ * bytes with success, or ended the connection silently.
  *
- * Short puts lie in the request itself or are copied, so they need no registered source and no completion.
+ * Short puts are inline in the work request or copied, so they need no registered source and no completion.
  */
 #include <string.h>
 
 #include "verbs.h"
 
-/* XPORT_OK: go on. */
-static inline int rma_ready(const struct vrb_ep *ep)
+/* XPORT_OK: the operation may be posted. */
+static inline int vrb_rma_ready(const struct vrb_ep *ep)
 {
 	if (vrb_likely(ep->room > VRB_RESERVE))
 		return XPORT_OK;
 	return ep->broken || ep->state > VRB_UP ? XPORT_ERR_PEER_LOST : XPORT_ERR_AGAIN;
 }
 
-/* Fills in what a WRITE or READ has; to clear all 128 bytes would take longer than the rest of the way. */
-static inline void request(struct ibv_send_wr *wr, struct ibv_sge *sge, enum ibv_wr_opcode opcode,
+/* Sets only the fields that a WRITE or READ uses. To clear all 128 bytes would take longer than the rest. */
+static inline void wr_fill(struct ibv_send_wr *wr, struct ibv_sge *sge, enum ibv_wr_opcode opcode,
                            const struct vrb_rkey *key, uint64_t offset)
 {
 	wr->next = NULL;
@@ -43,15 +43,15 @@ static inline void request(struct ibv_send_wr *wr, struct ibv_sge *sge, enum ibv
 	wr->wr.rdma.rkey = key->rkey;
 }
 
-/* The first one since a poll leaves at once, the others share a doorbell. */
+/* The first put since a poll is posted at once, later ones share a doorbell. */
 static inline int put_post(struct vrb_ep *ep, struct ibv_send_wr *wr, bool first)
 {
 	if (vrb_signal_due(ep))
 		wr->send_flags |= IBV_SEND_SIGNALED;
-	return first ? vrb_post(ep, wr, NULL) : vrb_chain_add(ep, wr);
+	return first ? vrb_post(ep, wr, NULL) : vrb_batch_add(ep, wr);
 }
 
-/* Done with the source when it returns. */
+/* Copies the source, so that the put is complete when this returns. */
 static int put_copied(struct vrb_ep *ep, struct ibv_send_wr *wr, bool first)
 {
 	struct ibv_sge *sge = wr->sg_list;
@@ -77,16 +77,16 @@ int vrb_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr_
 	const struct vrb_mr *mr = mr_;
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
 	struct ibv_send_wr wr;
-	int rc = rma_ready(ep);
+	int rc = vrb_rma_ready(ep);
 	bool first;
 
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
-	request(&wr, &sge, IBV_WR_RDMA_WRITE, rkey, offset);
+	wr_fill(&wr, &sge, IBV_WR_RDMA_WRITE, rkey, offset);
 	if (len <= VRB_COPY_MAX) {
 		first = ep->put_at != be->polls;
 		ep->put_at = be->polls;
-		if (len > (first ? be->inline_max : be->inline_chained))
+		if (len > (first ? be->inline_max : be->inline_batched))
 			return put_copied(ep, &wr, first);
 		wr.send_flags = IBV_SEND_INLINE;
 		return put_post(ep, &wr, first);
@@ -99,18 +99,18 @@ int vrb_put(struct xpi_be *be, void *ep_, const void *buf, size_t len, void *mr_
 	return rc == XPORT_OK ? XPI_PENDING : rc;
 }
 
-/* A READ, within what may be under way: more would wait in the send queue, and frames behind them. */
+/* Posts a READ, up to the limit of outstanding ones: more would wait in the send queue, with frames behind them. */
 static int read_post(struct vrb_ep *ep, struct ibv_sge *sge, const struct vrb_rkey *key, uint64_t offset,
                      struct xpi_req *req)
 {
 	struct ibv_send_wr wr;
-	int rc = rma_ready(ep);
+	int rc = vrb_rma_ready(ep);
 
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
 	if (vrb_unlikely(ep->gets >= ep->gets_max))
 		return XPORT_ERR_AGAIN;
-	request(&wr, sge, IBV_WR_RDMA_READ, key, offset);
+	wr_fill(&wr, sge, IBV_WR_RDMA_READ, key, offset);
 	wr.send_flags = IBV_SEND_SIGNALED;
 	rc = vrb_post(ep, &wr, req);
 	if (vrb_unlikely(rc != XPORT_OK))
@@ -125,7 +125,7 @@ int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr_, void 
 	const struct vrb_mr *mr = mr_;
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)len};
 
-	/* gets_max is 0 where a device grants none. */
+	/* gets_max is 0 if a device allows none. */
 	if (vrb_unlikely(mr == NULL || mr->mr == NULL || !mr->sink || len < be->get_min ||
 	                 ((const struct vrb_ep *)ep)->gets_max == 0))
 		return XPORT_ERR_NOT_SUPPORTED;
@@ -134,8 +134,8 @@ int vrb_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr_, void 
 }
 
 /*
- * The old value comes back into the ring, since the caller's place for it need not be registered.  An atomic counts as a
- * READ: it is one of the few that the target remembers, to answer them again if the answer is lost.
+ * The old value arrives in the ring, since the caller's buffer need not be registered. An atomic counts as a READ:
+ * the target can remember only a few of them, to answer again if an answer is lost.
  */
 int vrb_atomic(struct xpi_be *be, void *ep_, const struct xport_atomic_args *args, void *rkey_, uint64_t offset,
                struct xpi_req *req)
@@ -145,11 +145,11 @@ int vrb_atomic(struct xpi_be *be, void *ep_, const struct xport_atomic_args *arg
 	struct ibv_sge sge = {.length = sizeof(uint64_t), .lkey = ep->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
 	uint32_t head = ep->ring_head, at = ep->sq_tail;
-	int rc = rma_ready(ep);
+	int rc = vrb_rma_ready(ep);
 
 	if (vrb_unlikely(rc != XPORT_OK))
 		return rc;
-	if (!be->nic_atomic || ep->gets_max == 0) /* this side's adapter, or the connection, has none */
+	if (!be->nic_atomic || ep->gets_max == 0) /* this side's adapter, or the connection, does not support it */
 		return XPORT_ERR_NOT_SUPPORTED;
 	sge.addr = (uintptr_t)(ep->gets < ep->gets_max ? vrb_ring_take(ep, sge.length) : NULL);
 	if (sge.addr == 0)
@@ -175,7 +175,7 @@ const void *vrb_atomic_old(const struct vrb_ep *ep, const struct vrb_sent *s)
 	return ep->ring + ((s->ring_end - VRB_RING_ALIGN) & (VRB_RING - 1));
 }
 
-/* What is read lands in the page that is for peers to read: nobody looks at it. */
+/* The READ goes into the page that peers may read: its contents are not used. */
 int vrb_drain(struct xpi_be *be, void *ep_, struct xpi_req *req)
 {
 	struct vrb_ep *ep = ep_;

@@ -2,14 +2,13 @@
 /*
  * verbs_status.c - describing failures.
  *
- * No code of the stack is passed on as it is: for one lost peer the devices give RETRY_EXC, FLUSH, REM_OP, or success.
- * Whatever ends a connection is PEER_LOST, and the core's control channel may know better.
+ * No code of the stack is passed on unchanged: for one lost peer the devices report RETRY_EXC, FLUSH, REM_OP, or
+ * success. Whatever ends a connection is PEER_LOST, and the core's control channel may know more.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "verbs.h"
 
@@ -25,19 +24,18 @@ int vrb_fail_locked(struct xpi_be *be, int error, size_t length)
 
 	errno = error;
 	if (error == EINVAL && ibv_is_fork_initialized() == IBV_FORK_ENABLED)
-		return xpi_fail_errno(
-			be->err, XPORT_ERR_NO_MEMORY,
-			"in huge pages it can be, on this kernel, with RDMAV_HUGEPAGES_SAFE=1 in the environment",
-			"%s: %zu bytes could not be registered", be->name, length);
+		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY,
+		                      "if the memory is in huge pages, set RDMAV_HUGEPAGES_SAFE=1",
+		                      "%s: cannot register %zu bytes", be->name, length);
 	if ((error != ENOMEM && error != EPERM && error != EAGAIN) || getrlimit(RLIMIT_MEMLOCK, &lim) != 0 ||
 	    lim.rlim_cur == RLIM_INFINITY)
-		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "%s: %zu bytes could not be registered",
-		                      be->name, length);
-	return xpi_fail_errno(
-		be->err, XPORT_ERR_NO_MEMORY,
-		"ulimit -l unlimited; LimitMEMLOCK=infinity of a service; --ulimit memlock=-1 of a container",
-		"%s: %zu bytes could not be registered: the limit of locked memory is %llu KiB", be->name, length,
-		(unsigned long long)lim.rlim_cur / 1024);
+		return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY, NULL, "%s: cannot register %zu bytes", be->name,
+		                      length);
+	return xpi_fail_errno(be->err, XPORT_ERR_NO_MEMORY,
+	                      "raise the limit: ulimit -l unlimited; for a service LimitMEMLOCK=infinity; for a "
+	                      "container --ulimit memlock=-1",
+	                      "%s: cannot register %zu bytes: the limit of locked memory is %llu KiB", be->name, length,
+	                      (unsigned long long)lim.rlim_cur / 1024);
 }
 
 void vrb_broke(struct vrb_ep *ep, int64_t code, const char *why)
@@ -56,12 +54,4 @@ void vrb_all_broke(struct xpi_be *be, int64_t code, const char *why)
 {
 	xpi_list_for(l, &be->eps)
 		vrb_broke(xpi_container(l, struct vrb_ep, link), code, why);
-}
-
-uint64_t vrb_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
 #include "tools/cp/cp.h"
 #include "tools/cp/plant.h"
 #include "tools/cp/progress.h"
+#include "tools/cp/safe_path.h"
 #include "tools/cp/source.h"
 #include "tools/cp/worker.h"
 
@@ -34,7 +34,7 @@ struct client {
 	char text[CP_PATH]; /* why READY refused, or "" */
 };
 
-static bool say(struct client *c, const char *name, const char *text)
+static bool client_say(struct client *c, const char *name, const char *text)
 {
 	char shown[CP_PATH];
 
@@ -48,10 +48,10 @@ static bool say(struct client *c, const char *name, const char *text)
 static void not_copied(struct client *c, const char *name, const char *text)
 {
 	c->tally.failed++;
-	say(c, name, text);
+	client_say(c, name, text);
 }
 
-static int by_name(const void *a, const void *b)
+static int client_by_name(const void *a, const void *b)
 {
 	return strcmp(a, b);
 }
@@ -60,13 +60,13 @@ static int by_name(const void *a, const void *b)
 static bool is_new(struct client *c, const char *source, const char *as)
 {
 	char *name = *as != '\0' ? strdup(as) : NULL;
-	char **at = name != NULL ? tsearch(name, &c->names, by_name) : NULL;
+	char **at = name != NULL ? tsearch(name, &c->names, client_by_name) : NULL;
 	bool is = *as == '\0' || (at != NULL && *at == name);
 
 	if (is)
 		return true;
 	not_copied(c, source,
-	           at != NULL ? "another source has the same name; copy it alone, to another directory"
+	           at != NULL ? "another source has the same name; copy this one separately, to another directory"
 	                      : "out of memory");
 	free(name);
 	return false;
@@ -74,12 +74,12 @@ static bool is_new(struct client *c, const char *source, const char *as)
 
 /* ---- the connection ---- */
 
-static void ready(struct client *c, const struct cp_msg *m)
+static void client_ready(struct client *c, const struct cp_msg *m)
 {
 	char text[CP_PATH];
 
 	if (m->kind != CP_READY) {
-		cp_link_fail(c->link, "the server does not answer as xport_cp does");
+		cp_link_fail(c->link, "the server's answer is not that of xport_cp");
 		return;
 	}
 	c->ready = true;
@@ -91,21 +91,21 @@ static void ready(struct client *c, const struct cp_msg *m)
 		cp_link_key(c->link, &m->key);
 }
 
-static void message(void *arg, const struct cp_msg *m)
+static void client_message(void *arg, const struct cp_msg *m)
 {
 	struct client *c = arg;
 
 	if (!c->ready)
-		ready(c, m);
+		client_ready(c, m);
 	else if (c->role == SENDING && c->source.link == NULL) /* it came together with READY */
-		cp_link_fail(c->link, "the server speaks out of turn");
+		cp_link_fail(c->link, "the server sent a message that was not expected");
 	else if (c->role == SENDING)
 		cp_source_message(&c->source, m);
 	else
 		cp_worker_message(&c->worker, m);
 }
 
-static void block(void *arg, unsigned slot)
+static void client_block(void *arg, unsigned slot)
 {
 	struct client *c = arg;
 
@@ -113,7 +113,7 @@ static void block(void *arg, unsigned slot)
 		cp_worker_block(&c->worker, slot);
 }
 
-static void sent(void *arg, unsigned slot)
+static void client_sent(void *arg, unsigned slot)
 {
 	struct client *c = arg;
 
@@ -121,9 +121,9 @@ static void sent(void *arg, unsigned slot)
 		cp_source_sent(&c->source, slot);
 }
 
-static const struct cp_links_calls calls = {message, block, sent};
+static const struct cp_links_calls calls = {client_message, client_block, client_sent};
 
-static bool connect_to(struct client *c, const char *address)
+static bool client_connect_to(struct client *c, const char *address)
 {
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
 	struct xport_ep_info info = {.size = sizeof(info)};
@@ -133,28 +133,29 @@ static bool connect_to(struct client *c, const char *address)
 	c->ready = false;
 	if (xport_connect(c->hub.x, address, &attr, CONNECT_MS, &ep) != XPORT_OK) {
 		(void)xport_last_error(c->hub.x, &e);
-		say(c, NULL, e.text);
-		return e.hint[0] != '\0' ? say(c, NULL, e.hint) : false;
+		cp_progress_clear(&c->progress);
+		cp_complain(&e);
+		return false;
 	}
 	if (xport_ep_query(ep, &info) != XPORT_OK || info.private_len != sizeof(CP_HELLO) ||
 	    memcmp(info.private_data, CP_HELLO, sizeof(CP_HELLO)) != 0) {
 		xport_ep_destroy(ep);
-		return say(c, address, "what listens there is no xport_cp --serve of this version");
+		return client_say(c, address, "the program that listens there is not xport_cp --serve of this version");
 	}
 	c->link = cp_link_new(&c->hub, ep, &calls, c);
-	return c->link != NULL || say(c, NULL, "out of memory");
+	return c->link != NULL || client_say(c, NULL, "out of memory");
 }
 
 /* Waits a turn; false: it is over. */
 static bool turn(struct client *c, int timeout_ms)
 {
 	if (!cp_hub_poll(&c->hub, timeout_ms))
-		return say(c, NULL, "the library failed");
+		return client_say(c, NULL, "the library failed");
 	return !c->link->failed && !cp_interrupted;
 }
 
 /* Sends START and waits for READY; false: with a reason. */
-static bool ask(struct client *c, const struct cp_msg *start)
+static bool client_ask(struct client *c, const struct cp_msg *start)
 {
 	if (!cp_link_send(c->link, start))
 		return false;
@@ -164,15 +165,33 @@ static bool ask(struct client *c, const struct cp_msg *start)
 	return !c->link->failed;
 }
 
-/* Says why it ended, if it was not in order, and closes. */
-static bool leave(struct client *c, bool good)
+/*
+ * How an interrupted copy is continued.  The part of a file that is at the target is used in any case; files that are complete
+ * are copied again unless --update leaves them alone.
+ */
+static const char *how_to_continue(const struct client *c)
 {
+	bool one = c->options->nsources == 1 && (c->options->flags & CP_RECURSIVE) == 0;
+
+	return one || (c->options->flags & CP_UPDATE) != 0 ? "repeat the command to continue"
+	                                                   : "repeat the command with --update to continue; without "
+	                                                     "--update it copies finished files again";
+}
+
+/* Says why it ended, if it was not in order, and closes. */
+static bool client_leave(struct client *c, bool good)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "interrupted; %s", how_to_continue(c));
 	if (cp_interrupted)
-		say(c, NULL, "interrupted; the same command continues it");
+		client_say(c, NULL, text);
 	else if (c->link->failed)
-		say(c, c->link->peer, c->link->text);
+		client_say(c, c->link->peer, c->link->text);
+	if (!cp_interrupted && c->link->failed && c->link->hint[0] != '\0')
+		client_say(c, "hint", c->link->hint);
 	if (c->link->failed && c->link->status != XPORT_OK)
-		say(c, NULL, "the same command continues what was interrupted");
+		client_say(c, NULL, text);
 	cp_link_end(c->link, good ? END_MS : 0);
 	c->link = NULL;
 	return good;
@@ -187,7 +206,7 @@ struct local {
 	char path[PATH_MAX], as[NAME_MAX + 1];
 };
 
-static bool locate(struct client *c, const char *name, struct local *l)
+static bool client_locate(struct client *c, const char *name, struct local *l)
 {
 	char copy[PATH_MAX], real[PATH_MAX], *last;
 
@@ -209,7 +228,7 @@ static bool locate(struct client *c, const char *name, struct local *l)
 }
 
 /* What the sizes of everything come to, for the time that is left. */
-static void add_up(struct client *c, const struct local *l)
+static void client_add_up(struct client *c, const struct local *l)
 {
 	struct cp_item item;
 	struct cp_walk w;
@@ -231,8 +250,8 @@ static void add_all_up(struct client *c)
 	for (int i = 0; i < o->nsources; i++) {
 		uint64_t failed = c->tally.failed;
 
-		if (access(o->sources[i], F_OK) == 0 && locate(c, o->sources[i], &l)) {
-			add_up(c, &l);
+		if (access(o->sources[i], F_OK) == 0 && client_locate(c, o->sources[i], &l)) {
+			client_add_up(c, &l);
 			close(l.root);
 		}
 		c->tally.failed = failed;
@@ -254,7 +273,7 @@ static bool send_one(struct client *c, const char *name, const char *path)
 	char as[CP_PATH];
 	bool good = true;
 
-	if (!locate(c, name, &l))
+	if (!client_locate(c, name, &l))
 		return true;
 	if (!target_name(c, path, l.as, as)) {
 		not_copied(c, name, "its path at the target is longer than 4095 bytes");
@@ -320,27 +339,27 @@ static bool send_all(struct client *c)
 
 	(void)cp_remote(o->target, address, &given);
 	if ((size_t)snprintf(path, sizeof(path), "%s", given) >= sizeof(path))
-		return say(c, o->target, "the path is longer than 4095 bytes");
+		return client_say(c, o->target, "the path is longer than 4095 bytes");
 	trim(path);
 	m.path.n = strlen(path);
 	c->role = SENDING;
 	/* Before the server waits for anything: a large tree may take longer than it has patience. */
 	if (c->progress.shown)
 		add_all_up(c);
-	if (!connect_to(c, address))
+	if (!client_connect_to(c, address))
 		return false;
-	good = ask(c, &m);
+	good = client_ask(c, &m);
 	if (good && c->text[0] != '\0') {
 		not_copied(c, o->target, c->text);
-		return leave(c, true);
+		return client_leave(c, true);
 	}
 	if (good && c->there != CP_IS_DIR && o->nsources > 1) {
-		not_copied(c, o->target, "it is no directory there, and there are several to copy; make it first");
-		return leave(c, true);
+		not_copied(c, o->target, "it is not a directory there, and there are several sources; create it first");
+		return client_leave(c, true);
 	}
 	if (good && c->there != CP_IS_DIR && ends_in_slash(given) && !is_dir(o->sources[0])) {
-		not_copied(c, o->target, "it is no directory there; make it first, or leave out the slash at the end");
-		return leave(c, true);
+		not_copied(c, o->target, "it is not a directory there; create it first, or omit the slash at the end");
+		return client_leave(c, true);
 	}
 	good = good && cp_source_init(&c->source, c->link, o->flags, &c->progress.see);
 	if (good) {
@@ -348,7 +367,7 @@ static bool send_all(struct client *c)
 		add_tally(&c->tally, &c->source.tally);
 		cp_source_fini(&c->source);
 	}
-	return leave(c, good);
+	return client_leave(c, good);
 }
 
 /* ---- back ---- */
@@ -364,24 +383,24 @@ static int target_here(struct client *c, char as[NAME_MAX + 1])
 	if (fd >= 0)
 		return fd;
 	if (c->options->nsources > 1) {
-		say(c, target, "it is no directory, and there are several to copy; make it first");
+		client_say(c, target, "it is not a directory, and there are several sources; create it first");
 		return -1;
 	}
 	if (ends_in_slash(target) && (c->options->flags & CP_RECURSIVE) == 0) {
-		say(c, target, "it is no directory; make it first, or leave out the slash at the end");
+		client_say(c, target, "it is not a directory; create it first, or omit the slash at the end");
 		return -1;
 	}
 	snprintf(copy, sizeof(copy), "%s", target);
 	snprintf(name, sizeof(name), "%s", target);
 	last = basename(name);
 	if (strlen(target) >= sizeof(name) || strlen(last) > NAME_MAX) { /* cut off, it might be another file's */
-		say(c, target, strerror(ENAMETOOLONG));
+		client_say(c, target, strerror(ENAMETOOLONG));
 		return -1;
 	}
 	strcpy(as, last);
 	fd = open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		say(c, target, strerror(errno));
+		client_say(c, target, strerror(errno));
 	return fd;
 }
 
@@ -398,7 +417,7 @@ static const char *last_part(char *path)
 	return "";
 }
 
-static bool take(struct client *c)
+static bool client_take(struct client *c)
 {
 	bool good = true;
 
@@ -425,32 +444,32 @@ static bool fetch_one(struct client *c, const char *source, int root, const char
 
 	(void)cp_remote(source, address, &given);
 	if ((size_t)snprintf(path, sizeof(path), "%s", given) >= sizeof(path))
-		return say(c, source, "the path is longer than 4095 bytes");
+		return client_say(c, source, "the path is longer than 4095 bytes");
 	last = last_part(path);
 	if (!is_new(c, source, last))
 		return true;
 	m.path = (struct cp_bytes){path, strlen(path)};
 	m.text = *as != '\0' ? (struct cp_bytes){as, strlen(as)} : (struct cp_bytes){last, strlen(last)};
 	c->role = TAKING;
-	if (!connect_to(c, address))
+	if (!client_connect_to(c, address))
 		return false;
 	good = cp_link_slots(c->link, XPORT_REMOTE_WRITE, key, &len);
 	m.key = (struct cp_bytes){key, len};
 	good = good && cp_worker_start(&c->worker, c->link, root, (c->options->flags & CP_SYNC) != 0, &c->progress.see);
 	if (good) {
 		cp_sink_expect(&c->worker.sink, *as != '\0' ? as : last, (c->options->flags & CP_RECURSIVE) != 0);
-		good = ask(c, &m);
+		good = client_ask(c, &m);
 		if (good && c->text[0] != '\0')
 			not_copied(c, source, c->text);
 		else if (good)
-			good = take(c);
+			good = client_take(c);
 		(void)cp_worker_stop(&c->worker);
 		if (good && c->text[0] == '\0' && (c->options->flags & CP_RECURSIVE) == 0 &&
 		    is_nothing(&c->worker.sink.tally))
-			not_copied(c, source, "the server sent nothing that was asked for");
+			not_copied(c, source, "the server sent nothing of what was requested");
 		add_tally(&c->tally, &c->worker.sink.tally);
 	}
-	return leave(c, good);
+	return client_leave(c, good);
 }
 
 static bool fetch_all(struct client *c)

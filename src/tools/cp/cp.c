@@ -14,7 +14,7 @@ static void interrupt(int signal_number)
 }
 
 /* The first one ends it in order, the second one at once. */
-static void handle(int signal_number)
+static void cp_handle(int signal_number)
 {
 	struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
 
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	struct cp_options o;
 
 	cp_options_read(&o, argc, argv);
-	handle(SIGINT);
-	handle(SIGTERM);
+	cp_handle(SIGINT);
+	cp_handle(SIGTERM);
 	return o.serve != NULL ? cp_serve(&o) : cp_client(&o);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cp.h - the two programs that xport_cp is; each returns the exit status. */
+/* cp.h - the two programs that xport_cp contains, server and client; each returns the exit status. */
 #ifndef CP_CP_H
 #define CP_CP_H
 

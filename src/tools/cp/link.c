@@ -10,6 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "tools/hint.h"
+
 /* A peer that has so many answers to take, and takes none, is none of ours. */
 enum { LETTERS = 256, BATCH = 32 };
 
@@ -17,6 +19,13 @@ enum { LETTERS = 256, BATCH = 32 };
 enum { LOOKS = 32 };
 
 /* ---- failing ---- */
+
+void cp_complain(const struct xport_error *e)
+{
+	const char *hint = tool_hint(e);
+
+	fprintf(stderr, "xport_cp: %s%s%s\n", e->text, *hint != '\0' ? "\nxport_cp: hint: " : "", hint);
+}
 
 bool cp_link_fail(struct cp_link *l, const char *format, ...)
 {
@@ -38,14 +47,16 @@ bool cp_link_library(struct cp_link *l, int status, const char *what)
 	if (l->failed)
 		return false;
 	l->status = status;
-	if (xport_last_error(l->hub->x, &e) == XPORT_OK && e.status == status && e.text[0] != '\0')
-		return cp_link_fail(l, "%s: %s%s%s", what, e.text, e.hint[0] != '\0' ? " " : "", e.hint);
+	if (xport_last_error(l->hub->x, &e) == XPORT_OK && e.status == status && e.text[0] != '\0') {
+		snprintf(l->hint, sizeof(l->hint), "%s", tool_hint(&e));
+		return cp_link_fail(l, "%s: %s", what, e.text);
+	}
 	return cp_link_fail(l, "%s: %s", what, xport_strerror(status));
 }
 
 /* ---- messages ---- */
 
-static void post_receive(struct cp_link *l, unsigned i)
+static void link_post_receive(struct cp_link *l, unsigned i)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .context = &l->receives[i], .source = l->ep};
 	int r = xport_recv(l->hub->x, l->in[i], CP_MESSAGE, CP_TAG, UINT64_MAX, &opt);
@@ -86,7 +97,7 @@ bool cp_link_send(struct cp_link *l, const struct cp_msg *m)
 	if (l->failed)
 		return false;
 	if (l->letters >= LETTERS)
-		return cp_link_fail(l, "the peer does not take its answers");
+		return cp_link_fail(l, "the peer does not read its replies");
 	n = cp_msg_write(m, bytes);
 	letter = malloc(sizeof(*letter) + n);
 	if (letter == NULL)
@@ -105,7 +116,7 @@ static void take_message(struct cp_link *l, unsigned i, const struct xport_compl
 	struct cp_msg m;
 
 	if (c->status == XPORT_ERR_TRUNCATED) {
-		cp_link_fail(l, "a message of %llu bytes: the peer is no xport_cp", (unsigned long long)c->length);
+		cp_link_fail(l, "a message of %llu bytes: the peer is not xport_cp", (unsigned long long)c->length);
 		return;
 	}
 	if (c->status != XPORT_OK) {
@@ -113,13 +124,13 @@ static void take_message(struct cp_link *l, unsigned i, const struct xport_compl
 		return;
 	}
 	if (!cp_msg_read(&m, l->in[i], (size_t)c->length)) {
-		cp_link_fail(l, "a message that is none: the peer is no xport_cp, or of another version");
+		cp_link_fail(l, "a malformed message: the peer is not xport_cp, or has another version");
 		return;
 	}
 	if (l->calls != NULL)
 		l->calls->message(l->arg, &m);
 	if (!l->failed && !l->closed)
-		post_receive(l, i);
+		link_post_receive(l, i);
 }
 
 /* ---- blocks ---- */
@@ -147,7 +158,7 @@ bool cp_link_key(struct cp_link *l, const struct cp_bytes *key)
 	if (r != XPORT_OK)
 		return cp_link_library(l, r, "the key to the peer's memory");
 	if (info.length < (uint64_t)CP_SLOTS * CP_STRIDE || (info.rights & XPORT_REMOTE_WRITE) == 0)
-		return cp_link_fail(l, "the peer's memory is not as xport_cp has it");
+		return cp_link_fail(l, "the peer's memory does not have the layout of xport_cp");
 	return true;
 }
 
@@ -195,7 +206,7 @@ static void take_block(struct cp_link *l, const struct xport_completion *c)
 		return;
 	if (l->slots == NULL || slot >= CP_SLOTS || c->mr != l->mr ||
 	    c->offset != slot * CP_STRIDE + CP_FRONT - CP_HEAD)
-		cp_link_fail(l, "a block that is in no slot");
+		cp_link_fail(l, "a block outside all slots");
 	else
 		l->calls->block(l->arg, (unsigned)slot);
 }
@@ -226,7 +237,7 @@ struct cp_link *cp_link_new(struct cp_hub *hub, xport_ep *ep, const struct cp_li
 		if (l->in[i] == NULL)
 			cp_link_fail(l, "out of memory");
 		else
-			post_receive(l, i);
+			link_post_receive(l, i);
 	}
 	return l;
 }
@@ -241,7 +252,7 @@ void cp_link_end(struct cp_link *l, int timeout_ms)
 }
 
 /* Nothing of it is in use any more. */
-static void release(struct cp_hub *hub, unsigned at)
+static void link_release(struct cp_hub *hub, unsigned at)
 {
 	struct cp_link *l = hub->links[at];
 
@@ -267,7 +278,7 @@ static struct cp_link *link_of(struct cp_hub *hub, const xport_ep *ep)
 	return NULL;
 }
 
-static void take_event(struct cp_hub *hub, const struct xport_completion *c)
+static void link_take_event(struct cp_hub *hub, const struct xport_completion *c)
 {
 	struct cp_link *l = link_of(hub, c->ep);
 
@@ -308,7 +319,7 @@ void cp_hub_wake(struct cp_hub *hub)
 }
 
 /* As xport_wait, but a wake ends it, too. */
-static int wait_for(struct cp_hub *hub, struct xport_completion *list, int timeout_ms)
+static int link_wait_for(struct cp_hub *hub, struct xport_completion *list, int timeout_ms)
 {
 	struct pollfd fds[2] = {{.fd = xport_fd(hub->x), .events = POLLIN}, {.fd = hub->wake, .events = POLLIN}};
 	uint64_t many;
@@ -326,11 +337,11 @@ static int wait_for(struct cp_hub *hub, struct xport_completion *list, int timeo
 bool cp_hub_poll(struct cp_hub *hub, int timeout_ms)
 {
 	struct xport_completion list[BATCH];
-	int n = wait_for(hub, list, timeout_ms);
+	int n = link_wait_for(hub, list, timeout_ms);
 
 	for (int i = 0; i < n; i++) {
 		if (list[i].type > XPORT_OP_FLUSH)
-			take_event(hub, &list[i]);
+			link_take_event(hub, &list[i]);
 		else if (list[i].context != NULL)
 			take_operation(list[i].context, &list[i]);
 	}
@@ -340,7 +351,7 @@ bool cp_hub_poll(struct cp_hub *hub, int timeout_ms)
 		if (l != NULL && !l->closed)
 			post_letters(l);
 		if (l != NULL && l->closed && l->pending == 0)
-			release(hub, i);
+			link_release(hub, i);
 	}
 	return n >= 0;
 }
@@ -358,7 +369,7 @@ bool cp_hub_open(struct cp_hub *hub, const char *backend)
 	if (xport_open(&attr, &hub->x) == XPORT_OK)
 		return true;
 	(void)xport_last_error(NULL, &e);
-	fprintf(stderr, "xport_cp: %s%s%s\n", e.text, e.hint[0] != '\0' ? "\nxport_cp: " : "", e.hint);
+	cp_complain(&e);
 	return false;
 }
 

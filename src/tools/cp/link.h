@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * link.h - an endpoint as xport_cp uses it: messages both ways, and the slots of one side into which the other puts.
+ * link.h - an endpoint as xport_cp uses it: messages both ways, and slots of one side into which the other puts.
  *
- * Whoever owns a link gets what comes by its callbacks, from cp_hub_poll.  A link that failed gets nothing more; it is
- * freed when all of its operations have completed.
+ * The owner of a link gets messages and blocks by its callbacks, from cp_hub_poll. A failed link delivers nothing more.
+ * It is freed when all of its operations have completed.
  *
  * ERRORS: the first failure stays in link->text, and link->failed is set.
  */
@@ -54,6 +54,7 @@ struct cp_link {
 	int status; /* of the library, where it was that which failed */
 	char peer[64];
 	char text[CP_TEXT];
+	char hint[256]; /* what its user can do about it, or "" */
 	unsigned pending; /* operations that have not completed */
 	unsigned letters; /* that have not left */
 	struct cp_letter *first, **last;
@@ -76,6 +77,8 @@ bool cp_hub_poll(struct cp_hub *hub, int timeout_ms);
 struct cp_link *cp_link_new(struct cp_hub *hub, xport_ep *ep, const struct cp_links_calls *calls, void *arg);
 /* Closes, waiting up to so long for what was sent, and forgets the owner; the link frees itself. */
 void cp_link_end(struct cp_link *l, int timeout_ms);
+/* Says on standard error why a call of the library failed, and what its user can do about it. */
+void cp_complain(const struct xport_error *e);
 __attribute__((format(printf, 2, 3))) bool cp_link_fail(struct cp_link *l, const char *format, ...);
 /* The same, with what the library says. */
 bool cp_link_library(struct cp_link *l, int status, const char *what);

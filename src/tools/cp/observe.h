@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* observe.h - what a side tells of what it does, to whoever shows it; any of it may be NULL. */
+/* observe.h - what a side reports about its work, to the code that prints it; any callback may be NULL. */
 #ifndef CP_OBSERVE_H
 #define CP_OBSERVE_H
 

@@ -16,21 +16,21 @@ enum cp_plant cp_plant;
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "Copying:", 1},
-	{"recursive", 'r', NULL, 0, "Copy directories, too, with all that is in them", 1},
-	{"update", 'u', NULL, 0, "Leave files alone that have the same size and modification time at the target", 1},
-	{"fsync", OPT_FSYNC, NULL, 0, "Have each file on the disk before it gets its name", 1},
-	{"quiet", 'q', NULL, 0, "Show no progress, and no line at the end", 1},
-	{"progress", OPT_PROGRESS, NULL, 0, "Show progress also where standard error is no terminal", 1},
-	{"json", OPT_JSON, NULL, 0, "Write what was done as JSON, on standard output", 1},
+	{"recursive", 'r', NULL, 0, "Copy directories with their content", 1},
+	{"update", 'u', NULL, 0, "Skip files that have the same size and modification time at the target", 1},
+	{"fsync", OPT_FSYNC, NULL, 0, "Write each file to disk before it gets its name", 1},
+	{"quiet", 'q', NULL, 0, "Print no progress, and no summary", 1},
+	{"progress", OPT_PROGRESS, NULL, 0, "Print progress even if standard error is not a terminal", 1},
+	{"json", OPT_JSON, NULL, 0, "Print the summary as JSON, on standard output", 1},
 	{NULL, 0, NULL, 0, "Serving:", 2},
-	{"serve", OPT_SERVE, "DIR", 0, "Let clients copy into and out of this directory, until it is ended", 2},
+	{"serve", OPT_SERVE, "DIR", 0, "Let clients copy into and out of this directory, until terminated", 2},
 	{"listen", 'l', "HOST[:PORT]", 0,
-         "Listen there (default: port 7472 of this machine alone, or of all addresses if XPORT_AUTH or "
+         "Listen at this address (default: port 7472 of 127.0.0.1, or of all addresses if XPORT_AUTH or "
          "XPORT_AUTH_KEY_FILE is set)",
          2},
-	{"read-only", OPT_READ_ONLY, NULL, 0, "Let clients copy out of it alone", 2},
+	{"read-only", OPT_READ_ONLY, NULL, 0, "Let clients only copy out of the directory", 2},
 	{NULL, 0, NULL, 0, "Both:", 3},
-	{"backend", 'B', "NAME", 0, "What to travel over, instead of what XPORT_BACKEND says", 3},
+	{"backend", 'B', "NAME", 0, "The back end and provider, instead of XPORT_BACKEND", 3},
 	{NULL, 0, NULL, 0, "Help:", -1},
 	{"plant", OPT_PLANT, "WHERE", OPTION_HIDDEN, NULL, 0},
 	{NULL, 0, NULL, 0, NULL, 0}};
@@ -38,14 +38,12 @@ static const struct argp_option options[] = {
 static const char args_doc[] = "SOURCE... HOST:PORT:[PATH]\nHOST:PORT:[SOURCE]... TARGET\n--serve DIR";
 
 static const char doc[] =
-	"Copies files and trees between two machines.\v"
-	"PATH and SOURCE at HOST:PORT lie in the directory that xport_cp --serve serves there.  What is interrupted "
-	"leaves "
-	"no half file under its name: the same command continues it.\n"
+	"Copy files and trees between two machines.\v"
+	"PATH and SOURCE at HOST:PORT are in the directory that xport_cp --serve serves there.  After an interruption "
+	"the same command continues; for a tree or several files add --update.\n"
 	"\n"
-	"The exit status is 0 if everything was copied; 1 if something was not, with the reason on standard error; 2 "
-	"if the "
-	"options are wrong; 3 if the other side could not be reached, or was lost.";
+	"Exit status: 0 if everything was copied; 1 if something was not (the reason is on standard error); 2 for "
+	"wrong options; 3 if the other side could not be reached or was lost, or the copy was interrupted.";
 
 bool cp_remote(const char *name, char address[256], const char **path)
 {
@@ -72,11 +70,11 @@ static void read_listen(struct argp_state *state, struct cp_options *o, const ch
 	bool port = colon != NULL && (end == NULL || colon > end);
 
 	if (strlen(arg) + 8 > sizeof(o->listen))
-		argp_error(state, "--listen=%s: that is no address", arg);
+		argp_error(state, "--listen=%s: not an address", arg);
 	snprintf(o->listen, sizeof(o->listen), "%s%s", arg, port ? "" : ":7472");
 }
 
-static void read_plant(struct argp_state *state, const char *arg)
+static void options_read_plant(struct argp_state *state, const char *arg)
 {
 	static const char *const names[] = {"none", "block", "file", "stored", "pause", "sync", "late", "idle", "walk"};
 
@@ -85,10 +83,10 @@ static void read_plant(struct argp_state *state, const char *arg)
 			cp_plant = (enum cp_plant)i;
 			return;
 		}
-	argp_error(state, "--plant=%s: it is block, file, stored, pause, sync, late, idle or walk", arg);
+	argp_error(state, "--plant=%s: it takes block, file, stored, pause, sync, late, idle or walk", arg);
 }
 
-static void read_names(struct argp_state *state, struct cp_options *o)
+static void options_read_names(struct argp_state *state, struct cp_options *o)
 {
 	int n = state->argc - state->next;
 	char address[256];
@@ -97,30 +95,30 @@ static void read_names(struct argp_state *state, struct cp_options *o)
 	o->sources = &state->argv[state->next];
 	o->nsources = n - 1;
 	if (n < 2)
-		argp_error(state, "it takes what to copy, and where to: xport_cp SOURCE... HOST:PORT:PATH");
+		argp_error(state, "give a source and a target: xport_cp SOURCE... HOST:PORT:PATH");
 	o->target = state->argv[state->argc - 1];
 	o->fetch = !cp_remote(o->target, address, &path);
 	for (int i = 0; i < o->nsources; i++)
 		if (cp_remote(o->sources[i], address, &path) != o->fetch)
 			argp_error(state,
-			           o->fetch ? "%s is here, and so is the target: one of the two must be "
+			           o->fetch ? "%s and the target are both local: one of the two must be "
 			                      "HOST:PORT:PATH, where xport_cp --serve runs"
-			                    : "%s is remote, and so is the target: one of the two must be here",
+			                    : "%s and the target are both remote: one of the two must be local",
 			           o->sources[i]);
 	state->next = state->argc;
 }
 
-static void check(struct argp_state *state, const struct cp_options *o)
+static void options_check(struct argp_state *state, const struct cp_options *o)
 {
 	if (o->serve != NULL && (o->json || (o->flags & (CP_RECURSIVE | CP_UPDATE)) != 0))
-		argp_error(state, "--json, --recursive and --update are for the side that copies, not for --serve");
+		argp_error(state, "--json, --recursive and --update cannot be combined with --serve");
 	if (o->serve == NULL && (o->listen[0] != '\0' || o->read_only))
-		argp_error(state, "--listen and --read-only go with --serve");
+		argp_error(state, "--listen and --read-only need --serve");
 	if (o->serve == NULL && o->nsources == 0)
-		argp_error(state, "it takes what to copy, and where to: xport_cp SOURCE... HOST:PORT:PATH");
+		argp_error(state, "give a source and a target: xport_cp SOURCE... HOST:PORT:PATH");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t options_parse(int key, char *arg, struct argp_state *state)
 {
 	struct cp_options *o = state->input;
 
@@ -156,15 +154,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->backend = arg;
 		break;
 	case OPT_PLANT:
-		read_plant(state, arg);
+		options_read_plant(state, arg);
 		break;
 	case ARGP_KEY_ARGS:
 		if (o->serve != NULL)
-			argp_error(state, "--serve takes one directory, and nothing to copy");
-		read_names(state, o);
+			argp_error(state, "--serve takes one directory, and no sources");
+		options_read_names(state, o);
 		break;
 	case ARGP_KEY_END:
-		check(state, o);
+		options_check(state, o);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -180,7 +178,7 @@ static void print_version(FILE *stream, struct argp_state *state)
 
 void cp_options_read(struct cp_options *o, int argc, char **argv)
 {
-	static const struct argp argp = {options, parse, args_doc, doc, NULL, NULL, NULL};
+	static const struct argp argp = {options, options_parse, args_doc, doc, NULL, NULL, NULL};
 	const char *none = getenv("XPORT_AUTH"), *key = getenv("XPORT_AUTH_KEY_FILE");
 	bool off = (none != NULL && *none != '\0') || (key != NULL && *key != '\0');
 

@@ -13,8 +13,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
 #include "tools/cp/plant.h"
+#include "tools/cp/safe_path.h"
 
 /* So much is written, and read back while it is in the processor's cache. */
 enum { PIECE = 256 << 10 };
@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) static bool fault(struct cp_part *p, int e
 	p->error = error;
 	if (error > 0 && error < CP_HAVE && n >= 0 && (size_t)n < sizeof(p->text))
 		snprintf(p->text + n, sizeof(p->text) - (size_t)n, ": %s%s", strerror(error),
-		         error == ENOSPC || error == EDQUOT ? " (make room there, then repeat the command)" : "");
+		         error == ENOSPC || error == EDQUOT ? " (free space there, then repeat the command)" : "");
 	return false;
 }
 
@@ -55,7 +55,7 @@ bool cp_part_is_open(const struct cp_part *p)
 }
 
 /* Whether the temporary name is still that of the file which is open. */
-static bool is_named(const struct cp_part *p)
+static bool part_is_named(const struct cp_part *p)
 {
 	struct stat st, named;
 
@@ -65,7 +65,7 @@ static bool is_named(const struct cp_part *p)
 
 void cp_part_drop(struct cp_part *p, bool remove)
 {
-	if (p->fd >= 0 && (remove || p->alone) && is_named(p))
+	if (p->fd >= 0 && (remove || p->alone) && part_is_named(p))
 		unlinkat(p->dir, p->temp, 0);
 	if (p->fd >= 0)
 		close(p->fd);
@@ -139,7 +139,7 @@ static int open_once(struct cp_part *p, bool *made, bool *ready)
 }
 
 /* *can: the file system has locks for it. */
-static bool lock(struct cp_part *p, bool *can)
+static bool part_lock(struct cp_part *p, bool *can)
 {
 	int r;
 
@@ -151,7 +151,7 @@ static bool lock(struct cp_part *p, bool *can)
 	if (r == 0 || !*can)
 		return true;
 	if (errno == EWOULDBLOCK)
-		return fault(p, CP_BUSY, "another copy to this name is under way");
+		return fault(p, CP_BUSY, "another copy to this name is in progress");
 	return fault(p, errno, "locking the file");
 }
 
@@ -177,29 +177,29 @@ static bool open_temp(struct cp_part *p)
 			continue;
 		if (p->fd < 0)
 			return fault(p, errno, "creating the file");
-		if (!lock(p, &can))
+		if (!part_lock(p, &can))
 			return false;
-		if (!can && made && is_named(p))
+		if (!can && made && part_is_named(p))
 			unlinkat(p->dir, p->temp, 0);
 		if (!can) {
 			close(p->fd);
 			return open_alone(p);
 		}
-		if (!ready && is_named(p)) {
+		if (!ready && part_is_named(p)) {
 			/* Until it is finished nobody else reads it, whatever an earlier copy had allowed, if there are permissions. */
 			(void)fchmod(p->fd, 0600);
 			return true;
 		}
-		if (ready && is_named(p)) /* the lock is ours: it was killed */
+		if (ready && part_is_named(p)) /* the lock is ours: it was killed */
 			unlinkat(p->dir, p->temp, 0);
 		close(p->fd);
 		p->fd = -1;
 	}
-	return fault(p, EAGAIN, "creating the file, whose temporary name others use");
+	return fault(p, EAGAIN, "creating the file: its temporary name is already used");
 }
 
 /* Makes room, where the file system can; NFS, for one, cannot, and says when it writes at last that there is none. */
-static bool allocate(struct cp_part *p, uint64_t size)
+static bool part_allocate(struct cp_part *p, uint64_t size)
 {
 	int rc = fallocate(p->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
 	bool cannot = (rc != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) || cp_plant == CP_PLANT_LATE;
@@ -209,15 +209,15 @@ static bool allocate(struct cp_part *p, uint64_t size)
 }
 
 /* Finds out now whether there is room.  What has holes takes less than its size, nobody knows how much. */
-static bool reserve(struct cp_part *p, bool sparse)
+static bool part_reserve(struct cp_part *p, bool sparse)
 {
 	if (p->size > INT64_MAX)
 		return fault(p, EFBIG, "a size of %llu bytes", (unsigned long long)p->size);
 	if (p->have > p->size && ftruncate(p->fd, (off_t)p->size) != 0)
-		return fault(p, errno, "shortening what an earlier copy left");
+		return fault(p, errno, "truncating the rest of an earlier copy");
 	p->have = p->have < p->size ? p->have : p->size;
 	p->unreserved = sparse;
-	if (p->size == 0 || allocate(p, sparse ? 1 : p->size))
+	if (p->size == 0 || part_allocate(p, sparse ? 1 : p->size))
 		return true;
 	(void)fault(p, errno, "reserving %llu bytes", (unsigned long long)p->size);
 	(void)!ftruncate(p->fd, (off_t)p->have); /* what was reserved before there was no more room */
@@ -234,17 +234,17 @@ bool cp_part_open(struct cp_part *p, int root, const char *path, uint64_t size, 
 	p->error = 0;
 	p->text[0] = '\0';
 	p->alone = false;
-	p->dir = cp_beneath_parent(root, path, &base);
+	p->dir = cp_safe_path_parent(root, path, &base);
 	if (p->dir < 0)
-		return fault(p, errno, "opening the directory that it goes to");
+		return fault(p, errno, "opening the target directory");
 	snprintf(p->name, sizeof(p->name), "%s", base);
 	name_temp(p->temp, p->name, "");
 	if (fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
-		return fault(p, EISDIR, "a file would take the place of a directory");
+		return fault(p, EISDIR, "a file would replace a directory");
 	if (!open_temp(p))
 		return false;
 	p->have = fstat(p->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
-	return reserve(p, sparse);
+	return part_reserve(p, sparse);
 }
 
 /* ---- content ---- */
@@ -290,7 +290,7 @@ static bool within(struct cp_part *p, uint64_t offset, uint64_t length, uint64_t
 	             (unsigned long long)offset);
 }
 
-static void count(struct cp_part *p, uint64_t length, const uint64_t sum[2])
+static void part_count(struct cp_part *p, uint64_t length, const uint64_t sum[2])
 {
 	p->covered += length;
 	cp_sum_add(p->sum, sum);
@@ -315,8 +315,9 @@ bool cp_part_block(struct cp_part *p, const struct cp_head *h, const void *data)
 	}
 	cp_sum_end(p->summing, sum);
 	if (sum[0] != h->hash[0] || sum[1] != h->hash[1])
-		return fault(p, EBADMSG, "the block at %llu is not what was sent", (unsigned long long)h->offset);
-	count(p, h->length, sum);
+		return fault(p, EBADMSG, "the block at %llu differs from the one that was sent",
+		             (unsigned long long)h->offset);
+	part_count(p, h->length, sum);
 	return true;
 }
 
@@ -338,7 +339,7 @@ bool cp_part_check(struct cp_part *p, const struct cp_head *h, bool *same)
 	cp_sum_end(p->summing, sum);
 	*same = sum[0] == h->hash[0] && sum[1] == h->hash[1];
 	if (*same)
-		count(p, h->length, sum);
+		part_count(p, h->length, sum);
 	return true;
 }
 
@@ -361,7 +362,7 @@ bool cp_part_hole(struct cp_part *p, uint64_t offset, uint64_t length)
 	if (!within(p, offset, length, UINT64_MAX))
 		return false;
 	cp_sum_hole(offset, length, sum);
-	count(p, length, sum);
+	part_count(p, length, sum);
 	old = offset < p->have ? p->have - offset : 0; /* behind it nothing was ever written */
 	old = old < length ? old : length;
 	if (old == 0 || fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)old) == 0)
@@ -395,7 +396,7 @@ static bool sync_file(struct cp_part *p)
 }
 
 /* NFS, SMB and FUSE say when a descriptor is closed that what was written has no room.  The lock stays with the other. */
-static bool flush(struct cp_part *p)
+static bool part_flush(struct cp_part *p)
 {
 	int copy = dup(p->fd);
 
@@ -405,23 +406,23 @@ static bool flush(struct cp_part *p)
 bool cp_part_finish(struct cp_part *p, const uint64_t sum[2], const struct cp_look *look)
 {
 	if (p->covered != p->size)
-		return fault(p, EBADMSG, "%llu of %llu bytes came", (unsigned long long)p->covered,
+		return fault(p, EBADMSG, "%llu of %llu bytes arrived", (unsigned long long)p->covered,
 		             (unsigned long long)p->size);
 	if (sum[0] != p->sum[0] || sum[1] != p->sum[1])
-		return fault(p, EBADMSG, "the checksum of the whole file is not the source's");
+		return fault(p, EBADMSG, "the checksum of the whole file differs from the source's");
 	if (ftruncate(p->fd, (off_t)p->size) != 0)
-		return fault(p, errno, "giving the file its size");
+		return fault(p, errno, "setting the file's size");
 	/* Another copy to this name must be able to open it, or it could not see that it is locked. */
 	if (fchmod(p->fd, (look->mode & 0777) | S_IRUSR) != 0)
-		return fault(p, errno, "giving the file its permissions");
+		return fault(p, errno, "setting the file's permissions");
 	if (futimens(p->fd, look->times) != 0)
-		return fault(p, errno, "giving the file its times");
-	if (((p->sync || p->unreserved) && !sync_file(p)) || !flush(p))
+		return fault(p, errno, "setting the file's times");
+	if (((p->sync || p->unreserved) && !sync_file(p)) || !part_flush(p))
 		return false;
-	if (!is_named(p))
-		return fault(p, CP_BUSY, "somebody has taken its temporary name away");
+	if (!part_is_named(p))
+		return fault(p, CP_BUSY, "another process removed or replaced the temporary file");
 	if (renameat(p->dir, p->temp, p->dir, p->name) != 0)
-		return fault(p, errno, "giving the file its name");
+		return fault(p, errno, "renaming the file");
 	if ((look->mode & S_IRUSR) == 0)
 		(void)fchmod(p->fd, look->mode & 0777);
 	close(p->fd);

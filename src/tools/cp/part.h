@@ -2,11 +2,12 @@
 /*
  * part.h - a file that is being written, under another name in the same directory, until all of it was verified.
  *
- * What an interrupted copy left under that name is the beginning of the next one.  It is trusted for nothing: each block
- * of it is compared with the source by a checksum.  The checksums are those of what can be read back from the file.
+ * If an interrupted copy left a file under that name, the next copy continues it. Its content is not trusted: the
+ * checksum of each block is compared with the source. The checksums are those of the bytes that can be read back from
+ * the file.
  *
- * ERRORS: false, with the errno in part->error and a sentence in part->text; nothing more is to be done with it then but
- * cp_part_drop.
+ * ERRORS: false, with the errno in part->error and a sentence in part->text. After that only cp_part_drop may be
+ * called.
  */
 #ifndef CP_PART_H
 #define CP_PART_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plant.h - for tests: faults that the checks have to see, by the hidden option --plant. */
+/* plant.h - for tests: faults that the checks must detect, by the hidden option --plant. */
 #ifndef CP_PLANT_H
 #define CP_PLANT_H
 

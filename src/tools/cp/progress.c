@@ -10,7 +10,7 @@
 
 enum { DRAW_NS = 200000000, COLUMNS = 80 };
 
-static uint64_t now_ns(void)
+static uint64_t progress_now_ns(void)
 {
 	struct timespec t;
 
@@ -20,7 +20,7 @@ static uint64_t now_ns(void)
 
 double cp_progress_seconds(const struct cp_progress *p)
 {
-	return (double)(now_ns() - p->began_ns) * 1e-9;
+	return (double)(progress_now_ns() - p->began_ns) * 1e-9;
 }
 
 const char *cp_size(uint64_t bytes, char to[32])
@@ -45,7 +45,7 @@ void cp_progress_clear(struct cp_progress *p)
 }
 
 /* The rate of the last while, so that one that changes is seen. */
-static void measure(struct cp_progress *p, uint64_t now)
+static void progress_measure(struct cp_progress *p, uint64_t now)
 {
 	double seconds = (double)(now - p->then_ns) * 1e-9;
 	double rate = seconds > 0 ? (double)(p->done - p->then_done) / seconds : 0;
@@ -55,7 +55,7 @@ static void measure(struct cp_progress *p, uint64_t now)
 	p->then_done = p->done;
 }
 
-static void left(const struct cp_progress *p, uint64_t done, uint64_t total, char to[32])
+static void progress_left(const struct cp_progress *p, uint64_t done, uint64_t total, char to[32])
 {
 	uint64_t s;
 
@@ -76,8 +76,8 @@ static void draw(struct cp_progress *p, uint64_t now)
 	unsigned columns = COLUMNS;
 	int n;
 
-	measure(p, now);
-	left(p, done, total, time);
+	progress_measure(p, now);
+	progress_left(p, done, total, time);
 	n = snprintf(line, sizeof(line), "%3u%%  %s of %s  %s/s  %s  %s",
 	             (unsigned)(total > 0 ? (done < total ? 100.0 * (double)done / (double)total : 100) : 0),
 	             cp_size(done, a), cp_size(total, b), cp_size((uint64_t)p->rate, c), time, p->name);
@@ -89,7 +89,7 @@ static void draw(struct cp_progress *p, uint64_t now)
 	p->drawn_ns = now;
 }
 
-static void note(void *arg, const char *text)
+static void progress_note(void *arg, const char *text)
 {
 	struct cp_progress *p = arg;
 
@@ -106,7 +106,7 @@ static void began(void *arg, const char *path, uint64_t size)
 	p->file_done = 0;
 }
 
-static void moved(void *arg, uint64_t bytes)
+static void progress_moved(void *arg, uint64_t bytes)
 {
 	struct cp_progress *p = arg;
 	uint64_t now;
@@ -115,13 +115,13 @@ static void moved(void *arg, uint64_t bytes)
 	p->file_done += bytes;
 	if (!p->shown)
 		return;
-	now = now_ns();
+	now = progress_now_ns();
 	if (now - p->drawn_ns >= DRAW_NS)
 		draw(p, now);
 }
 
 void cp_progress_init(struct cp_progress *p, bool shown)
 {
-	*p = (struct cp_progress){.see = {note, began, moved, p}, .shown = shown};
-	p->began_ns = p->then_ns = now_ns();
+	*p = (struct cp_progress){.see = {progress_note, began, progress_moved, p}, .shown = shown};
+	p->began_ns = p->then_ns = progress_now_ns();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.h - the line on the terminal: which file, how much, how fast, how long yet; and the notes above it. */
+/* progress.h - the progress line on the terminal: file, amount, rate, remaining time; and the notes above it. */
 #ifndef CP_PROGRESS_H
 #define CP_PROGRESS_H
 

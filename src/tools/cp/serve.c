@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* serve.c - xport_cp --serve: a session for each client, in one thread; each is a sink or a source, as the client asks. */
+/*
+ * serve.c - xport_cp --serve: one session for each client, all in one thread. A session is a sink or a source, as the
+ * client requests.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
 #include "tools/cp/cp.h"
 #include "tools/cp/plant.h"
+#include "tools/cp/safe_path.h"
 #include "tools/cp/source.h"
 #include "tools/cp/worker.h"
 
@@ -44,7 +47,7 @@ static time_t now_s(void)
 
 /* ---- what a client asks for ---- */
 
-static void refuse(struct session *s, int error, const char *what)
+static void serve_refuse(struct session *s, int error, const char *what)
 {
 	struct cp_msg m = {.kind = CP_READY, .status = (uint32_t)error, .text = {what, strlen(what)}};
 
@@ -53,7 +56,7 @@ static void refuse(struct session *s, int error, const char *what)
 
 static uint32_t there(const char *path)
 {
-	int fd = cp_beneath(server.root, path, O_PATH);
+	int fd = cp_safe_path_open(server.root, path, O_PATH);
 	struct stat st;
 	uint32_t kind = CP_ABSENT;
 
@@ -67,7 +70,7 @@ static uint32_t there(const char *path)
 
 static bool is_link(const char *path)
 {
-	int fd = cp_beneath(server.root, path, O_PATH);
+	int fd = cp_safe_path_open(server.root, path, O_PATH);
 	struct stat st;
 	bool link = fd >= 0 && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
 
@@ -85,7 +88,7 @@ static bool may_be_directory(const char *path)
 	if (!is_link(path))
 		return false;
 	strcpy(to, path);
-	return cp_beneath_follow(server.root, to) ? there(to) == CP_IS_DIR : errno != ENOENT;
+	return cp_safe_path_follow(server.root, to) ? there(to) == CP_IS_DIR : errno != ENOENT;
 }
 
 static void become_sink(struct session *s, const char *path, uint32_t flags)
@@ -95,13 +98,13 @@ static void become_sink(struct session *s, const char *path, uint32_t flags)
 	size_t len = sizeof(key);
 
 	if (server.options->read_only) {
-		refuse(s, EROFS, "it is served for reading alone (--read-only)");
+		serve_refuse(s, EROFS, "the server is read-only (--read-only)");
 		return;
 	}
 	if (m.mode == CP_IS_OTHER && may_be_directory(path)) {
-		refuse(s, ELOOP,
-		       "it is a symbolic link there, to a directory or out of what is served; name the directory "
-		       "itself, or remove the link");
+		serve_refuse(s, ELOOP,
+		             "it is a symbolic link there, to a directory or to a path outside the served directory; "
+		             "name the directory itself, or remove the link");
 		return;
 	}
 	if (!cp_link_slots(s->link, XPORT_REMOTE_WRITE, key, &len) ||
@@ -124,21 +127,21 @@ static void pass_note(void *arg, const char *text)
 }
 
 /* A link that is named is followed, but not out of what is served; false: it was refused. */
-static bool follow(struct session *s, char path[CP_PATH])
+static bool serve_follow(struct session *s, char path[CP_PATH])
 {
 	char text[CP_TEXT];
 	int error;
 
-	if (cp_beneath_follow(server.root, path))
+	if (cp_safe_path_follow(server.root, path))
 		return true;
 	error = errno;
 	if (!is_link(path))
 		return true; /* the walk says what is wrong */
 	if (error == EXDEV)
-		snprintf(text, sizeof(text), "it is a symbolic link that leads out of what is served");
+		snprintf(text, sizeof(text), "it is a symbolic link to a path outside the served directory");
 	else
 		snprintf(text, sizeof(text), "following the symbolic link: %s", strerror(error));
-	refuse(s, error, text);
+	serve_refuse(s, error, text);
 	return false;
 }
 
@@ -146,7 +149,7 @@ static void become_source(struct session *s, char path[CP_PATH], const char *as,
 {
 	struct cp_msg m = {.kind = CP_READY};
 
-	if (!follow(s, path))
+	if (!serve_follow(s, path))
 		return;
 	s->see = (struct cp_observer){.note = pass_note, .arg = s};
 	if (!cp_link_key(s->link, &start->key) ||
@@ -157,15 +160,16 @@ static void become_source(struct session *s, char path[CP_PATH], const char *as,
 	cp_source_begin(&s->source, server.root, path, as);
 }
 
-static void start(struct session *s, const struct cp_msg *m)
+static void serve_start(struct session *s, const struct cp_msg *m)
 {
 	char path[CP_PATH], as[CP_PATH];
 	bool whole = cp_msg_string(&m->path, path, sizeof(path)) && cp_msg_string(&m->text, as, sizeof(as));
 
 	if (m->kind != CP_START || !whole)
-		cp_link_fail(s->link, "the client does not begin as xport_cp does");
+		cp_link_fail(s->link, "the client's first message is not that of xport_cp");
 	else if (cp_path_fault(path) != NULL || cp_path_fault(as) != NULL)
-		refuse(s, EINVAL, "a path here is relative to what is served, and has no part that is empty, . or ..");
+		serve_refuse(s, EINVAL,
+		             "a path must be relative to the served directory, without an empty part, . or ..");
 	else if ((m->flags & CP_PUT) != 0)
 		become_sink(s, path, m->flags);
 	else
@@ -174,20 +178,20 @@ static void start(struct session *s, const struct cp_msg *m)
 
 /* ---- sessions ---- */
 
-static void message(void *arg, const struct cp_msg *m)
+static void serve_message(void *arg, const struct cp_msg *m)
 {
 	struct session *s = arg;
 
 	s->heard = now_s();
 	if (s->role == FRESH)
-		start(s, m);
+		serve_start(s, m);
 	else if (s->role == SINK)
 		cp_worker_message(&s->worker, m);
 	else
 		cp_source_message(&s->source, m);
 }
 
-static void block(void *arg, unsigned slot)
+static void serve_block(void *arg, unsigned slot)
 {
 	struct session *s = arg;
 
@@ -195,10 +199,10 @@ static void block(void *arg, unsigned slot)
 	if (s->role == SINK)
 		cp_worker_block(&s->worker, slot);
 	else
-		cp_link_fail(s->link, "the client sends blocks that it was not asked for");
+		cp_link_fail(s->link, "the client sent blocks that were not requested");
 }
 
-static void sent(void *arg, unsigned slot)
+static void serve_sent(void *arg, unsigned slot)
 {
 	struct session *s = arg;
 
@@ -206,7 +210,7 @@ static void sent(void *arg, unsigned slot)
 		cp_source_sent(&s->source, slot);
 }
 
-static const struct cp_links_calls calls = {message, block, sent};
+static const struct cp_links_calls calls = {serve_message, serve_block, serve_sent};
 
 static bool speaks(xport_ep *ep)
 {
@@ -232,8 +236,8 @@ static void take_clients(void)
 	while (xport_accept(server.listener, 0, &ep) == XPORT_OK) {
 		s = free_session();
 		if (s == NULL || !speaks(ep)) {
-			fprintf(stderr, "xport_cp: a connection is closed: %s\n",
-			        s == NULL ? "there are 16 already" : "its other end is no xport_cp of this version");
+			fprintf(stderr, "xport_cp: closed a connection: %s\n",
+			        s == NULL ? "there are already 16" : "the client is not xport_cp of this version");
 			xport_ep_destroy(ep);
 			continue;
 		}
@@ -252,7 +256,8 @@ static void end_session(struct session *s)
 	if (s->role == SOURCE)
 		cp_source_fini(&s->source);
 	if (!in_order && l->failed && !server.options->quiet)
-		fprintf(stderr, "xport_cp: %s: %s\n", l->peer, l->text);
+		fprintf(stderr, "xport_cp: %s: %s%s%s\n", l->peer, l->text,
+		        l->hint[0] != '\0' ? "\nxport_cp: hint: " : "", l->hint);
 	cp_link_end(l, 0);
 	s->link = NULL;
 }
@@ -284,7 +289,7 @@ static bool run_session(struct session *s)
 			s->heard = server.now;
 	}
 	if (server.now - s->heard > patience)
-		cp_link_fail(s->link, "silent for %d s", (int)patience);
+		cp_link_fail(s->link, "no message for %d s", (int)patience);
 	/* What its worker is doing may take long, and the others do not wait for it. */
 	if (s->link->failed && (s->role != SINK || cp_worker_quit(&s->worker)))
 		end_session(s);
@@ -325,7 +330,7 @@ static bool listen_there(void)
 	    xport_listener_name(server.listener, name, sizeof(name)) != XPORT_OK ||
 	    xport_query(server.hub.x, &info) != XPORT_OK) {
 		(void)xport_last_error(server.hub.x, &e);
-		fprintf(stderr, "xport_cp: %s%s%s\n", e.text, e.hint[0] != '\0' ? "\nxport_cp: " : "", e.hint);
+		cp_complain(&e);
 		return false;
 	}
 	printf("xport_cp: serving %s on %s, over %s:%s\n", server.options->serve, name, info.backend, info.provider);
@@ -339,8 +344,7 @@ int cp_serve(const struct cp_options *o)
 	server.options = o;
 	server.root = open(o->serve, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (server.root < 0) {
-		fprintf(stderr, "xport_cp: %s: %s: --serve takes a directory that is there\n", o->serve,
-		        strerror(errno));
+		fprintf(stderr, "xport_cp: %s: %s: --serve needs an existing directory\n", o->serve, strerror(errno));
 		return CP_EXIT_USAGE;
 	}
 	if (cp_hub_open(&server.hub, o->backend) && listen_there())

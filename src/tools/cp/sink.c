@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
+#include "tools/cp/safe_path.h"
 
 bool cp_sink_init(struct cp_sink *s, struct cp_link *l, int root, bool sync, const struct cp_observer *see,
                   const struct cp_sink_answers *answers)
@@ -27,18 +27,18 @@ void cp_sink_fini(struct cp_sink *s)
 
 /* ---- answers ---- */
 
-static void reply(struct cp_sink *s, const struct cp_msg *m)
+static void sink_reply(struct cp_sink *s, const struct cp_msg *m)
 {
 	s->answers.reply(s->answers.arg, m);
 }
 
-static bool refuse(struct cp_sink *s, const char *text)
+static bool sink_refuse(struct cp_sink *s, const char *text)
 {
 	s->answers.refuse(s->answers.arg, text);
 	return false;
 }
 
-static void answer(struct cp_sink *s, uint32_t kind, int status, const char *what)
+static void sink_answer(struct cp_sink *s, uint32_t kind, int status, const char *what)
 {
 	struct cp_msg m = {.kind = kind, .status = (uint32_t)status};
 	char text[CP_TEXT] = "";
@@ -47,27 +47,27 @@ static void answer(struct cp_sink *s, uint32_t kind, int status, const char *wha
 		snprintf(text, sizeof(text), "%s", what);
 		m.text = (struct cp_bytes){text, strlen(text)};
 	}
-	reply(s, &m);
+	sink_reply(s, &m);
 }
 
 /* DONE, with the errno of what was tried. */
-static void done(struct cp_sink *s, bool good, const char *what)
+static void sink_done(struct cp_sink *s, bool good, const char *what)
 {
 	char text[CP_TEXT];
 	int error = errno;
 
 	snprintf(text, sizeof(text), "%s: %s", what, strerror(error));
-	answer(s, CP_DONE, good ? 0 : error, text);
+	sink_answer(s, CP_DONE, good ? 0 : error, text);
 }
 
 static void acknowledge(struct cp_sink *s, unsigned slot, int status)
 {
 	struct cp_msg m = {.kind = CP_ACK, .slot = slot, .status = (uint32_t)status};
 
-	reply(s, &m);
+	sink_reply(s, &m);
 }
 
-static void moved(struct cp_sink *s, uint64_t bytes)
+static void sink_moved(struct cp_sink *s, uint64_t bytes)
 {
 	if (s->see != NULL && s->see->moved != NULL)
 		s->see->moved(s->see->arg, bytes);
@@ -79,7 +79,7 @@ void cp_sink_expect(struct cp_sink *s, const char *only, bool tree)
 	s->tree = tree;
 }
 
-static bool expected(const struct cp_sink *s, const struct cp_msg *m, const char *path)
+static bool sink_expected(const struct cp_sink *s, const struct cp_msg *m, const char *path)
 {
 	size_t n = s->only != NULL ? strlen(s->only) : 0;
 
@@ -94,16 +94,16 @@ static bool expected(const struct cp_sink *s, const struct cp_msg *m, const char
 static bool path_of(struct cp_sink *s, const struct cp_msg *m, uint32_t answer_by, char path[CP_PATH])
 {
 	char text[CP_TEXT];
-	const char *fault = "it has a NUL in it";
+	const char *fault = "it contains a NUL byte";
 
 	if (cp_msg_string(&m->path, path, CP_PATH))
 		fault = cp_path_fault(path);
-	if (fault == NULL && !expected(s, m, path))
-		fault = "it is not what was asked for";
+	if (fault == NULL && !sink_expected(s, m, path))
+		fault = "it was not requested";
 	if (fault == NULL)
 		return true;
-	snprintf(text, sizeof(text), "the path is refused: %s", fault);
-	answer(s, answer_by, EINVAL, text);
+	snprintf(text, sizeof(text), "the path was refused: %s", fault);
+	sink_answer(s, answer_by, EINVAL, text);
 	return false;
 }
 
@@ -119,7 +119,7 @@ static void look_of(const struct cp_msg *m, struct cp_look *look)
 /* Whether what is there has the size and the time of the source's. */
 static bool is_same(const struct cp_sink *s, const char *path, const struct cp_msg *m)
 {
-	int fd = cp_beneath(s->root, path, O_PATH);
+	int fd = cp_safe_path_open(s->root, path, O_PATH);
 	struct stat st;
 	bool same = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == m->length &&
 	            st.st_mtim.tv_sec == m->mtime_s && st.st_mtim.tv_nsec == m->mtime_ns;
@@ -136,7 +136,7 @@ static void take_file(struct cp_sink *s, const struct cp_msg *m)
 	char path[CP_PATH];
 
 	if (cp_part_is_open(p)) {
-		refuse(s, "the peer begins a file before it has ended another");
+		sink_refuse(s, "the peer began a file before the previous one ended");
 		return;
 	}
 	if (!path_of(s, m, CP_OPENED, path))
@@ -146,23 +146,23 @@ static void take_file(struct cp_sink *s, const struct cp_msg *m)
 	if ((m->flags & CP_UPDATE) != 0 && is_same(s, path, m)) {
 		opened.flags = CP_SAME;
 		s->tally.same++;
-		reply(s, &opened);
+		sink_reply(s, &opened);
 		return;
 	}
 	look_of(m, &s->look);
 	if (cp_part_open(p, s->root, path, m->length, (m->flags & CP_SPARSE) != 0)) {
 		opened.offset = p->have;
-		reply(s, &opened);
+		sink_reply(s, &opened);
 		return;
 	}
 	/* What an earlier copy left may be worth its room; what is another's is not ours. */
 	cp_part_drop(p, p->error != CP_BUSY && p->have == 0);
-	answer(s, CP_OPENED, p->error, p->text);
+	sink_answer(s, CP_OPENED, p->error, p->text);
 }
 
 static bool has_file(struct cp_sink *s)
 {
-	return cp_part_is_open(&s->part) || refuse(s, "the peer sends parts of no file");
+	return cp_part_is_open(&s->part) || sink_refuse(s, "the peer sent data without a file");
 }
 
 void cp_sink_block(struct cp_sink *s, unsigned slot)
@@ -175,7 +175,7 @@ void cp_sink_block(struct cp_sink *s, unsigned slot)
 	cp_link_head(s->link, slot, &h);
 	s->blocks++;
 	if (p->error == 0 && cp_part_block(p, &h, cp_link_data(s->link, slot))) {
-		moved(s, h.length);
+		sink_moved(s, h.length);
 	}
 	acknowledge(s, slot, p->error);
 }
@@ -190,7 +190,7 @@ static void take_check(struct cp_sink *s, const struct cp_msg *m)
 		return;
 	if (p->error == 0 && cp_part_check(p, &h, &same) && same) {
 		s->tally.resumed_bytes += h.length;
-		moved(s, h.length);
+		sink_moved(s, h.length);
 	}
 	acknowledge(s, m->slot, p->error != 0 ? p->error : same ? CP_HAVE : CP_NEED);
 }
@@ -200,7 +200,7 @@ static void take_hole(struct cp_sink *s, const struct cp_msg *m)
 	struct cp_part *p = &s->part;
 
 	if (has_file(s) && p->error == 0 && cp_part_hole(p, m->offset, m->length))
-		moved(s, m->length);
+		sink_moved(s, m->length);
 }
 
 static void take_finish(struct cp_sink *s, const struct cp_msg *m)
@@ -212,11 +212,11 @@ static void take_finish(struct cp_sink *s, const struct cp_msg *m)
 	if (m->status == 0 && p->error == 0 && cp_part_finish(p, m->hash, &s->look)) {
 		s->tally.files++;
 		s->tally.bytes += p->size;
-		answer(s, CP_DONE, 0, "");
+		sink_answer(s, CP_DONE, 0, "");
 		return;
 	}
 	cp_part_drop(p, true);
-	answer(s, CP_DONE, p->error, p->text);
+	sink_answer(s, CP_DONE, p->error, p->text);
 }
 
 /* ---- directories and links ---- */
@@ -241,12 +241,12 @@ static bool make_dir(struct cp_sink *s, const char *path)
 
 	if (*path == '\0')
 		return true;
-	parent = cp_beneath_parent(s->root, path, &base);
+	parent = cp_safe_path_parent(s->root, path, &base);
 	if (parent < 0)
 		return false;
 	made = mkdirat(parent, base, 0700) == 0;
 	if (!made && errno == EEXIST) {
-		fd = cp_beneath(s->root, path, O_PATH | O_DIRECTORY);
+		fd = cp_safe_path_open(s->root, path, O_PATH | O_DIRECTORY);
 		made = fd >= 0;
 		if (fd >= 0) {
 			let_us_in(fd);
@@ -263,7 +263,7 @@ static bool make_dir(struct cp_sink *s, const char *path)
 static bool sync_both(struct cp_sink *s, int fd, const char *path)
 {
 	const char *base;
-	int parent = cp_beneath_parent(s->root, path, &base);
+	int parent = cp_safe_path_parent(s->root, path, &base);
 	bool good = parent >= 0 && fsync(fd) == 0 && cp_sync_dir(parent);
 	int error = errno;
 
@@ -281,7 +281,7 @@ static bool end_dir(struct cp_sink *s, const char *path, const struct cp_msg *m)
 
 	if (*path == '\0')
 		return !s->part.sync || cp_sync_dir(s->root);
-	fd = cp_beneath(s->root, path, O_RDONLY | O_DIRECTORY);
+	fd = cp_safe_path_open(s->root, path, O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return false;
 	look_of(m, &look);
@@ -322,12 +322,12 @@ static void take_link(struct cp_sink *s, const struct cp_msg *m)
 	if (!path_of(s, m, CP_DONE, path))
 		return;
 	if (!cp_msg_string(&m->text, to, sizeof(to)) || !cp_link_stays(path, to)) {
-		answer(s, CP_DONE, EXDEV, "a symbolic link that may lead out of the directory is not made");
+		sink_answer(s, CP_DONE, EXDEV, "the symbolic link may lead out of the directory, and was not created");
 		return;
 	}
 	look_of(m, &look);
-	parent = cp_beneath_parent(s->root, path, &base);
-	done(s, parent >= 0 && make_link(parent, base, to, &look, s->part.sync), "making the symbolic link");
+	parent = cp_safe_path_parent(s->root, path, &base);
+	sink_done(s, parent >= 0 && make_link(parent, base, to, &look, s->part.sync), "creating the symbolic link");
 	if (parent >= 0)
 		close(parent);
 }
@@ -339,9 +339,9 @@ static void take_dir(struct cp_sink *s, const struct cp_msg *m)
 	if (!path_of(s, m, CP_DONE, path))
 		return;
 	if (m->kind == CP_DIR)
-		done(s, make_dir(s, path), "making the directory");
+		sink_done(s, make_dir(s, path), "creating the directory");
 	else
-		done(s, end_dir(s, path, m), "giving the directory its permissions and times");
+		sink_done(s, end_dir(s, path, m), "setting the directory's permissions and times");
 }
 
 static void take_note(struct cp_sink *s, const struct cp_msg *m)
@@ -351,7 +351,7 @@ static void take_note(struct cp_sink *s, const struct cp_msg *m)
 	s->tally.failed++;
 	if (s->see != NULL && s->see->note != NULL && cp_msg_string(&m->text, text, sizeof(text)))
 		s->see->note(s->see->arg, cp_show(text, shown, sizeof(shown)));
-	reply(s, &(struct cp_msg){.kind = CP_NOTE});
+	sink_reply(s, &(struct cp_msg){.kind = CP_NOTE});
 }
 
 void cp_sink_message(struct cp_sink *s, const struct cp_msg *m)
@@ -380,9 +380,9 @@ void cp_sink_message(struct cp_sink *s, const struct cp_msg *m)
 		take_note(s, m);
 		break;
 	case CP_BYE:
-		reply(s, &(struct cp_msg){.kind = CP_DONE, .flags = CP_LAST});
+		sink_reply(s, &(struct cp_msg){.kind = CP_DONE, .flags = CP_LAST});
 		break;
 	default:
-		refuse(s, "the peer sends a message that is not for this side");
+		sink_refuse(s, "the peer sent a message that this side does not accept");
 	}
 }

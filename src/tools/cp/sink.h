@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sink.h - the side that writes: does what the source's messages say, beneath one directory.
+ * sink.h - the side that writes: carries out the source's messages inside one directory.
  *
- * ASSUMPTIONS: the source may be hostile.  ERRORS: what it must not say is refused; what cannot be done here is
- * answered with an errno and a sentence, and the next file goes on.
+ * ASSUMPTIONS: the source may be hostile. ERRORS: a message that is not allowed is refused. A failure of this side is
+ * answered with an errno and a sentence, and the next file follows.
  */
 #ifndef CP_SINK_H
 #define CP_SINK_H

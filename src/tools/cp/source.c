@@ -9,13 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
 #include "tools/cp/plant.h"
+#include "tools/cp/safe_path.h"
 #include "tools/cp/sum.h"
 
 enum { BUSY_MS = 100, BUSY_PATIENCE_MS = 15000, TICKS = 250 };
 
-static uint64_t now_ms(void)
+static uint64_t source_now_ms(void)
 {
 	struct timespec t;
 
@@ -53,7 +53,7 @@ bool cp_source_resting(const struct cp_source *s)
 /* ---- telling ---- */
 
 /* What is not copied is told once, here; the sink, where that is the client, is told by NOTE. */
-static void complain(struct cp_source *s, const char *text)
+static void source_complain(struct cp_source *s, const char *text)
 {
 	char line[CP_PATH * 2 + CP_TEXT], shown[CP_PATH * 2];
 
@@ -65,7 +65,7 @@ static void complain(struct cp_source *s, const char *text)
 	s->see->note(s->see->arg, line);
 }
 
-static void moved(struct cp_source *s, uint64_t bytes)
+static void source_moved(struct cp_source *s, uint64_t bytes)
 {
 	if (s->see != NULL && s->see->moved != NULL)
 		s->see->moved(s->see->arg, bytes);
@@ -79,7 +79,7 @@ static void complain_of(struct cp_source *s, const struct cp_msg *m)
 	if (!cp_msg_string(&m->text, text, sizeof(text)) || *text == '\0')
 		snprintf(text, sizeof(text), "error %u", m->status);
 	snprintf(line, sizeof(line), "at the target: %s", cp_show(text, shown, sizeof(shown)));
-	complain(s, line);
+	source_complain(s, line);
 }
 
 static void send_item(struct cp_source *s, uint32_t kind, enum cp_source_state then)
@@ -105,7 +105,7 @@ static void send_item(struct cp_source *s, uint32_t kind, enum cp_source_state t
 
 /* ---- a file ---- */
 
-static void give_up(struct cp_source *s, int error, const char *text)
+static void source_give_up(struct cp_source *s, int error, const char *text)
 {
 	if (s->error != 0)
 		return;
@@ -146,7 +146,7 @@ static bool is_past(const struct timespec *t)
 }
 
 /* False: errno; 0: it is written to all the time. */
-static bool look_at(int fd, struct stat *st)
+static bool source_look_at(int fd, struct stat *st)
 {
 	static const struct timespec tick = {.tv_nsec = 10000000};
 
@@ -167,16 +167,16 @@ static void begin_file(struct cp_source *s)
 
 	s->error = 0;
 	s->offset = s->covered = s->sum[0] = s->sum[1] = 0;
-	s->fd = cp_beneath(s->walk.root, s->item.path, O_RDONLY | O_NONBLOCK);
-	if (s->fd < 0 || !look_at(s->fd, &st)) {
-		give_up(s, errno,
-		        errno == 0 ? "it is written to all the time; repeat the command when it is left alone"
-		                   : "opening it");
+	s->fd = cp_safe_path_open(s->walk.root, s->item.path, O_RDONLY | O_NONBLOCK);
+	if (s->fd < 0 || !source_look_at(s->fd, &st)) {
+		source_give_up(s, errno,
+		               errno == 0 ? "it keeps changing; repeat the command when no program writes to it"
+		                          : "opening it");
 	} else if (st.st_ino != s->item.st.st_ino || st.st_dev != s->item.st.st_dev || !S_ISREG(st.st_mode)) {
-		give_up(s, 0, "it was replaced a moment ago; repeat the command");
+		source_give_up(s, 0, "it was just replaced; repeat the command");
 	}
 	if (s->error != 0) {
-		complain(s, s->text);
+		source_complain(s, s->text);
 		if (s->fd >= 0)
 			close(s->fd);
 		s->fd = -1;
@@ -185,17 +185,17 @@ static void begin_file(struct cp_source *s)
 	s->item.st = st;
 	s->data_end = extent(s);
 	(void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	s->give_up_at = now_ms() + BUSY_PATIENCE_MS;
+	s->give_up_at = source_now_ms() + BUSY_PATIENCE_MS;
 	if (s->see != NULL && s->see->began != NULL)
 		s->see->began(s->see->arg, s->item.path, (uint64_t)st.st_size);
 	send_item(s, CP_FILE, CP_SOURCE_ASKED);
 }
 
 /* The sink may have some of it, or all, or not want it. */
-static void opened(struct cp_source *s, const struct cp_msg *m)
+static void source_opened(struct cp_source *s, const struct cp_msg *m)
 {
-	if (m->status == CP_BUSY && now_ms() < s->give_up_at) {
-		s->again_at = now_ms() + BUSY_MS;
+	if (m->status == CP_BUSY && source_now_ms() < s->give_up_at) {
+		s->again_at = source_now_ms() + BUSY_MS;
 		s->state = CP_SOURCE_BUSY;
 		return;
 	}
@@ -206,7 +206,7 @@ static void opened(struct cp_source *s, const struct cp_msg *m)
 	}
 	if ((m->flags & CP_SAME) != 0) {
 		s->tally.same++;
-		moved(s, (uint64_t)s->item.st.st_size);
+		source_moved(s, (uint64_t)s->item.st.st_size);
 		close_file(s);
 		return;
 	}
@@ -233,7 +233,7 @@ static bool send_hole(struct cp_source *s)
 	cp_sum_add(s->sum, sum);
 	s->covered += m.length;
 	s->offset += m.length;
-	moved(s, m.length);
+	source_moved(s, m.length);
 	if (s->offset < size)
 		s->data_end = extent(s);
 	return cp_link_send(s->link, &m);
@@ -247,9 +247,11 @@ static bool read_block(struct cp_source *s, uint8_t *to, size_t n, uint64_t offs
 		if (r < 0 && errno == EINTR)
 			continue;
 		if (r < 0)
-			give_up(s, errno, "reading it");
+			source_give_up(s, errno, "reading it");
 		else if (r == 0)
-			give_up(s, 0, "it got shorter while it was copied; repeat the command when it is left alone");
+			source_give_up(
+				s, 0,
+				"it became shorter during the copy; repeat the command when no program writes to it");
 		if (r <= 0)
 			return false;
 		got += (size_t)r;
@@ -325,12 +327,12 @@ static void slot_done(struct cp_source *s, unsigned slot)
 		s->open--;
 }
 
-static void acknowledged(struct cp_source *s, const struct cp_msg *m)
+static void source_acknowledged(struct cp_source *s, const struct cp_msg *m)
 {
 	unsigned i = m->slot;
 
 	if (i >= CP_SLOTS || !s->slots[i].waits_ack) {
-		cp_link_fail(s->link, "the peer acknowledges what was not sent");
+		cp_link_fail(s->link, "the peer acknowledged data that was not sent");
 		return;
 	}
 	s->slots[i].waits_ack = false;
@@ -340,7 +342,7 @@ static void acknowledged(struct cp_source *s, const struct cp_msg *m)
 	}
 	if (m->status == 0 || m->status == CP_HAVE) {
 		s->tally.resumed_bytes += m->status == CP_HAVE ? s->slots[i].head.length : 0;
-		moved(s, s->slots[i].head.length);
+		source_moved(s, s->slots[i].head.length);
 	} else if (m->status != CP_NEED && s->error == 0) {
 		s->error = (int)m->status; /* what it is the sink says at the end */
 		s->text[0] = '\0';
@@ -357,12 +359,12 @@ static void compare_source(struct cp_source *s)
 	char one;
 
 	if (fstat(s->fd, &is) != 0)
-		give_up(s, errno, "looking at it again");
+		source_give_up(s, errno, "looking at it again");
 	else if (is.st_size != was->st_size || is.st_mtim.tv_sec != was->st_mtim.tv_sec ||
 	         is.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
-		give_up(s, 0, "it changed while it was copied; repeat the command when it is left alone");
+		source_give_up(s, 0, "it changed during the copy; repeat the command when no program writes to it");
 	else if (pread(s->fd, &one, 1, was->st_size) > 0)
-		give_up(s, 0, "it is longer than its size says, as files of /proc are; copy what cat writes");
+		source_give_up(s, 0, "it is longer than its size, like files of /proc; copy the output of cat instead");
 }
 
 static void finish_file(struct cp_source *s)
@@ -404,7 +406,7 @@ static bool send_more(struct cp_source *s)
 
 /* ---- what was said about it ---- */
 
-static void told(struct cp_source *s, const struct cp_msg *m)
+static void source_told(struct cp_source *s, const struct cp_msg *m)
 {
 	bool file = s->fd >= 0;
 
@@ -413,7 +415,7 @@ static void told(struct cp_source *s, const struct cp_msg *m)
 		return;
 	}
 	if (file && s->error != 0 && s->text[0] != '\0') {
-		complain(s, s->text);
+		source_complain(s, s->text);
 	} else if (m->status != 0 || (file && s->error != 0)) {
 		complain_of(s, m);
 	} else if (file) {
@@ -428,15 +430,15 @@ static void told(struct cp_source *s, const struct cp_msg *m)
 void cp_source_message(struct cp_source *s, const struct cp_msg *m)
 {
 	if (m->kind == CP_OPENED && s->state == CP_SOURCE_ASKED)
-		opened(s, m);
+		source_opened(s, m);
 	else if (m->kind == CP_ACK && s->state == CP_SOURCE_SENDING)
-		acknowledged(s, m);
+		source_acknowledged(s, m);
 	else if (m->kind == CP_DONE && (s->state == CP_SOURCE_TOLD || s->state == CP_SOURCE_LEAVING))
-		told(s, m);
+		source_told(s, m);
 	else if (m->kind == CP_NOTE && s->notes > 0)
 		s->notes--;
 	else
-		cp_link_fail(s->link, "the peer sends a message of kind %u, which is not expected now", m->kind);
+		cp_link_fail(s->link, "the peer sent an unexpected message of kind %u", m->kind);
 }
 
 void cp_source_sent(struct cp_source *s, unsigned slot)
@@ -455,7 +457,7 @@ void cp_source_bye(struct cp_source *s)
 	cp_link_send(s->link, &m);
 }
 
-static void next_item(struct cp_source *s)
+static void source_next_item(struct cp_source *s)
 {
 	if (!cp_walk_next(&s->walk, &s->item)) {
 		cp_walk_end(&s->walk);
@@ -476,7 +478,7 @@ static void next_item(struct cp_source *s)
 		send_item(s, CP_LINK, CP_SOURCE_TOLD);
 		break;
 	case CP_ITEM_BAD:
-		complain(s, s->item.text);
+		source_complain(s, s->item.text);
 		break;
 	}
 }
@@ -487,12 +489,12 @@ bool cp_source_step(struct cp_source *s)
 		return false;
 	if (s->state == CP_SOURCE_SENDING)
 		return send_more(s);
-	if (s->state == CP_SOURCE_BUSY && now_ms() >= s->again_at) {
+	if (s->state == CP_SOURCE_BUSY && source_now_ms() >= s->again_at) {
 		send_item(s, CP_FILE, CP_SOURCE_ASKED);
 		return true;
 	}
 	if (s->state != CP_SOURCE_IDLE || !s->walking || s->notes >= CP_SLOTS)
 		return false;
-	next_item(s);
+	source_next_item(s);
 	return true;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * source.h - the side that reads: walks what there is to copy, and moves it block by block, as many blocks at a time as
- * there are slots.  It waits for nothing: cp_source_step does what can be done now, and is called again after what
- * came has been handed to cp_source_message and cp_source_sent.
+ * source.h - the side that reads: walks the files to copy, and transfers them block by block, as many blocks at a time
+ * as there are slots. It never waits. cp_source_step does what can be done now. Call it again after messages and
+ * completions have been passed to cp_source_message and cp_source_sent.
  *
- * A block is read into a slot (pread), not mapped: a file that gets shorter meanwhile is then an error of that file; the
- * pages of a mapping would be gone in the middle of the library's own work.
+ * A block is read into a slot (pread), not mapped. If a file becomes shorter meanwhile, that is then an error of this
+ * file. The pages of a mapping would disappear in the middle of the library's work.
  */
 #ifndef CP_SOURCE_H
 #define CP_SOURCE_H

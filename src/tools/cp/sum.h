@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sum.h - checksums of blocks (XXH3, 128 bits), which depend on where a block lies, and of a file: all of its blocks and
- * holes, in any order. */
+/*
+ * sum.h - checksums (XXH3, 128 bits): of a block, dependent on its offset; and of a file, from all of its blocks and
+ * holes, in any order.
+ */
 #ifndef CP_SUM_H
 #define CP_SUM_H
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cp/beneath.h"
+#include "tools/cp/safe_path.h"
 
 struct cp_level {
 	char **names;
@@ -46,12 +46,12 @@ void cp_walk_end(struct cp_walk *w)
 
 /* ---- directories ---- */
 
-static int by_name(const void *a, const void *b)
+static int walk_by_name(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_ours(const char *name)
+static bool walk_is_ours(const char *name)
 {
 	static const char end[] = ".xport-part";
 	size_t n = strlen(name);
@@ -59,7 +59,7 @@ static bool is_ours(const char *name)
 	return name[0] == '.' && n >= sizeof(end) && strcmp(name + n - (sizeof(end) - 1), end) == 0;
 }
 
-static bool add_name(struct cp_level *l, size_t *room, const char *name)
+static bool walk_add_name(struct cp_level *l, size_t *room, const char *name)
 {
 	if (l->n == *room) {
 		size_t more = *room * 2 + 16;
@@ -74,15 +74,15 @@ static bool add_name(struct cp_level *l, size_t *room, const char *name)
 	return l->names[l->n++] != NULL;
 }
 
-static bool read_names(struct cp_level *l, DIR *dir)
+static bool walk_read_names(struct cp_level *l, DIR *dir)
 {
 	size_t room = 0;
 	const struct dirent *d;
 
 	for (errno = 0; (d = readdir(dir)) != NULL; errno = 0) {
-		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 || is_ours(d->d_name))
+		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 || walk_is_ours(d->d_name))
 			continue;
-		if (!add_name(l, &room, d->d_name)) {
+		if (!walk_add_name(l, &room, d->d_name)) {
 			l->n -= l->n > 0 && l->names[l->n - 1] == NULL;
 			errno = ENOMEM;
 			return false;
@@ -91,7 +91,7 @@ static bool read_names(struct cp_level *l, DIR *dir)
 	if (errno != 0)
 		return false;
 	if (l->n > 0)
-		qsort(l->names, l->n, sizeof(*l->names), by_name);
+		qsort(l->names, l->n, sizeof(*l->names), walk_by_name);
 	return true;
 }
 
@@ -109,7 +109,7 @@ static bool descend(struct cp_walk *w, const struct stat *st)
 	w->levels = levels;
 	l = &levels[w->depth];
 	*l = (struct cp_level){.path_len = strlen(w->path), .as_len = strlen(w->as), .st = *st};
-	fd = cp_beneath(w->root, w->path, O_RDONLY | O_DIRECTORY);
+	fd = cp_safe_path_open(w->root, w->path, O_RDONLY | O_DIRECTORY);
 	dir = fd >= 0 ? fdopendir(fd) : NULL;
 	if (dir == NULL) {
 		error = errno;
@@ -118,7 +118,7 @@ static bool descend(struct cp_walk *w, const struct stat *st)
 		errno = error;
 		return false;
 	}
-	good = read_names(l, dir);
+	good = walk_read_names(l, dir);
 	error = errno;
 	closedir(dir);
 	if (good)
@@ -131,7 +131,7 @@ static bool descend(struct cp_walk *w, const struct stat *st)
 
 /* ---- items ---- */
 
-static bool bad(struct cp_item *item, const char *what, int error)
+static bool walk_bad(struct cp_item *item, const char *what, int error)
 {
 	item->kind = CP_ITEM_BAD;
 	snprintf(item->text, sizeof(item->text), "%s%s%s", what, error != 0 ? ": " : "",
@@ -141,9 +141,9 @@ static bool bad(struct cp_item *item, const char *what, int error)
 
 static const char *special(mode_t mode)
 {
-	return S_ISFIFO(mode)   ? "it is a named pipe, which is not copied"
-	       : S_ISSOCK(mode) ? "it is a socket, which is not copied"
-	                        : "it is a device, which is not copied";
+	return S_ISFIFO(mode)   ? "named pipes are not copied"
+	       : S_ISSOCK(mode) ? "sockets are not copied"
+	                        : "devices are not copied";
 }
 
 static bool read_link(struct cp_item *item, int fd)
@@ -151,7 +151,7 @@ static bool read_link(struct cp_item *item, int fd)
 	ssize_t n = readlinkat(fd, "", item->text, sizeof(item->text));
 
 	if (n < 0 || (size_t)n >= sizeof(item->text))
-		return bad(item, "reading the symbolic link", n < 0 ? errno : ENAMETOOLONG);
+		return walk_bad(item, "reading the symbolic link", n < 0 ? errno : ENAMETOOLONG);
 	item->text[n] = '\0';
 	item->kind = CP_ITEM_LINK;
 	return true;
@@ -160,9 +160,9 @@ static bool read_link(struct cp_item *item, int fd)
 static bool directory(struct cp_walk *w, struct cp_item *item)
 {
 	if (!w->recursive)
-		return bad(item, "it is a directory, which is copied with -r alone", 0);
+		return walk_bad(item, "it is a directory: use -r", 0);
 	if (!descend(w, &item->st))
-		return bad(item, "reading the directory", errno);
+		return walk_bad(item, "reading the directory", errno);
 	item->kind = CP_ITEM_DIR;
 	return true;
 }
@@ -170,12 +170,12 @@ static bool directory(struct cp_walk *w, struct cp_item *item)
 /* What w->path names. */
 static bool here(struct cp_walk *w, struct cp_item *item)
 {
-	int fd = cp_beneath(w->root, w->path, O_PATH);
+	int fd = cp_safe_path_open(w->root, w->path, O_PATH);
 
 	item->path = w->path;
 	item->as = w->as;
 	if (fd < 0 || fstat(fd, &item->st) != 0)
-		bad(item, "looking at it", errno);
+		walk_bad(item, "reading its metadata", errno);
 	else if (S_ISREG(item->st.st_mode))
 		item->kind = CP_ITEM_FILE;
 	else if (S_ISDIR(item->st.st_mode))
@@ -183,14 +183,14 @@ static bool here(struct cp_walk *w, struct cp_item *item)
 	else if (S_ISLNK(item->st.st_mode))
 		read_link(item, fd);
 	else
-		bad(item, special(item->st.st_mode), 0);
+		walk_bad(item, special(item->st.st_mode), 0);
 	if (fd >= 0)
 		close(fd);
 	return true;
 }
 
 /* Appends a name; false: the path gets too long. */
-static bool append(char path[CP_PATH], size_t len, const char *name)
+static bool walk_append(char path[CP_PATH], size_t len, const char *name)
 {
 	const char *between = len > 0 ? "/" : "";
 	int n = snprintf(path + len, CP_PATH - len, "%s%s", between, name);
@@ -213,12 +213,12 @@ bool cp_walk_next(struct cp_walk *w, struct cp_item *item)
 	w->as[l->as_len] = '\0';
 	if (l->next < l->n) {
 		const char *name = l->names[l->next++];
-		bool fits = append(w->path, l->path_len, name);
+		bool fits = walk_append(w->path, l->path_len, name);
 
-		fits = append(w->as, l->as_len, name) && fits;
+		fits = walk_append(w->as, l->as_len, name) && fits;
 		item->path = w->path;
 		item->as = w->as;
-		return fits ? here(w, item) : bad(item, "its path is longer than 4095 bytes", 0);
+		return fits ? here(w, item) : walk_bad(item, "its path is longer than 4095 bytes", 0);
 	}
 	item->kind = CP_ITEM_DIREND;
 	item->path = w->path;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * walk.h - what there is to copy: a file, or a tree, its names in order, a directory before and after what is in it.
+ * walk.h - the files to copy: a file, or a tree. It returns names in order, and a directory before and after its
+ * content.
  *
- * Nothing outside the root is looked at, whatever links there are, or are made meanwhile.  A directory's names are read
- * at once, so that one is open at a time.  What xport_cp left unfinished (.NAME.xport-part) is left out.
+ * Nothing outside the root is accessed, whatever links exist or are made meanwhile. A directory's names are read at
+ * once, so only one is open at a time. Unfinished files of xport_cp (.NAME.xport-part) are left out.
  */
 #ifndef CP_WALK_H
 #define CP_WALK_H

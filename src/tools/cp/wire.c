@@ -2,104 +2,68 @@
 /* wire.c - messages and heads as bytes. */
 #include "tools/cp/wire.h"
 
-#include <string.h>
+#include "base/bytes.h"
 
-struct out {
-	uint8_t *p;
-};
-
-struct in {
-	const uint8_t *p;
-	size_t left;
-	bool bad;
-};
-
-static void put(struct out *o, uint64_t v, int bytes)
+static void write_bytes(struct xpi_wr *w, const struct cp_bytes *s)
 {
-	for (int i = 0; i < bytes; i++)
-		*o->p++ = (uint8_t)(v >> (8 * i));
+	xpi_wr_u16(w, (uint16_t)s->n);
+	xpi_wr_bytes(w, s->p, s->n);
 }
 
-static void put_bytes(struct out *o, const struct cp_bytes *s)
+static void read_bytes(struct xpi_rd *r, struct cp_bytes *s, size_t most)
 {
-	put(o, s->n, 2);
-	if (s->n > 0)
-		memcpy(o->p, s->p, s->n);
-	o->p += s->n;
-}
-
-static uint64_t get(struct in *in, int bytes)
-{
-	uint64_t v = 0;
-
-	if (in->left < (size_t)bytes) {
-		in->bad = true;
-		return 0;
-	}
-	for (int i = 0; i < bytes; i++)
-		v |= (uint64_t)in->p[i] << (8 * i);
-	in->p += bytes;
-	in->left -= (size_t)bytes;
-	return v;
-}
-
-static void get_bytes(struct in *in, struct cp_bytes *s, size_t most)
-{
-	s->n = (size_t)get(in, 2);
-	s->p = in->p;
-	if (in->left < s->n || s->n > most) {
-		in->bad = true;
+	s->n = xpi_rd_u16(r);
+	s->p = xpi_rd_bytes(r, s->n);
+	if (s->p == NULL || s->n > most) {
+		r->bad = true;
 		s->n = 0;
-		return;
 	}
-	in->p += s->n;
-	in->left -= s->n;
 }
 
 size_t cp_msg_write(const struct cp_msg *m, uint8_t *buf)
 {
-	struct out o = {buf};
+	struct xpi_wr w = xpi_wr(buf, CP_MESSAGE);
 
-	put(&o, m->kind, 4);
-	put(&o, m->status, 4);
-	put(&o, m->slot, 4);
-	put(&o, m->flags, 4);
-	put(&o, m->mode, 4);
-	put(&o, m->offset, 8);
-	put(&o, m->length, 8);
-	put(&o, m->hash[0], 8);
-	put(&o, m->hash[1], 8);
-	put(&o, (uint64_t)m->mtime_s, 8);
-	put(&o, (uint64_t)m->atime_s, 8);
-	put(&o, m->mtime_ns, 4);
-	put(&o, m->atime_ns, 4);
-	put_bytes(&o, &m->path);
-	put_bytes(&o, &m->text);
-	put_bytes(&o, &m->key);
-	return (size_t)(o.p - buf);
+	xpi_wr_u32(&w, m->kind);
+	xpi_wr_u32(&w, m->status);
+	xpi_wr_u32(&w, m->slot);
+	xpi_wr_u32(&w, m->flags);
+	xpi_wr_u32(&w, m->mode);
+	xpi_wr_u64(&w, m->offset);
+	xpi_wr_u64(&w, m->length);
+	xpi_wr_u64(&w, m->hash[0]);
+	xpi_wr_u64(&w, m->hash[1]);
+	xpi_wr_u64(&w, (uint64_t)m->mtime_s);
+	xpi_wr_u64(&w, (uint64_t)m->atime_s);
+	xpi_wr_u32(&w, m->mtime_ns);
+	xpi_wr_u32(&w, m->atime_ns);
+	write_bytes(&w, &m->path);
+	write_bytes(&w, &m->text);
+	write_bytes(&w, &m->key);
+	return (size_t)(w.p - buf);
 }
 
 bool cp_msg_read(struct cp_msg *m, const uint8_t *buf, size_t len)
 {
-	struct in in = {buf, len, false};
+	struct xpi_rd r = xpi_rd(buf, len);
 
-	m->kind = (uint32_t)get(&in, 4);
-	m->status = (uint32_t)get(&in, 4);
-	m->slot = (uint32_t)get(&in, 4);
-	m->flags = (uint32_t)get(&in, 4);
-	m->mode = (uint32_t)get(&in, 4);
-	m->offset = get(&in, 8);
-	m->length = get(&in, 8);
-	m->hash[0] = get(&in, 8);
-	m->hash[1] = get(&in, 8);
-	m->mtime_s = (int64_t)get(&in, 8);
-	m->atime_s = (int64_t)get(&in, 8);
-	m->mtime_ns = (uint32_t)get(&in, 4);
-	m->atime_ns = (uint32_t)get(&in, 4);
-	get_bytes(&in, &m->path, CP_PATH - 1);
-	get_bytes(&in, &m->text, CP_PATH - 1);
-	get_bytes(&in, &m->key, CP_KEY);
-	return !in.bad && in.left == 0 && m->kind >= CP_START && m->kind < CP_KINDS && m->mtime_ns < 1000000000 &&
+	m->kind = xpi_rd_u32(&r);
+	m->status = xpi_rd_u32(&r);
+	m->slot = xpi_rd_u32(&r);
+	m->flags = xpi_rd_u32(&r);
+	m->mode = xpi_rd_u32(&r);
+	m->offset = xpi_rd_u64(&r);
+	m->length = xpi_rd_u64(&r);
+	m->hash[0] = xpi_rd_u64(&r);
+	m->hash[1] = xpi_rd_u64(&r);
+	m->mtime_s = (int64_t)xpi_rd_u64(&r);
+	m->atime_s = (int64_t)xpi_rd_u64(&r);
+	m->mtime_ns = xpi_rd_u32(&r);
+	m->atime_ns = xpi_rd_u32(&r);
+	read_bytes(&r, &m->path, CP_PATH - 1);
+	read_bytes(&r, &m->text, CP_PATH - 1);
+	read_bytes(&r, &m->key, CP_KEY);
+	return !r.bad && r.left == 0 && m->kind >= CP_START && m->kind < CP_KINDS && m->mtime_ns < 1000000000 &&
 	       m->atime_ns < 1000000000;
 }
 
@@ -115,21 +79,21 @@ bool cp_msg_string(const struct cp_bytes *s, char *to, size_t room)
 
 void cp_head_write(const struct cp_head *h, uint8_t *buf)
 {
-	struct out o = {buf};
+	struct xpi_wr w = xpi_wr(buf, CP_HEAD);
 
 	memset(buf, 0, CP_HEAD);
-	put(&o, h->offset, 8);
-	put(&o, h->length, 8);
-	put(&o, h->hash[0], 8);
-	put(&o, h->hash[1], 8);
+	xpi_wr_u64(&w, h->offset);
+	xpi_wr_u64(&w, h->length);
+	xpi_wr_u64(&w, h->hash[0]);
+	xpi_wr_u64(&w, h->hash[1]);
 }
 
 void cp_head_read(struct cp_head *h, const uint8_t *buf)
 {
-	struct in in = {buf, CP_HEAD, false};
+	struct xpi_rd r = xpi_rd(buf, CP_HEAD);
 
-	h->offset = get(&in, 8);
-	h->length = get(&in, 8);
-	h->hash[0] = get(&in, 8);
-	h->hash[1] = get(&in, 8);
+	h->offset = xpi_rd_u64(&r);
+	h->length = xpi_rd_u64(&r);
+	h->hash[0] = xpi_rd_u64(&r);
+	h->hash[1] = xpi_rd_u64(&r);
 }

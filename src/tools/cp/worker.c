@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c - a sink in a thread of its own. */
+/* worker.c - a sink in its own thread. */
 #include "tools/cp/worker.h"
 
 #include <signal.h>
@@ -24,14 +24,14 @@ static void init(struct cp_jobs *jobs)
 	jobs->last = &jobs->first;
 }
 
-static void append(struct cp_jobs *jobs, struct cp_job *job)
+static void worker_append(struct cp_jobs *jobs, struct cp_job *job)
 {
 	job->next = NULL;
 	*jobs->last = job;
 	jobs->last = &job->next;
 }
 
-static struct cp_job *take(struct cp_jobs *jobs)
+static struct cp_job *worker_take(struct cp_jobs *jobs)
 {
 	struct cp_job *job = jobs->first;
 
@@ -68,17 +68,17 @@ static void hand_back(struct cp_worker *w, struct cp_job *job)
 	if (job == NULL)
 		return; /* out of memory: the source waits in vain, until it is ended */
 	pthread_mutex_lock(&w->lock);
-	append(&w->done, job);
+	worker_append(&w->done, job);
 	pthread_mutex_unlock(&w->lock);
 	cp_hub_wake(w->link->hub);
 }
 
-static void reply(void *arg, const struct cp_msg *m)
+static void worker_reply(void *arg, const struct cp_msg *m)
 {
 	hand_back(arg, job_of_message(m));
 }
 
-static void refuse(void *arg, const char *text)
+static void worker_refuse(void *arg, const char *text)
 {
 	hand_back(arg, job_of(REFUSAL, text, strlen(text) + 1));
 }
@@ -93,13 +93,13 @@ static void do_job(struct cp_worker *w, const struct cp_job *job)
 		cp_sink_message(&w->sink, &m);
 }
 
-static void *work(void *arg)
+static void *worker_work(void *arg)
 {
 	struct cp_worker *w = arg;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
-		struct cp_job *job = take(&w->todo);
+		struct cp_job *job = worker_take(&w->todo);
 
 		if (job == NULL) {
 			pthread_cond_wait(&w->more, &w->lock);
@@ -120,21 +120,21 @@ static void *work(void *arg)
 /* ---- in the thread of the link ---- */
 
 /* Signals are for the thread that knows what they mean. */
-static bool start_thread(struct cp_worker *w)
+static bool worker_start_thread(struct cp_worker *w)
 {
 	sigset_t all, before;
 	bool good;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	good = pthread_create(&w->thread, NULL, work, w) == 0;
+	good = pthread_create(&w->thread, NULL, worker_work, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return good;
 }
 
 bool cp_worker_start(struct cp_worker *w, struct cp_link *l, int root, bool sync, const struct cp_observer *see)
 {
-	const struct cp_sink_answers answers = {reply, refuse, w};
+	const struct cp_sink_answers answers = {worker_reply, worker_refuse, w};
 
 	*w = (struct cp_worker){.link = l};
 	init(&w->todo);
@@ -143,16 +143,16 @@ bool cp_worker_start(struct cp_worker *w, struct cp_link *l, int root, bool sync
 		return cp_link_fail(l, "out of memory");
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
-	w->running = start_thread(w);
+	w->running = worker_start_thread(w);
 	if (w->running)
 		return true;
 	(void)cp_worker_stop(w);
-	return cp_link_fail(l, "no thread can be made");
+	return cp_link_fail(l, "cannot create a thread");
 }
 
-static void forget(struct cp_jobs *jobs)
+static void worker_forget(struct cp_jobs *jobs)
 {
-	for (struct cp_job *job; (job = take(jobs)) != NULL;)
+	for (struct cp_job *job; (job = worker_take(jobs)) != NULL;)
 		free(job);
 }
 
@@ -177,8 +177,8 @@ bool cp_worker_stop(struct cp_worker *w)
 		pthread_join(w->thread, NULL);
 		w->running = false;
 	}
-	forget(&w->todo);
-	forget(&w->done);
+	worker_forget(&w->todo);
+	worker_forget(&w->done);
 	middle = cp_part_is_open(&w->sink.part);
 	cp_sink_fini(&w->sink);
 	pthread_cond_destroy(&w->more);
@@ -197,14 +197,14 @@ static void hand_over(struct cp_worker *w, struct cp_job *job)
 	pthread_mutex_lock(&w->lock);
 	many = w->waiting >= MOST;
 	if (!many) {
-		append(&w->todo, job);
+		worker_append(&w->todo, job);
 		w->waiting++;
 		pthread_cond_signal(&w->more);
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (many) {
 		free(job);
-		cp_link_fail(w->link, "the peer asks for more than it may at a time");
+		cp_link_fail(w->link, "the peer has more requests in flight than allowed");
 	}
 }
 
@@ -243,7 +243,7 @@ void cp_worker_answer(struct cp_worker *w)
 	done.last = done.first != NULL ? w->done.last : &done.first;
 	init(&w->done);
 	pthread_mutex_unlock(&w->lock);
-	for (struct cp_job *job; (job = take(&done)) != NULL; free(job))
+	for (struct cp_job *job; (job = worker_take(&done)) != NULL; free(job))
 		send_answer(w, job);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * worker.h - a sink in a thread of its own, so that writing, reading back and syncing go on beside the network, and one
- * client's slow disk does not hold up another client.
+ * worker.h - a sink in its own thread. So writing, reading back and syncing run beside the network, and one client's
+ * slow disk does not delay another client.
  *
- * The thread of the link hands over what came (cp_worker_message, cp_worker_block), and sends what the sink answers
- * (cp_worker_answer, when the hub was woken).  The sink and its observer are the worker's until cp_worker_stop returned.
+ * The thread of the link passes messages and blocks on (cp_worker_message, cp_worker_block), and sends the sink's
+ * answers (cp_worker_answer, when the hub was woken). The sink and its observer belong to the worker until
+ * cp_worker_stop has returned.
  */
 #ifndef CP_WORKER_H
 #define CP_WORKER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "tools/tax/twin.h"
+#include "tools/tax/baseline.h"
 
 /* What the other process is told. */
 struct told {
@@ -10,7 +10,7 @@ struct told {
 	uint64_t at, key;
 };
 
-static void post(struct pair *p, struct direct_receive *r)
+static void ofi_direct_post(struct pair *p, struct direct_receive *r)
 {
 	CHECK(fi_recv(p->direct->ep, &r->word, sizeof(r->word), NULL, FI_ADDR_UNSPEC, &r->context) == 0);
 }
@@ -25,7 +25,7 @@ void direct_came(struct pair *p, const struct fi_cq_msg_entry *e, ssize_t n)
 		}
 		CHECK(e[i].len == sizeof(uint64_t));
 		p->arrived++;
-		post(p, e[i].op_context);
+		ofi_direct_post(p, e[i].op_context);
 	}
 }
 
@@ -97,7 +97,7 @@ void direct_flush(struct pair *p)
  * As src/backends/ofi/ does it: a thread of sockets' own would share the core with who polls.  And for shm what its puts by
  * direct calls need to be fast: for ordered writes it does not call the kernel.
  */
-static int find(struct direct *d, const char *name, enum fi_ep_type type)
+static int ofi_direct_find(struct direct *d, const char *name, enum fi_ep_type type)
 {
 	bool shm = strcmp(name, "shm") == 0;
 	struct fi_info *hints = fi_allocinfo();
@@ -125,9 +125,9 @@ static void open_domain(struct pair *p)
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD, .size = 4 * DIRECT_RECEIVES};
 	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
 	const char *name = strchr(p->beside, ':') + 1;
-	bool connected = find(d, name, FI_EP_MSG) == 0;
+	bool connected = ofi_direct_find(d, name, FI_EP_MSG) == 0;
 
-	CHECK(connected || find(d, name, FI_EP_RDM) == 0);
+	CHECK(connected || ofi_direct_find(d, name, FI_EP_RDM) == 0);
 	d->placed = strcmp(name, "shm") == 0 ? 0 : FI_DELIVERY_COMPLETE;
 	CHECK(fi_fabric(d->info->fabric_attr, &d->fabric, NULL) == 0);
 	CHECK(fi_domain(d->fabric, d->info, &d->domain, NULL) == 0);
@@ -152,7 +152,7 @@ static void endpoint(struct pair *p, struct fi_info *info)
 	CHECK(fi_ep_bind(d->ep, &d->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
 	CHECK(fi_enable(d->ep) == 0);
 	for (int i = 0; i < DIRECT_RECEIVES; i++)
-		post(p, &d->receive[i]);
+		ofi_direct_post(p, &d->receive[i]);
 }
 
 /* What the other connects to. */
@@ -174,7 +174,7 @@ static void listen_at(struct pair *p, struct told *told)
 	}
 }
 
-static void publish(struct pair *p)
+static void ofi_direct_publish(struct pair *p)
 {
 	struct direct *d = p->direct;
 	struct told *told = (struct told *)p->sh->direct[p->id];
@@ -197,10 +197,10 @@ void direct_open(struct pair *p)
 	CHECK(d != NULL);
 	p->direct = d;
 	open_domain(p);
-	publish(p);
+	ofi_direct_publish(p);
 }
 
-static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
+static void ofi_direct_await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
 {
 	uint32_t event = 0;
 	ssize_t n;
@@ -210,7 +210,7 @@ static void await(struct pair *p, uint32_t want, struct fi_eq_cm_entry *entry)
 	CHECK(n == sizeof(*entry) && event == want);
 }
 
-static void connect_to(struct pair *p, const struct told *told)
+static void ofi_direct_connect_to(struct pair *p, const struct told *told)
 {
 	struct direct *d = p->direct;
 	struct fi_eq_cm_entry entry;
@@ -219,12 +219,12 @@ static void connect_to(struct pair *p, const struct told *told)
 		endpoint(p, d->info);
 		CHECK(fi_connect(d->ep, told->name, NULL, 0) == 0);
 	} else {
-		await(p, FI_CONNREQ, &entry);
+		ofi_direct_await(p, FI_CONNREQ, &entry);
 		endpoint(p, entry.info);
 		CHECK(fi_accept(d->ep, NULL, 0) == 0);
 		fi_freeinfo(entry.info);
 	}
-	await(p, FI_CONNECTED, &entry);
+	ofi_direct_await(p, FI_CONNECTED, &entry);
 }
 
 void direct_connect(struct pair *p)
@@ -236,7 +236,7 @@ void direct_connect(struct pair *p)
 	d->key = told->key;
 	d->to = FI_ADDR_UNSPEC;
 	if (d->av == NULL)
-		connect_to(p, told);
+		ofi_direct_connect_to(p, told);
 	else
 		CHECK(fi_av_insert(d->av, told->name, 1, &d->to, 0, NULL) == 1);
 }

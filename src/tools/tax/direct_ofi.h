@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * direct_ofi.h - the direct calls of libfabric, see twin.h: connected endpoints where a provider has them, what is small
- * injected.
+ * direct_ofi.h - the direct calls of libfabric, see baseline.h: connected endpoints if a provider has them; small data
+ * is injected.
  */
 #ifndef XPORT_TOOLS_TAX_DIRECT_OFI_H
 #define XPORT_TOOLS_TAX_DIRECT_OFI_H
@@ -35,7 +35,7 @@ struct direct {
 	fi_addr_t to;        /* FI_ADDR_UNSPEC: connected */
 	struct fid_mr *mr;
 	uint64_t at, key; /* the other's memory */
-	uint64_t placed;  /* asks for completions that mean so; 0: shm stands still for ever after a refused one */
+	uint64_t placed;  /* asks for completions that mean so; 0: shm hangs for ever after a refused one */
 	struct direct_receive receive[DIRECT_RECEIVES];
 	struct fi_context2 waited[DIRECT_WAITED]; /* of what is waited for, in turn */
 	unsigned turn;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "tools/tax/twin.h"
+#include "tools/tax/baseline.h"
 
 /* What the other process is told. */
 struct told {
 	size_t worker_len, rkey_len, long_len;
 	uint64_t at;
+	atomic_bool connected;
 	char worker[2048], long_worker[1536], rkey[2048], long_rkey[1536];
 };
 _Static_assert(sizeof(struct told) <= sizeof(((struct pair_shared *)0)->direct[0]), "it fits");
 
 static struct pair *this_pair; /* for UCX's callback of requests */
 
-static void sent(void *request, ucs_status_t status, void *arg)
+static void ucx_direct_sent(void *request, ucs_status_t status, void *arg)
 {
 	(void)arg;
 	CHECK(status == UCS_OK);
@@ -24,12 +25,12 @@ static void sent(void *request, ucs_status_t status, void *arg)
 ucp_request_param_t direct_am = {
 	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
 	.flags = UCP_AM_SEND_FLAG_EAGER,
-	.cb.send = sent,
+	.cb.send = ucx_direct_sent,
 	.memory_type = UCS_MEMORY_TYPE_HOST,
 };
 ucp_request_param_t direct_rma = {
 	.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-	.cb.send = sent,
+	.cb.send = ucx_direct_sent,
 	.memory_type = UCS_MEMORY_TYPE_HOST,
 };
 
@@ -46,7 +47,7 @@ static ucs_status_t direct_arrived(void *arg, const void *header, size_t header_
 }
 
 /* As src/backends/ucx/ucx.c does it. */
-static void open_worker(struct pair *p)
+static void ucx_direct_open_worker(struct pair *p)
 {
 	bool shm = strcmp(p->beside, "ucx:shm") == 0;
 	const char *settings[][2] = {
@@ -192,6 +193,19 @@ static void open_long(struct pair *p)
 	ucp_rkey_buffer_release(packed);
 }
 
+/* To connect, each worker needs the progress of its peer: so both make progress of both workers until both have connected. */
+static void connect_wait(struct pair *p, struct told *theirs)
+{
+	struct told *own = (struct told *)p->sh->direct[p->id];
+
+	while (!atomic_load(&own->connected) || !atomic_load(&theirs->connected)) {
+		ucp_worker_progress(p->direct->worker);
+		ucp_worker_progress(p->direct->long_worker);
+		if (p->pending == 0 && p->direct->long_pending == 0)
+			atomic_store(&own->connected, true);
+	}
+}
+
 /* By a message each way: UCX ends the process that closes an endpoint whose first message has not left yet, as where a row
  * uses it for nothing. */
 static void connect_long(struct pair *p, struct told *told)
@@ -205,7 +219,7 @@ static void connect_long(struct pair *p, struct told *told)
 	p->direct->long_at = atomic_load(&p->sh->long_mem[!p->id]);
 	direct_long(p, false, &in, 1);
 	direct_long(p, true, &out, 1);
-	direct_long_wait(p);
+	connect_wait(p, told);
 }
 
 static void close_ep(ucp_ep_h ep)
@@ -219,7 +233,7 @@ static void close_ep(ucp_ep_h ep)
 
 /* ---- opening ---- */
 
-static void publish(struct pair *p)
+static void ucx_direct_publish(struct pair *p)
 {
 	struct direct *d = p->direct;
 	struct told *told = (struct told *)p->sh->direct[p->id];
@@ -250,9 +264,9 @@ void direct_open(struct pair *p)
 	this_pair = p;
 	p->direct = calloc(1, sizeof(*p->direct));
 	CHECK(p->direct != NULL);
-	open_worker(p);
+	ucx_direct_open_worker(p);
 	open_long(p);
-	publish(p);
+	ucx_direct_publish(p);
 }
 
 void direct_connect(struct pair *p)
@@ -265,7 +279,7 @@ void direct_connect(struct pair *p)
 	};
 
 	CHECK(ucp_ep_create(p->direct->worker, &params, &p->direct->ep) == UCS_OK);
-	direct_flush(p);
+	direct_flush_begin(p);
 	connect_long(p, told);
 	CHECK(ucp_ep_rkey_unpack(p->direct->ep, told->rkey, &p->direct->rkey) == UCS_OK);
 	p->direct->at = told->at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* direct_ucx.h - the direct calls of UCX, see twin.h. */
+/* direct_ucx.h - the direct calls of UCX, see baseline.h. */
 #ifndef XPORT_TOOLS_TAX_DIRECT_UCX_H
 #define XPORT_TOOLS_TAX_DIRECT_UCX_H
 

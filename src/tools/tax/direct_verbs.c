@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "tools/tax/twin.h"
+#include "tools/tax/baseline.h"
 
 /* What the other process is told. */
 struct told {
@@ -13,7 +13,7 @@ struct told {
 	uint32_t key;
 };
 
-static void post(struct pair *p, uint32_t i)
+static void verbs_direct_post(struct pair *p, uint32_t i)
 {
 	struct direct *d = p->direct;
 	struct ibv_sge sge = {
@@ -35,7 +35,7 @@ void direct_came(struct pair *p, const struct ibv_wc *wc, int n)
 		if ((id & DIRECT_RECEIVE) != 0) {
 			CHECK(wc[i].byte_len == sizeof(d->inbox[0]));
 			p->arrived++;
-			post(p, id & 0xffff);
+			verbs_direct_post(p, id & 0xffff);
 			continue;
 		}
 		if ((id & DIRECT_WAITED) != 0)
@@ -74,7 +74,7 @@ static struct rdma_cm_id *bound(struct pair *p)
 	return id;
 }
 
-static void publish(struct pair *p)
+static void verbs_direct_publish(struct pair *p)
 {
 	struct direct *d = p->direct;
 	struct told *told = (struct told *)p->sh->direct[p->id];
@@ -109,7 +109,7 @@ void direct_open(struct pair *p)
 	d->channel = ibv_create_comp_channel(d->id->verbs);
 	d->cq = ibv_create_cq(d->id->verbs, 2 * (DIRECT_RECEIVES + DIRECT_SQ), NULL, d->channel, 0);
 	CHECK(d->pd != NULL && d->channel != NULL && d->cq != NULL);
-	publish(p);
+	verbs_direct_publish(p);
 }
 
 static void queue_pair(struct pair *p)
@@ -128,7 +128,7 @@ static void queue_pair(struct pair *p)
 
 	CHECK(rdma_create_qp(d->id, d->pd, &attr) == 0);
 	for (uint32_t i = 0; i < DIRECT_RECEIVES; i++)
-		post(p, i);
+		verbs_direct_post(p, i);
 }
 
 void direct_connect(struct pair *p)

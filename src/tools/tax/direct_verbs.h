@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * direct_verbs.h - the direct calls of libibverbs, see twin.h: what is small inline, and one completion for many of them,
- * as src/backends/verbs/ does it.
+ * direct_verbs.h - the direct calls of libibverbs, see baseline.h: small data is inline, and one completion covers many
+ * requests, as in src/backends/verbs/.
  */
 #ifndef XPORT_TOOLS_TAX_DIRECT_VERBS_H
 #define XPORT_TOOLS_TAX_DIRECT_VERBS_H

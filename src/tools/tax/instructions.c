@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * instructions.c - xport_perf --tax=count, for callgrind: functions named figure_*, of which each is one call of libxport,
- * and all waiting outside of them; figure_direct_* of twin.c are the direct calls.
+ * instructions.c - xport_perf --tax=count, for callgrind. Each function figure_* is one call of libxport; all waiting
+ * is outside of them. The functions figure_direct_* of baseline.c are the direct calls.
  */
 #include <sched.h>
 
@@ -155,7 +155,7 @@ static void warm(struct pair *p)
 	}
 }
 
-static void take_in(struct pair *p, long n)
+static void instructions_take_in(struct pair *p, long n)
 {
 	for (long i = 0; i < n; i++) {
 		CHECK(xport_recv(p->x, &inbox, sizeof(inbox), 5, UINT64_MAX, NULL) == XPORT_OK);
@@ -171,7 +171,7 @@ static void count_ours(struct pair *p)
 	if (p->id == 0)
 		warm(p);
 	else
-		take_in(p, WARM * WINDOW);
+		instructions_take_in(p, WARM * WINDOW);
 	pair_barrier(p);
 	if (p->id == 0) {
 		repeat(p, figure_put, 1);
@@ -197,6 +197,6 @@ void tax_count(struct pair *p)
 {
 	count_ours(p);
 	pair_barrier(p);
-	p->twin->count(p, tax_calls);
+	p->baseline->count(p, tax_calls);
 	pair_barrier(p);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ours.c - the half of xport_perf --tax that goes through libxport: the loops of twin.c. */
+/* ours.c - the half of xport_perf --tax that goes through libxport: the loops of baseline.c. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,11 +15,11 @@ static uint64_t inbox[WINDOW];
 static unsigned sends_open, received, notified;
 static uint64_t *used[2 * WINDOW]; /* receives to be posted again, once there is time */
 static unsigned nused;
-/* As in twin.c: what has arrived or is still to come. */
+/* As in baseline.c: what has arrived or is still to come. */
 static unsigned due;
 static uint64_t turn;
 
-static void post_receive(struct pair *p, uint64_t *into)
+static void ours_post_receive(struct pair *p, uint64_t *into)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .context = into};
 
@@ -28,7 +28,7 @@ static void post_receive(struct pair *p, uint64_t *into)
 
 enum { REAPED = WINDOW, LONG_TAG = 6 };
 
-static void take(const struct xport_completion *c, int n)
+static void ours_take(const struct xport_completion *c, int n)
 {
 	CHECK(n >= 0);
 	for (int i = 0; i < n; i++) {
@@ -50,14 +50,14 @@ void tax_reap(struct pair *p)
 {
 	struct xport_completion c[REAPED];
 
-	take(c, xport_poll(p->x, c, REAPED));
+	ours_take(c, xport_poll(p->x, c, REAPED));
 }
 
 static void reap_in_wait(struct pair *p)
 {
 	struct xport_completion c[REAPED];
 
-	take(c, xport_wait(p->x, c, REAPED, -1));
+	ours_take(c, xport_wait(p->x, c, REAPED, -1));
 }
 
 static void reap_by_fd(struct pair *p)
@@ -71,10 +71,10 @@ static void reap_by_fd(struct pair *p)
 static void replenish(struct pair *p)
 {
 	while (nused > 0)
-		post_receive(p, used[--nused]);
+		ours_post_receive(p, used[--nused]);
 }
 
-static void post_send(struct pair *p, const uint64_t *word)
+static void ours_post_send(struct pair *p, const uint64_t *word)
 {
 	int r;
 
@@ -84,7 +84,7 @@ static void post_send(struct pair *p, const uint64_t *word)
 	sends_open++;
 }
 
-static void post_put(struct pair *p, const uint64_t *word, uint64_t offset)
+static void ours_post_put(struct pair *p, const uint64_t *word, uint64_t offset)
 {
 	int r;
 
@@ -94,7 +94,7 @@ static void post_put(struct pair *p, const uint64_t *word, uint64_t offset)
 	sends_open++;
 }
 
-static inline void answer(struct pair *p, long n, void (*reap)(struct pair *p))
+static inline void ours_answer(struct pair *p, long n, void (*reap)(struct pair *p))
 {
 	uint64_t word = 1;
 
@@ -102,11 +102,11 @@ static inline void answer(struct pair *p, long n, void (*reap)(struct pair *p))
 		pair_tick(p);
 		due++;
 		if (p->id == 0)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		while ((int)(received - due) < 0)
 			reap(p);
 		if (p->id == 1)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		replenish(p);
 	}
 	while (sends_open > 0)
@@ -115,17 +115,17 @@ static inline void answer(struct pair *p, long n, void (*reap)(struct pair *p))
 
 void tax_pingpong(struct pair *p, long n)
 {
-	answer(p, n, tax_reap);
+	ours_answer(p, n, tax_reap);
 }
 
 void tax_wakes(struct pair *p, long n)
 {
-	answer(p, n, reap_in_wait);
+	ours_answer(p, n, reap_in_wait);
 }
 
 void tax_fd_wakes(struct pair *p, long n)
 {
-	answer(p, n, reap_by_fd);
+	ours_answer(p, n, reap_by_fd);
 }
 
 void tax_rate(struct pair *p, long n)
@@ -136,11 +136,11 @@ void tax_rate(struct pair *p, long n)
 		pair_tick(p);
 		due += p->id == 0 ? 1 : WINDOW;
 		for (int k = 0; p->id == 0 && k < WINDOW; k++)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		while ((int)(received - due) < 0)
 			tax_reap(p);
 		if (p->id == 1)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		replenish(p);
 	}
 	while (sends_open > 0)
@@ -155,11 +155,11 @@ void tax_putpong(struct pair *p, long n)
 		pair_tick(p);
 		turn++;
 		if (p->id == 0)
-			post_put(p, &turn, 64);
+			ours_post_put(p, &turn, 64);
 		while (*in != turn)
 			tax_reap(p);
 		if (p->id == 1)
-			post_put(p, &turn, 64);
+			ours_post_put(p, &turn, 64);
 		while (sends_open > 0)
 			tax_reap(p);
 	}
@@ -189,7 +189,7 @@ static void put_windows(struct pair *p, long n, bool silent)
 			uint64_t at = 4096 + (uint64_t)k * 8;
 
 			if (!silent)
-				post_put(p, &word, at);
+				ours_post_put(p, &word, at);
 			else
 				CHECK(xport_put(p->ep, &word, 8, p->rkey[0], at, &quiet) == XPORT_OK);
 		}
@@ -271,7 +271,7 @@ void tax_gets(struct pair *p, long n)
 	}
 }
 
-static void copy(struct pair *p, uint64_t at, size_t len)
+static void ours_copy(struct pair *p, uint64_t at, size_t len)
 {
 	memcpy(p->copied + at, p->mem[0] + at, len);
 	__asm__ volatile("" ::: "memory"); /* each of them */
@@ -280,13 +280,13 @@ static void copy(struct pair *p, uint64_t at, size_t len)
 void tax_copy_large(struct pair *p, long n)
 {
 	for (long i = 0; p->id == 0 && i < n * LONG_WINDOW; i++)
-		copy(p, LARGE, LARGE);
+		ours_copy(p, LARGE, LARGE);
 }
 
 void tax_copy_huge(struct pair *p, long n)
 {
 	for (uint64_t i = 0; p->id == 0 && i < (uint64_t)n * LONG_WINDOW; i++)
-		copy(p, i * HUGE % MEM, HUGE);
+		ours_copy(p, i * HUGE % MEM, HUGE);
 }
 
 /* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
@@ -307,7 +307,7 @@ void tax_messages(struct pair *p, long n)
 		while (sends_open > 0 || (int)(received - due) < 0)
 			tax_reap(p);
 		if (p->id == 1)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		replenish(p);
 	}
 	while (sends_open > 0)
@@ -331,13 +331,13 @@ void tax_read(struct pair *p, long n)
 
 /* ---- a window that slides ---- */
 
-static void slide(struct pair *p, unsigned most)
+static void ours_slide(struct pair *p, unsigned most)
 {
 	while (sends_open > most)
 		tax_reap(p);
 }
 
-/* As in twin.c. */
+/* As in baseline.c. */
 void tax_slide_send(struct pair *p, long n)
 {
 	uint64_t word = 1;
@@ -345,18 +345,18 @@ void tax_slide_send(struct pair *p, long n)
 	for (long i = 0; i < 2 * n; i++) {
 		due += p->id == 0 ? i > 0 : WINDOW / 2;
 		for (int k = 0; p->id == 0 && k < WINDOW / 2; k++)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		while ((int)(received - due) < 0)
 			tax_reap(p);
 		if (p->id == 1)
-			post_send(p, &word);
+			ours_post_send(p, &word);
 		replenish(p);
 	}
 	due += p->id == 0;
 	while ((int)(received - due) < 0)
 		tax_reap(p);
 	replenish(p);
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_slide_local(struct pair *p, long n)
@@ -364,14 +364,14 @@ void tax_slide_local(struct pair *p, long n)
 	uint64_t word = 1;
 
 	for (long i = 0; p->id == 0 && i < n * WINDOW; i++) {
-		post_put(p, &word, 4096 + (uint64_t)(i % WINDOW) * 8);
-		slide(p, WINDOW - 1);
+		ours_post_put(p, &word, 4096 + (uint64_t)(i % WINDOW) * 8);
+		ours_slide(p, WINDOW - 1);
 	}
 	if (p->id == 0) {
 		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
 		sends_open++;
 	}
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_slide_quiet(struct pair *p, long n)
@@ -384,9 +384,9 @@ void tax_slide_quiet(struct pair *p, long n)
 			CHECK(xport_put(p->ep, &word, 8, p->rkey[0], 4096 + (uint64_t)k * 8, &quiet) == XPORT_OK);
 		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
 		sends_open++;
-		slide(p, 1);
+		ours_slide(p, 1);
 	}
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_slide_get(struct pair *p, long n)
@@ -398,9 +398,9 @@ void tax_slide_get(struct pair *p, long n)
 
 		CHECK(xport_get(p->ep, p->mem[0] + 1024 + at, 8, p->rkey[0], 4096 + at, &opt) == XPORT_OK);
 		sends_open++;
-		slide(p, WINDOW - 1);
+		ours_slide(p, WINDOW - 1);
 	}
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_slide_notify(struct pair *p, long n)
@@ -416,7 +416,7 @@ void tax_slide_notify(struct pair *p, long n)
 			tax_reap(p);
 		CHECK(r == XPORT_OK);
 		sends_open++;
-		slide(p, WINDOW - 1);
+		ours_slide(p, WINDOW - 1);
 	}
 	if (p->id == 1) {
 		told += (unsigned)n * WINDOW;
@@ -426,7 +426,7 @@ void tax_slide_notify(struct pair *p, long n)
 		CHECK(xport_flush(p->ep, NULL) == XPORT_OK);
 		sends_open++;
 	}
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_slide_add(struct pair *p, long n)
@@ -437,13 +437,13 @@ void tax_slide_add(struct pair *p, long n)
 		add.result = p->mem[0] + 1024 + i % WINDOW * 8;
 		CHECK(xport_atomic(p->ep, &add, p->rkey[0], 4096, NULL) == XPORT_OK);
 		sends_open++;
-		slide(p, WINDOW - 1);
+		ours_slide(p, WINDOW - 1);
 	}
-	slide(p, 0);
+	ours_slide(p, 0);
 }
 
 void tax_ready(struct pair *p)
 {
 	for (int i = 0; i < WINDOW * 2; i++)
-		post_receive(p, &inbox[i % WINDOW]);
+		ours_post_receive(p, &inbox[i % WINDOW]);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ours.h - the loops of struct pair_twin, through libxport; see ours.c. */
+/* ours.h - the loops of struct pair_baseline, through libxport; see ours.c. */
 #ifndef XPORT_TOOLS_TAX_OURS_H
 #define XPORT_TOOLS_TAX_OURS_H
 

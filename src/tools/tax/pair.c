@@ -44,7 +44,7 @@ void pair_barrier(struct pair *p)
 	while (atomic_load(&p->sh->at[!p->id]) < mine) {
 		poll_ours(p);
 		if (p->direct != NULL)
-			p->twin->progress(p);
+			p->baseline->progress(p);
 		sched_yield();
 	}
 }
@@ -147,8 +147,8 @@ static void pair_close(struct pair *p)
 		CHECK(xport_mr_dereg(p->mr[i]) == XPORT_OK);
 	xport_close(p->x);
 	p->x = NULL;
-	if (p->twin != NULL)
-		p->twin->close(p);
+	if (p->baseline != NULL)
+		p->baseline->close(p);
 	free(p->mem[1]);
 }
 
@@ -160,17 +160,18 @@ static void stand_still(struct pair *p)
 		sched_yield();
 }
 
-static void side(struct pair *p, const struct pair_twin *(*find)(const char *provider), void (*work)(struct pair *p))
+static void pair_side(struct pair *p, const struct pair_baseline *(*find)(const char *provider),
+                      void (*work)(struct pair *p))
 {
 	p->barrier = pair_barrier;
 	p->poll = poll_ours;
 	xport_side_open(p);
-	p->twin = find != NULL ? find(p->beside) : NULL;
-	if (p->twin != NULL)
-		p->twin->open(p);
+	p->baseline = find != NULL ? find(p->beside) : NULL;
+	if (p->baseline != NULL)
+		p->baseline->open(p);
 	pair_barrier(p);
-	if (p->twin != NULL)
-		p->twin->connect(p);
+	if (p->baseline != NULL)
+		p->baseline->connect(p);
 	xport_side_connect(p);
 	await_native(p);
 	pair_barrier(p);
@@ -186,7 +187,7 @@ static struct pair_shared *watched;
 /* The loops have no time limit, and look for nothing but their data: an initiator left alone ends here. */
 static void child_ended(int number)
 {
-	static const char words[] = "xport_perf: the other process has ended: no figure\n";
+	static const char words[] = "xport_perf: the other process has ended: no result\n";
 
 	(void)number;
 	if (atomic_load(&watched->ended))
@@ -195,7 +196,7 @@ static void child_ended(int number)
 	_exit(1);
 }
 
-int pair_run(const char *provider, const char *beside, const struct pair_twin *(*find)(const char *provider),
+int pair_run(const char *provider, const char *beside, const struct pair_baseline *(*find)(const char *provider),
              void (*work)(struct pair *p))
 {
 	struct sigaction act = {.sa_handler = child_ended, .sa_flags = SA_NOCLDSTOP | SA_RESTART};
@@ -215,11 +216,11 @@ int pair_run(const char *provider, const char *beside, const struct pair_twin *(
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		p.id = 1;
-		side(&p, find, work);
+		pair_side(&p, find, work);
 		fflush(NULL);
 		_exit(0);
 	}
-	side(&p, find, work);
+	pair_side(&p, find, work);
 	CHECK(waitpid(child, &status, 0) == child);
 	munmap(p.copied, MEM);
 	munmap(p.sh, sizeof(*p.sh));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * pair.h - two processes on one host, connected twice: through libxport, and by direct calls of UCX, libfabric or
- * libibverbs that are configured as the back end configures them.  So the figures compare the same work at the same time
- * on the same two cores.  The direct calls are in a module of their own, the twin, so that nothing else is linked with
- * the stack.
+ * libibverbs with the same settings as the back end. So the figures compare the same work at the same time on the same
+ * two cores. The direct calls are in a module of their own, the baseline, so that nothing else is linked with the
+ * stack.
  *
- * ERRORS: none are handled; what goes wrong is printed and ends the process, and with it the other.
+ * ERRORS: none are handled. A failure is printed and ends the process, and with it the other one.
  */
 #ifndef XPORT_TOOLS_TAX_PAIR_H
 #define XPORT_TOOLS_TAX_PAIR_H
@@ -54,13 +54,13 @@ struct pair_shared {
 
 struct pair;
 
-/* ---- the twin: direct calls, the same for each stack (twin.c) ---- */
+/* ---- the baseline: direct calls, the same for each stack (baseline.c) ---- */
 
 /* n steps of one kind of work; both processes call it. */
 typedef void (*pair_work)(struct pair *p, long n);
 
-/* What a module exports, as xport_tax_twin. */
-struct pair_twin {
+/* What a module exports, as xport_tax_baseline. */
+struct pair_baseline {
 	size_t size; /* of struct pair: both were built from the same */
 	/* Each process opens, writes into sh->direct[id] what the other needs, and connects once both have. */
 	void (*open)(struct pair *p);
@@ -93,7 +93,7 @@ struct pair {
 	uint8_t *copied;     /* MEM bytes that both have mapped, for nothing but memcpy(3) */
 	xport_rkey *rkey[2]; /* of the other's */
 	/* direct */
-	const struct pair_twin *twin; /* NULL: only through libxport */
+	const struct pair_baseline *baseline; /* NULL: only through libxport */
 	struct direct *direct;
 	uint8_t *direct_mem;          /* MEM bytes that the other puts into */
 	uint64_t arrived;             /* messages */
@@ -126,10 +126,10 @@ static inline void pair_tick(struct pair *p)
 }
 
 /*
- * Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse.  `find` gives the twin
+ * Forks, connects, runs `work` in both processes, and ends; returns the exit status of the worse.  `find` gives the baseline
  * for `beside`, in both processes, once libxport is open; NULL: there is none.
  */
-int pair_run(const char *provider, const char *beside, const struct pair_twin *(*find)(const char *provider),
+int pair_run(const char *provider, const char *beside, const struct pair_baseline *(*find)(const char *provider),
              void (*work)(struct pair *p));
 
 /* Waits for the other, making progress on both connections. */

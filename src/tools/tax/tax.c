@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tax.c - xport_perf --tax: what libxport costs over direct calls of the stack below, in one pair of processes.  The direct
- * calls are in a module, xport_tax_NAME.so, beside the one of the back end.
+ * tax.c - xport_perf --tax: measures what libxport costs over direct calls of the stack, in one pair of processes. The
+ * direct calls are in a module, xport_tax_NAME.so, beside that of the back end.
  */
 #include "tools/tax/tax.h"
 
@@ -11,7 +11,7 @@
 
 #include "tools/tax/ours.h"
 
-#define DIRECT(f) offsetof(struct pair_twin, f)
+#define DIRECT(f) offsetof(struct pair_baseline, f)
 
 /* Directly with what UCX sets for TCP by itself; the back end and the other direct calls set more. */
 static const char defaults[] = "UCX as it comes";
@@ -59,9 +59,9 @@ static const struct perf_options *options;
 static json_t *rows, *setup;
 static int figures, missing;
 
-/* ---- the twin ---- */
+/* ---- the baseline ---- */
 
-static bool has_twin(const char *provider)
+static bool has_baseline(const char *provider)
 {
 	static const char *const known[] = {"ucx:tcp", "ucx:shm", "ofi:tcp",        "ofi:sockets",
 	                                    "ofi:net", "ofi:shm", "ofi:tcp;ofi_rxm"};
@@ -93,24 +93,24 @@ static void *open_module(const char *name, char *path, size_t len)
 }
 
 /* It stays until the process ends: a stack may have threads. */
-static const struct pair_twin *find(const char *provider)
+static const struct pair_baseline *tax_find(const char *provider)
 {
-	const struct pair_twin *twin;
+	const struct pair_baseline *baseline;
 	char name[16], path[1024];
 	void *module;
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(provider, ":"), provider);
 	module = open_module(name, path, sizeof(path));
 	if (module == NULL) {
-		fprintf(stderr, "xport_perf: the direct calls for %s cannot be loaded: %s\n", name, dlerror());
+		fprintf(stderr, "xport_perf: cannot load the direct calls for %s: %s\n", name, dlerror());
 		_exit(1);
 	}
-	twin = dlsym(module, "xport_tax_twin");
-	if (twin == NULL || twin->size != sizeof(struct pair)) {
+	baseline = dlsym(module, "xport_tax_baseline");
+	if (baseline == NULL || baseline->size != sizeof(struct pair)) {
 		fprintf(stderr, "xport_perf: %s belongs to another version\n", path);
 		_exit(1);
 	}
-	return twin;
+	return baseline;
 }
 
 /* ---- showing ---- */
@@ -124,10 +124,10 @@ static bool written(const struct pair *p, const struct tax_kind *k)
 	if (k->than == defaults && strcmp(p->beside, "ucx:tcp") != 0)
 		return false;
 	return k->read != NULL ? strstr(p->provider, ":shm") != NULL
-	                       : *(const pair_work *)((const char *)p->twin + k->direct) != NULL;
+	                       : *(const pair_work *)((const char *)p->baseline + k->direct) != NULL;
 }
 
-static bool wanted(const struct tax_kind *k)
+static bool tax_wanted(const struct tax_kind *k)
 {
 	return options->tests[perf_test_of(k->test) - perf_tests] && options->measures[k->measure];
 }
@@ -144,8 +144,7 @@ static void head(void)
 	if (options->tax == PERF_TAX_STEPS)
 		printf("# single steps: the least and the median of all\n");
 	else
-		printf("# batches in turn; medians of the pairs that nothing disturbed, of which the last columns "
-		       "tell\n"
+		printf("# batches in turn; medians of the undisturbed pairs; the last columns count these\n"
 		       " %-10s %-10s %9s %14s %12s %8s %8s %8s %11s %s\n",
 		       "#test", "measure", "#bytes", "t_direct[ns]", "t_ours[ns]", "ratio", "p25", "p75", "pairs",
 		       "near/apart/far");
@@ -190,7 +189,7 @@ static void in_batches(struct pair *p, const struct tax_kind *k)
 	if (good)
 		row(&r);
 	else
-		fprintf(stderr, "xport_perf: %s, %s: only %ld of %ld pairs of batches were undisturbed: no figure\n",
+		fprintf(stderr, "xport_perf: %s, %s: only %ld of %ld pairs of batches were undisturbed: no result\n",
 		        k->test, perf_measure_names[k->measure], r.accepted, r.pairs);
 }
 
@@ -221,14 +220,15 @@ static json_t *setup_of(struct pair *p)
 	return all;
 }
 
-static void work(struct pair *p)
+static void tax_work(struct pair *p)
 {
 	const struct tax_kind *kind = options->wait ? sleeping : kinds;
 	size_t n = options->wait ? sizeof(sleeping) / sizeof(sleeping[0]) : sizeof(kinds) / sizeof(kinds[0]);
 
-	if (options->wait && !p->twin->can_sleep(p)) {
+	if (options->wait && !p->baseline->can_sleep(p)) {
 		if (p->id == 0)
-			fprintf(stderr, "xport_perf: directly there is nothing to sleep on over %s\n", p->beside);
+			fprintf(stderr, "xport_perf: the direct calls over %s have no descriptor to wait on\n",
+			        p->beside);
 		missing++;
 		return;
 	}
@@ -240,7 +240,7 @@ static void work(struct pair *p)
 		head();
 	}
 	for (size_t i = 0; i < n; i++)
-		if (wanted(&kind[i]) && written(p, &kind[i]))
+		if (tax_wanted(&kind[i]) && written(p, &kind[i]))
 			(options->tax == PERF_TAX_STEPS ? in_steps : in_batches)(p, &kind[i]);
 }
 
@@ -262,23 +262,23 @@ int perf_tax(const struct perf_options *o)
 	int rc;
 
 	options = o;
-	if (o->backend == NULL || !has_twin(beside)) {
+	if (o->backend == NULL || !has_baseline(beside)) {
 		fprintf(stderr,
-		        "xport_perf: --tax needs a provider that there are direct calls for: %s with ucx:tcp, ucx:shm, "
-		        "ofi:tcp, ofi:sockets, ofi:net, ofi:shm, ofi:tcp;ofi_rxm or verbs:DEVICE\n",
+		        "xport_perf: --tax needs a provider with direct calls: %s with ucx:tcp, ucx:shm, ofi:tcp, "
+		        "ofi:sockets, ofi:net, ofi:shm, ofi:tcp;ofi_rxm or verbs:DEVICE\n",
 		        o->beside != NULL ? "--beside" : "-B");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	tax_calls = o->count > 0 ? (long)o->count : CALLS;
 	rows = json_array();
-	rc = pair_run(o->backend, beside, find, count ? tax_count : work);
+	rc = pair_run(o->backend, beside, tax_find, count ? tax_count : tax_work);
 	if (rc != 0 || count)
 		return rc;
 	if (figures + missing == 0)
-		fprintf(stderr, "xport_perf: --tax has nothing of what -t and -m ask for: there %s\n",
-		        options->wait ? "is the latency of send"
-		                      : "are send, put, put_local, put_quiet, put_notify, get and fetch_add");
+		fprintf(stderr, "xport_perf: --tax has none of what -t and -m request: it has only %s\n",
+		        options->wait ? "the latency of send"
+		                      : "send, put, put_local, put_quiet, put_notify, get and fetch_add");
 	if (missing > 0 || figures == 0)
 		return 1;
 	return o->json && !write_json() ? 1 : 0;

@@ -11,7 +11,7 @@ struct tax_kind {
 	const char *test;
 	enum perf_measure measure;
 	uint64_t size;
-	size_t direct;  /* which pair_work of struct pair_twin, unless there is `read` */
+	size_t direct;  /* which pair_work of struct pair_baseline, unless there is `read` */
 	pair_work ours;
 	unsigned parts; /* what a step's time is divided by */
 	bool passive;   /* the target only makes progress */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tax_batch.c - batches of the same work, direct and through libxport in turn.  A host may move the cores of a virtual
- * machine, and then all that two processes do together takes several times as long; so the way of a cache line between
- * them is measured around each batch, and a pair counts only if it stayed what it was, and nobody was preempted.
+ * tax_batch.c - batches of the same work, direct and through libxport in turn. A host may move the cores of a virtual
+ * machine; everything that two processes do together then takes several times as long. So the latency of a cache line
+ * between them is measured around each batch. A pair counts only if that latency stayed in its class and nobody was
+ * preempted.
  */
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -22,7 +23,7 @@ static long preempted(void)
 
 static pair_work work_of(const struct pair *p, const struct tax_kind *k, bool ours)
 {
-	return ours ? k->ours : k->read != NULL ? k->read : *(const pair_work *)((const char *)p->twin + k->direct);
+	return ours ? k->ours : k->read != NULL ? k->read : *(const pair_work *)((const char *)p->baseline + k->direct);
 }
 
 /*
@@ -48,7 +49,7 @@ static double batch(struct pair *p, const struct tax_kind *k, bool ours, long n,
 		if (ours)
 			tax_reap(p);
 		else
-			p->twin->progress(p);
+			p->baseline->progress(p);
 	}
 	atomic_store(&p->sh->result[p->id], preempted() != before);
 	pair_barrier(p);
@@ -124,8 +125,8 @@ static bool one_pair(struct pair *p, const struct tax_kind *k, const long n[2], 
 	return quiet && before == between && between == after;
 }
 
-static void take(const struct tax_kind *k, const long n[2], const double ns[2], struct pairs *v, struct tax_result *r,
-                 int where)
+static void tax_batch_take(const struct tax_kind *k, const long n[2], const double ns[2], struct pairs *v,
+                           struct tax_result *r, int where)
 {
 	double direct = ns[0] / (double)n[0], ours = ns[1] / (double)n[1];
 	long i = r->accepted++;
@@ -150,7 +151,7 @@ bool tax_batches(struct pair *p, const struct tax_kind *k, long pairs, uint64_t 
 		n[ours] = calibrate(p, k, ours);
 	for (; agree(p, r->accepted < pairs && pair_ns() < until); r->pairs++)
 		if (agree(p, one_pair(p, k, n, ns, &where)))
-			take(k, n, ns, &v, r, where);
+			tax_batch_take(k, n, ns, &v, r, where);
 	if (r->accepted >= ENOUGH) {
 		r->direct = quantile(v.direct, r->accepted, 50);
 		r->ours = quantile(v.ours, r->accepted, 50);

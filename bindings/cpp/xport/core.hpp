@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* core.hpp - the slots of operations in flight, and the turn of the loop.  Included by xport.hpp. */
+#ifndef XPORT_CORE_HPP
+#define XPORT_CORE_HPP
+
+#include <xport/base.hpp>
+
+namespace xp
+{
+namespace detail
+{
+
+/* What the handles of the C library have in common: they end with their instance. */
+template <class H, void (*destroy)(H *)> struct handle_rec {
+	handle_rec(ref<core> c, H *handle) : owner(std::move(c)), h(handle) {}
+	void unused() noexcept { delete this; }
+	bool alive() const noexcept;
+	/* Operations in flight complete with an error, and queued ones are refused. */
+	void end() noexcept;
+	std::size_t refs = 0;
+	ref<core> owner;
+	H *h;
+	std::size_t queued = 0;    /* operations that wait for space in the queue */
+	std::uint64_t refused = 0; /* the turn in which a post was refused for want of space */
+};
+using ep_rec = handle_rec<xport_ep, xport_ep_destroy>;
+using key_rec = handle_rec<xport_rkey, xport_rkey_destroy>;
+using listener_rec = handle_rec<xport_listener, xport_listener_close>;
+
+struct region_rec final : block {
+	region_rec(ref<core> c, xport_mr *handle, std::shared_ptr<void> held);
+	~region_rec() override;
+	/* Without references: the instance ends the registration where it may wait. */
+	void unused() noexcept override;
+	int end() noexcept;
+	ref<core> owner;
+	std::shared_ptr<void> keep;
+	region_rec *previous = nullptr, *next = nullptr; /* in core::regions */
+};
+
+/* An operation, before it is posted. */
+struct request {
+	int kind = 0;
+	bool small = false; /* value is what is put */
+	int width = 8;
+	int atomic = 0;
+	ref<ep_rec> ep;
+	ref<key_rec> key;
+	slice buffer;
+	std::uint64_t offset = 0, value = 0, compare = 0, flags = 0;
+};
+
+/* What an operation in flight owns.  Slots are freed with the instance, after xport_close. */
+struct slot {
+	/* Stores the callback in the slot, so that a post allocates nothing. */
+	template <class F> void keep(F &&f)
+	{
+		using T = std::decay_t<F>;
+		static_assert(sizeof(T) <= sizeof(room), "a callback is at most 64 bytes: capture a pointer");
+		static_assert(std::is_nothrow_move_constructible<T>::value, "a callback is moved");
+		new (room) T(std::forward<F>(f));
+		call = [](core &c, slot &s, done &d) {
+			T *stored = std::launder(reinterpret_cast<T *>(s.room));
+			T local(std::move(*stored));
+			stored->~T();
+			s.call = nullptr;
+			release(c, s);
+			local(d);
+		};
+		drop = [](slot &s) { std::launder(reinterpret_cast<T *>(s.room))->~T(); };
+	}
+	static void release(core &c, slot &s) noexcept;
+	void (*call)(core &c, slot &s, done &d) = nullptr; /* NULL: an orphan */
+	void (*drop)(slot &s) = nullptr;
+	slot *next = nullptr; /* free, or queued */
+	std::uint64_t generation = 0, id = 0, word = 0;
+	bool used = false, orphaned = false, queued = false, receive = false;
+	slice buffer;
+	std::unique_ptr<request> waiting; /* queued */
+	alignas(std::max_align_t) unsigned char room[64];
+};
+
+/* The instance. */
+struct core {
+	std::size_t refs = 0;
+	xport *x = nullptr;
+	std::size_t used = 0, orphans = 0, queue_length = 0;
+	std::uint64_t turns = 0;
+	std::uint64_t recv_refused = 0;
+	slot *free_slots = nullptr, *queue_head = nullptr, **queue_tail = &queue_head;
+	std::deque<slot> slots; /* never moves a slot */
+	region_rec *regions = nullptr;
+	std::deque<event> events;
+	std::function<void(const event &)> handler;
+	std::exception_ptr thrown; /* the first of the turn */
+
+	~core() { end(); }
+	void unused() noexcept { delete this; }
+
+	failure describe(int status, const char *operation) const
+	{
+		xport_error e{};
+		e.size = sizeof(e);
+		if (xport_last_error(x, &e) < 0 || e.status != status)
+			return {status, 0, operation, {}, {}, xport_strerror(status), {}};
+		return {status, e.native_code, e.operation, e.peer, e.native, e.text, e.hint};
+	}
+#if defined(__cpp_exceptions)
+	int must(int status, const char *operation) const
+	{
+		if (status < 0)
+			throw error(describe(status, operation));
+		return status;
+	}
+#endif
+	void rethrow()
+	{
+		if (thrown)
+			std::rethrow_exception(std::exchange(thrown, nullptr));
+	}
+
+	slot &take()
+	{
+		if (free_slots == nullptr) {
+			slots.emplace_back();
+			free_slots = &slots.back();
+		}
+		slot &s = *free_slots;
+		free_slots = s.next;
+		s.next = nullptr;
+		s.used = true;
+		used++;
+		return s;
+	}
+	void give(slot &s) noexcept
+	{
+		s.generation++;
+		orphans -= s.orphaned;
+		s.used = s.orphaned = s.queued = s.receive = false;
+		s.buffer = slice();
+		s.waiting.reset();
+		s.next = free_slots;
+		free_slots = &s;
+		used--;
+	}
+	/* A receive that nobody waits for must not take a message. */
+	void orphan(slot &s) noexcept
+	{
+		if (s.call == nullptr)
+			return;
+		if (s.receive && !s.queued && x != nullptr)
+			xport_cancel(x, s.id);
+		s.call = nullptr;
+		s.orphaned = true;
+		orphans++;
+		s.drop(s);
+	}
+	void discard(slot &s) noexcept
+	{
+		if (s.used) {
+			orphan(s);
+			give(s);
+		}
+	}
+	int cancel(slot &s) noexcept
+	{
+		if (x == nullptr)
+			return XPORT_ERR_CLOSED;
+		return s.queued ? static_cast<int>(XPORT_ERR_BUSY) : xport_cancel(x, s.id);
+	}
+
+	/* Posts what `r` describes.  The slot owns the buffer after XPORT_OK. */
+	int post(slot &s, request &r) noexcept
+	{
+		if (x == nullptr || (r.ep && r.ep->h == nullptr))
+			return XPORT_ERR_CLOSED;
+		if (r.key && r.key->h == nullptr)
+			return XPORT_ERR_STALE_KEY;
+		s.buffer = std::move(r.buffer);
+		int status = call(s, r);
+		if (status < 0)
+			r.buffer = std::move(s.buffer);
+		s.receive = status == XPORT_OK && r.kind == XPORT_OP_RECV;
+		return status;
+	}
+	int call(slot &s, const request &r) noexcept
+	{
+		xport_opt opt{};
+		opt.size = sizeof(opt);
+		opt.flags = r.flags;
+		opt.context = &s;
+		opt.mr = s.buffer.mr();
+		xport_ep *ep = r.ep ? r.ep->h : nullptr;
+		xport_rkey *key = r.key ? r.key->h : nullptr;
+		s.word = r.value;
+		switch (r.kind) {
+		case XPORT_OP_PUT:
+			if (r.small)
+				return xport_put(ep, &s.word, sizeof(s.word), key, r.offset, &opt);
+			return xport_put(ep, s.buffer.data(), s.buffer.size(), key, r.offset, &opt);
+		case XPORT_OP_GET:
+			return xport_get(ep, s.buffer.data(), s.buffer.size(), key, r.offset, &opt);
+		case XPORT_OP_PUT_NOTIFY:
+			opt.value = r.value;
+			return xport_put_notify(ep, s.buffer.data(), s.buffer.size(), key, r.offset, &opt);
+		case XPORT_OP_ATOMIC:
+			return atomic(s, r, opt);
+		case XPORT_OP_SEND:
+			return xport_send(ep, s.buffer.data(), s.buffer.size(), r.value, &opt);
+		case XPORT_OP_RECV:
+			opt.source = ep;
+			opt.id = &s.id;
+			return xport_recv(x, s.buffer.data(), s.buffer.size(), r.value, r.compare, &opt);
+		default:
+			return xport_flush(ep, &opt);
+		}
+	}
+	int atomic(slot &s, const request &r, const xport_opt &opt) noexcept
+	{
+		xport_atomic_args a{};
+		a.size = sizeof(a);
+		a.op = r.atomic;
+		a.width = r.width;
+		a.operand = r.value;
+		a.compare = r.compare;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		a.result = reinterpret_cast<unsigned char *>(&s.word) + 8 - r.width;
+#else
+		a.result = &s.word;
+#endif
+		s.word = 0;
+		return xport_atomic(r.ep->h, &a, r.key->h, r.offset, &opt);
+	}
+
+	/* Posts, or waits for space behind earlier operations of the endpoint.  Another failure reaches the callback. */
+	void post_or_queue(slot &s, request &r)
+	{
+		if (x == nullptr) {
+			discard(s);
+			return;
+		}
+		bool behind = r.ep && r.ep->queued > 0;
+		int status = behind ? static_cast<int>(XPORT_ERR_AGAIN) : post(s, r);
+		if (status == XPORT_OK)
+			return;
+		if (r.ep)
+			r.ep->queued++;
+		s.waiting = std::make_unique<request>(std::move(r));
+		s.queued = true;
+		s.next = nullptr;
+		*queue_tail = &s;
+		queue_tail = &s.next;
+		queue_length++;
+	}
+	/* Posts what is queued, in order for each endpoint.  Returns how many failed. */
+	int post_queued()
+	{
+		int failed = 0;
+		slot *list = std::exchange(queue_head, nullptr);
+		queue_tail = &queue_head;
+		turns++;
+		while (list != nullptr) {
+			slot &s = *list;
+			list = s.next;
+			request &r = *s.waiting;
+			std::uint64_t &refused = r.ep ? r.ep->refused : recv_refused;
+			int status = XPORT_ERR_CANCELED; /* nobody waits for it any more */
+			if (s.call != nullptr)
+				status = refused == turns ? static_cast<int>(XPORT_ERR_AGAIN) : post(s, r);
+			if (status == XPORT_ERR_AGAIN) {
+				refused = turns;
+				s.next = nullptr;
+				*queue_tail = &s;
+				queue_tail = &s.next;
+				continue;
+			}
+			queue_length--;
+			if (r.ep)
+				r.ep->queued--;
+			s.queued = false;
+			if (status == XPORT_OK) {
+				s.waiting.reset();
+				continue;
+			}
+			xport_completion c{};
+			c.status = status;
+			c.type = static_cast<std::uint32_t>(r.kind);
+			s.buffer = std::move(r.buffer);
+			finish(s, c);
+			failed++;
+			if (x == nullptr)
+				break;
+		}
+		return failed;
+	}
+
+	void finish(slot &s, const xport_completion &c)
+	{
+		if (s.call == nullptr) {
+			give(s);
+			return;
+		}
+		done d;
+		d.status = c.status;
+		d.type = c.type;
+		d.tag = c.tag;
+		d.length = c.length;
+		d.value = s.word;
+		d.ep = c.ep;
+		d.buffer = std::move(s.buffer);
+		guarded([&] { s.call(*this, s, d); });
+	}
+	void dispatch(const xport_completion &c)
+	{
+		if (c.type < XPORT_EVENT_NOTIFY)
+			finish(*static_cast<slot *>(c.context), c);
+		else if (handler)
+			guarded([&] { handler(c); });
+		else
+			events.push_back(c);
+	}
+	/* Exceptions of callbacks wait until the turn is over. */
+	template <class F> void guarded(F f)
+	{
+#if defined(__cpp_exceptions)
+		try {
+			f();
+		} catch (...) {
+			if (!thrown)
+				thrown = std::current_exception();
+		}
+#else
+		f();
+#endif
+	}
+	/* One poll, or one wait.  Returns the number of completions, or a status. */
+	int turn(int timeout_ms)
+	{
+		xport_completion list[64];
+		ref<core> self(this); /* a callback may drop the instance */
+
+		if (x == nullptr)
+			return XPORT_ERR_CLOSED;
+		int failed = queue_head != nullptr ? post_queued() : 0;
+		if (x == nullptr || failed > 0)
+			return failed;
+		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
+		for (int i = 0; i < n && x != nullptr; i++)
+			dispatch(list[i]);
+		return n;
+	}
+	template <class P> int run(P until, int timeout_ms)
+	{
+		using clock = std::chrono::steady_clock;
+		clock::time_point end = clock::now() + std::chrono::milliseconds(timeout_ms);
+
+		while (!until()) {
+			int left = -1;
+			if (timeout_ms >= 0) {
+				auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now())
+				                    .count();
+				left = rest > 0 ? static_cast<int>(rest) + 1 : 0;
+			}
+			int n = turn(left);
+			if (n < 0)
+				return n;
+			if (left == 0 && !until())
+				return XPORT_ERR_TIMEOUT;
+		}
+		return XPORT_OK;
+	}
+
+	void reclaim() noexcept
+	{
+		for (region_rec *r = regions, *next; r != nullptr; r = next) {
+			next = r->next;
+			if (r->refs == 0)
+				delete r;
+		}
+	}
+	/* Ends the instance.  After xport_close nothing accesses the buffers of its operations. */
+	void end() noexcept
+	{
+		if (x == nullptr)
+			return;
+		refs++; /* what the slots release may be the last reference */
+		xport_close(std::exchange(x, nullptr));
+		for (region_rec *r = regions, *next; r != nullptr; r = next) {
+			next = r->next;
+			r->mr = nullptr;
+			if (!r->keep) {
+				r->base = nullptr;
+				r->length = 0;
+			}
+			if (r->refs == 0)
+				delete r;
+		}
+		for (std::size_t i = 0; i < slots.size(); i++) /* the destructor of a callback may take a slot */
+			discard(slots[i]);
+		queue_head = nullptr;
+		queue_tail = &queue_head;
+		refs--;
+	}
+};
+
+inline void slot::release(core &c, slot &s) noexcept
+{
+	c.give(s);
+}
+
+template <class H, void (*destroy)(H *)> bool handle_rec<H, destroy>::alive() const noexcept
+{
+	return h != nullptr && owner->x != nullptr;
+}
+
+template <class H, void (*destroy)(H *)> void handle_rec<H, destroy>::end() noexcept
+{
+	if (alive())
+		destroy(h);
+	h = nullptr;
+}
+
+inline region_rec::region_rec(ref<core> c, xport_mr *handle, std::shared_ptr<void> held)
+    : owner(std::move(c)), keep(std::move(held))
+{
+	xport_mr_info i{};
+	i.size = sizeof(i);
+	if (xport_mr_query(handle, &i) == XPORT_OK) {
+		base = static_cast<unsigned char *>(i.base);
+		length = i.length;
+	}
+	mr = handle;
+	next = owner->regions;
+	if (next != nullptr)
+		next->previous = this;
+	owner->regions = this;
+}
+
+inline region_rec::~region_rec()
+{
+	end();
+	(previous != nullptr ? previous->next : owner->regions) = next;
+	if (next != nullptr)
+		next->previous = previous;
+}
+
+inline void region_rec::unused() noexcept
+{
+	if (mr == nullptr || owner->x == nullptr)
+		delete this;
+}
+
+inline int region_rec::end() noexcept
+{
+	int status = XPORT_OK;
+
+	if (mr != nullptr && owner->x != nullptr)
+		status = xport_mr_dereg(mr);
+	if (status == XPORT_OK || status == XPORT_ERR_FORK) {
+		mr = nullptr;
+		if (!keep) {
+			base = nullptr;
+			length = 0;
+		}
+	}
+	return status;
+}
+
+} // namespace detail
+} // namespace xp
+
+#endif

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Instances.  The lock of an instance is held for each call and for xport_last_error after it."""
+import collections
+import select
+import threading
+import time
+import warnings
+import weakref
+
+from ._common import NULL, Event, Message, address_of, milliseconds, sized
+from ._errors import Error, error, last_error
+from ._objects import Endpoint, Listener, Region, exported
+from ._operation import FINISHED, POSTED, Operation, Slot, wake
+from ._xport import ffi, lib
+
+ANY = 0
+EXACT = (1 << 64) - 1
+BATCH = 256
+
+
+class Instance:
+	"""An opened back end.  Use it as a context manager, or call close()."""
+
+	def __init__(self, backend=None, queue_depth=0, peer_timeout=None, progress=None):
+		self._lock = threading.RLock()
+		self._slots, self._next, self._queued = {}, 1, collections.deque()
+		self._events, self._event_waiters = collections.deque(), []
+		self._endpoints, self._regions = weakref.WeakValueDictionary(), {}
+		self._dropped = collections.deque()
+		self._loop, self._loop_thread, self._row, self._waiting = None, None, 0, 0
+		self._x = NULL
+		strings = [ffi.new("char[]", s.encode()) if s is not None else NULL for s in (backend, progress)]
+		attr = sized("xport_attr", backend=strings[0], progress=strings[1], queue_depth=queue_depth)
+		attr.peer_timeout_ms = 0 if peer_timeout is None else milliseconds(peer_timeout)
+		out = ffi.new("xport **")
+		self._must(lib.xport_open(attr, out), "xport_open")
+		self._x = out[0]
+		self._list = ffi.new("struct xport_completion[]", BATCH)
+		self._opt = sized("xport_opt")
+		self._id = ffi.new("uint64_t *")
+		self._fd = lib.xport_fd(self._x)
+		self._poll = select.poll()
+		self._poll.register(self._fd, select.POLLIN)
+
+	def __enter__(self):
+		return self
+
+	def __exit__(self, *_):
+		self.close()
+
+	async def __aenter__(self):
+		return self
+
+	async def __aexit__(self, *_):
+		self.close()
+
+	def __del__(self):
+		if getattr(self, "_x", NULL) != NULL:
+			warnings.warn("an xport.Instance was not closed", ResourceWarning, stacklevel=2)
+
+	def close(self):
+		"""Ends all that belongs to the instance, without waiting.  Operations in flight fail with Closed.
+
+		While a view of a region's memory is alive, that memory stays.  The connections end nevertheless.
+		"""
+		with self._lock:
+			if self._x == NULL:
+				return
+			self._detach()
+			for ep in list(self._endpoints.values()):
+				ep._destroy()
+			x, self._x = self._x, NULL
+			views = [r for r in self._regions.values() if r._viewed()]
+			for r in self._regions.values():
+				r._mr = NULL
+			left = [len(views)]
+			# After xport_close nothing accesses these.
+			buffers = [slot.buffer for slot in self._slots.values() if slot.buffer is not None]
+
+			def ended():
+				left[0] -= 1
+				if left[0] <= 0:
+					lib.xport_close(x)
+					for buffer in buffers:
+						ffi.release(buffer)
+
+			for r in views:
+				weakref.finalize(r._view(), ended).atexit = False
+			if not views:
+				ended()
+			for slot in list(self._slots.values()):
+				slot.buffer = None
+				self._finish(slot, lib.XPORT_ERR_CLOSED)
+			self._slots.clear()
+			self._queued.clear()
+			for waiter in self._event_waiters:
+				self._wake(waiter)
+
+	# ---- calls ----
+
+	def _must(self, status, operation):
+		if status < 0:
+			raise last_error(self._x, status, operation)
+		return status
+
+	def _open(self):
+		if self._x == NULL:
+			raise error(lib.XPORT_ERR_CLOSED, "xport", "The instance is closed.")
+		return self._x
+
+	def _options(self, number, region, value=0, source=NULL, idp=NULL):
+		opt = self._opt
+		opt.context = ffi.cast("void *", number)
+		opt.mr = NULL if region is None else region._mr
+		opt.value, opt.source, opt.id = value, source, idp
+		return opt
+
+	def _submit(self, post, buffer=None, region=None, queue=None, take=None, wait_for_space=True, receive=False):
+		with self._lock:
+			self._open()
+			slot = Slot(post, buffer, region, queue or self, take)
+			slot.number, slot.receive = self._next, receive
+			self._next += 1
+			status = lib.XPORT_ERR_AGAIN if slot.queue._waiting else post(slot)
+			if status == lib.XPORT_ERR_AGAIN and wait_for_space:
+				slot.queue._waiting += 1
+				self._queued.append(slot)
+			elif status < 0:
+				slot.state = FINISHED
+				slot.release()
+				self._must(status, "xport")
+			else:
+				slot.state = POSTED
+			self._slots[slot.number] = slot
+			return Operation(self, slot)
+
+	# ---- completions ----
+
+	def _turn(self):
+		"""Makes progress.  Returns the number of completions and events."""
+		with self._lock:
+			x = self._open()
+			while self._dropped:
+				dropped = self._dropped.popleft()
+				dropped._destroy() if isinstance(dropped, Endpoint) else self._abandon(dropped)
+			if self._queued:
+				self._post_queued()
+			n = self._must(lib.xport_poll(x, self._list, BATCH), "xport_poll")
+			for i in range(n):
+				c = self._list[i]
+				if c.type < lib.XPORT_EVENT_NOTIFY:
+					slot = self._slots.pop(address_of(c.context), None)
+					if slot is not None:
+						self._finish(slot, c.status, c)
+				else:
+					self._event(c)
+			return n
+
+	turn = _turn
+
+	def _post_queued(self):
+		refused, left = set(), collections.deque()
+		while self._queued:
+			slot = self._queued.popleft()
+			status = lib.XPORT_ERR_CANCELED
+			if not slot.orphan:
+				status = lib.XPORT_ERR_AGAIN if slot.queue in refused else slot.post(slot)
+			if status == lib.XPORT_ERR_AGAIN:
+				refused.add(slot.queue)
+				left.append(slot)
+				continue
+			slot.queue._waiting -= 1
+			if status < 0:
+				slot.failure = last_error(self._x, status, "xport")
+				del self._slots[slot.number]
+				self._finish(slot, status)
+			else:
+				slot.state = POSTED
+		self._queued = left
+
+	def _finish(self, slot, status, c=None):
+		slot.status = status
+		if status >= 0 and slot.take is not None:
+			slot.value = slot.take(c)
+		slot.state = FINISHED
+		slot.release()
+		if slot.wake is not None:
+			self._wake(slot.wake)
+
+	def _wake(self, future):
+		if self._loop_thread == threading.get_ident():
+			wake(future)
+		else:
+			self._loop.call_soon_threadsafe(wake, future)
+
+	def _event(self, c):
+		ep = self._endpoints.get(address_of(c.ep)) if c.ep != NULL else None
+		region = self._regions.get(address_of(c.mr)) if c.mr != NULL else None
+		self._events.append(Event(c.type, ep, c.status, c.tag, region, c.offset, c.length))
+		waiters, self._event_waiters = self._event_waiters, []
+		for waiter in waiters:
+			self._wake(waiter)
+
+	def _abandon(self, slot):
+		with self._lock:
+			if slot.state != FINISHED:
+				slot.orphan = True
+				self._cancel(slot)
+
+	def _cancel(self, slot):
+		with self._lock:
+			if self._x == NULL or slot.state != POSTED or not slot.receive:
+				return False
+			return lib.xport_cancel(self._x, slot.id) == lib.XPORT_OK
+
+	@property
+	def orphans(self):
+		"""Operations in flight that nobody waits for any more."""
+		return sum(slot.orphan for slot in self._slots.values())
+
+	@property
+	def in_flight(self):
+		return len(self._slots)
+
+	# ---- waiting ----
+
+	def fileno(self):
+		return self._fd
+
+	def _run(self, until, timeout):
+		end = None if timeout is None else time.monotonic() + timeout
+		idle = 0
+		while True:
+			n = self._turn()
+			if until():
+				return True
+			left = 0.1 if end is None else end - time.monotonic()
+			if left <= 0:
+				return False
+			idle = 0 if n > 0 else idle + 1
+			if idle > 20:  # another thread may reap what this one waits for: it does not sleep for longer
+				self._poll.poll(min(left, 0.1) * 1000)
+
+	def next_event(self, timeout=None):
+		"""The next event, or None after the timeout in seconds."""
+		self._run(lambda: self._events, timeout)
+		return self._events.popleft() if self._events else None
+
+	async def event(self):
+		import asyncio
+		loop = asyncio.get_running_loop()
+		self._attach(loop)
+		while not self._events:
+			self._open()
+			future = loop.create_future()
+			self._event_waiters.append(future)
+			await future
+		return self._events.popleft()
+
+	def _attach(self, loop):
+		"""The loop calls _readable from now on.  Level-triggered: nothing need be armed."""
+		if self._loop is not loop:
+			self._detach()
+			self._open()
+			loop.add_reader(self._fd, self._readable)
+			self._loop, self._loop_thread = loop, threading.get_ident()
+
+	def _detach(self):
+		if self._loop is not None and not self._loop.is_closed():
+			self._loop.remove_reader(self._fd)
+		self._loop = None
+
+	def _readable(self):
+		try:
+			self._turn()
+		except Error:
+			self._detach()  # each operation has its error by now
+			raise
+
+	def _in_a_row(self):
+		"""Now and then an operation that is complete waits for the loop nevertheless, so that other tasks run."""
+		self._row = (self._row + 1) % 32
+		return self._row == 0
+
+	# ---- connections and memory ----
+
+	def _conn_attr(self, private_data, backlog=0):
+		data = bytes(private_data)
+		held = ffi.new("char[]", data) if data else NULL
+		return sized("xport_conn_attr", private_data=held, private_len=len(data), backlog=backlog), held
+
+	def listen(self, address="127.0.0.1:0", private_data=b"", backlog=0):
+		with self._lock:
+			attr, _held = self._conn_attr(private_data, backlog)
+			out = ffi.new("xport_listener **")
+			self._must(lib.xport_listen(self._open(), address.encode(), attr, out), "xport_listen")
+			return Listener(self, out[0])
+
+	def connect(self, address, private_data=b"", timeout=None):
+		"""Waits up to timeout seconds.  A coroutine calls connect_async instead."""
+		with self._lock:
+			attr, _held = self._conn_attr(private_data)
+			out = ffi.new("xport_ep **")
+			status = lib.xport_connect(self._open(), address.encode(), attr, max(1, milliseconds(timeout)) if timeout is not None else -1, out)
+			self._must(status, "xport_connect")
+			return Endpoint(self, out[0])
+
+	async def connect_async(self, address, private_data=b""):
+		with self._lock:
+			attr, _held = self._conn_attr(private_data)
+			out = ffi.new("xport_ep **")
+			self._must(lib.xport_connect(self._open(), address.encode(), attr, 0, out), "xport_connect")
+			ep = Endpoint(self, out[0])
+		others = []
+		try:
+			while True:
+				e = await self.event()
+				if e.endpoint is not ep:
+					others.append(e)
+				elif e.type == lib.XPORT_EVENT_CONNECTED:
+					return ep
+				else:
+					why = ffi.string(ep._info().why).decode(errors="replace")
+					ep.close(0)
+					raise error(e.status, "xport_connect", why)
+		finally:
+			self._events.extendleft(reversed(others))
+
+	def alloc(self, length, rights=0):
+		"""Zeroed, registered memory, the fastest that the back end offers."""
+		with self._lock:
+			out = ffi.new("xport_mr **")
+			self._must(lib.xport_mr_alloc(self._open(), length, rights, out), "xport_mr_alloc")
+			return Region(self, out[0], None)
+
+	def register(self, obj, rights=0):
+		"""Registers the memory of a writable object, which is exported until the registration ends."""
+		buffer = ffi.from_buffer("char[]", obj, require_writable=True)
+		with self._lock:
+			out = ffi.new("xport_mr **")
+			self._must(lib.xport_mr_reg(self._open(), buffer, len(buffer), rights, out), "xport_mr_reg")
+			return Region(self, out[0], buffer)
+
+	def recv_into(self, buffer, tag, mask=EXACT, source=None):
+		"""Its result is a Message without data."""
+		return self._receive(buffer, tag, mask, source, None)
+
+	def recv(self, length, tag, mask=EXACT, source=None):
+		"""Its result is a Message with data, a bytearray."""
+		data = bytearray(length)
+		return self._receive(data, tag, mask, source, data)
+
+	def _receive(self, obj, tag, mask, source, data):
+		pointer, length, buffer, region = exported(obj, True)
+
+		def post(slot):
+			if source is not None and source._ep == NULL:
+				return lib.XPORT_ERR_CLOSED
+			opt = self._options(slot.number, region, source=NULL if source is None else source._ep, idp=self._id)
+			status = lib.xport_recv(self._x, pointer, length, tag, mask, opt)
+			slot.id = self._id[0]
+			return status
+
+		def take(c):
+			got = data if data is None or c.length == length else data[:c.length]
+			return Message(got, c.tag, c.length, self._endpoints.get(address_of(c.ep)))
+
+		return self._submit(post, buffer, region, source, take, receive=True)
+
+
+def open(backend=None, **options):
+	return Instance(backend, **options)

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* peer.c - what each side says of itself, and what an endpoint takes over from the peer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "core/cm/addr.h"
+#include "core/cm/handshake.h"
+#include "core/liveness/flow.h"
+#include "core/liveness/monitor.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/op_life.h"
+#include "core/object/usdt.h"
+#include "core/wire/hello.h"
+
+static bool big_endian(void)
+{
+	const uint16_t one = 1;
+
+	return *(const uint8_t *)&one == 0;
+}
+
+void xpi_conn_identity(const struct xpi_transport *tp, struct xpi_hello *h)
+{
+	const struct xport *x = tp->x;
+
+	memset(h, 0, sizeof(*h));
+	h->wire_version = XPI_WIRE_VERSION;
+	snprintf(h->library, sizeof(h->library), "%s", PACKAGE_VERSION);
+	snprintf(h->backend, sizeof(h->backend), "%s", tp->ops->name);
+	snprintf(h->provider, sizeof(h->provider), "%s", tp->caps.provider);
+	h->any_provider = tp->caps.local_provider;
+	h->one_host = tp->caps.cma_min > 0;
+	snprintf(h->protocol, sizeof(h->protocol), "%s", tp->caps.protocol);
+	snprintf(h->stack, sizeof(h->stack), "%s", tp->caps.stack);
+	h->pointer_size = sizeof(void *);
+	h->big_endian = big_endian();
+	xpi_hello_process(h);
+	h->incarnation = x->incarnation;
+	h->frame_max = (uint32_t)tp->caps.am_max;
+	h->credits = tp->caps.am_credits;
+	h->window = XPI_WINDOW;
+	h->requests = XPI_REQUESTS;
+	h->peer_timeout_ms = (uint32_t)x->settings.peer_timeout_ms;
+}
+
+const char xpi_auth_hint[] =
+	"give both sides the same XPORT_AUTH_KEY_FILE; in a trusted network XPORT_AUTH=none will do";
+
+int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr)
+{
+	if (attr == NULL)
+		return XPORT_OK;
+	if (attr->private_len > XPI_PRIVATE_MAX || (attr->private_len > 0 && attr->private_data == NULL))
+		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL,
+		                "private data of %zu bytes: it must be given, and be %d at most", attr->private_len,
+		                XPI_PRIVATE_MAX);
+	if (attr->backlog < 0)
+		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL, "backlog is %d", attr->backlog);
+	return XPORT_OK;
+}
+
+int xpi_conn_resolve(struct xport *x, const char *address, bool to_listen, struct xpi_addrs *addrs)
+{
+	struct xport_error err = x->err;
+	int rc, r = XPORT_OK;
+
+	xpi_fd_fill(); /* the resolver opens descriptors, too */
+	if ((x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) != XPI_SLOW_LOCK)
+		return xpi_addr_resolve(address, to_listen, addrs, &x->err);
+	pthread_mutex_unlock(&x->lock);
+	rc = xpi_addr_resolve(address, to_listen, addrs, &err);
+	r = xpi_enter_slowly(x);
+	if (r != XPORT_OK)
+		return r;
+	x->err = err;
+	return rc;
+}
+
+bool xpi_ep_set_peer(struct xport_ep *ep, const struct xpi_hello *h)
+{
+	if (h->private_len > 0) {
+		ep->peer.private_data = malloc(h->private_len);
+		if (ep->peer.private_data == NULL)
+			return false;
+		memcpy(ep->peer.private_data, h->private_data, h->private_len);
+		ep->peer.private_len = h->private_len;
+	}
+	ep->peer.id = h->ep_id;
+	ep->peer.session = h->session;
+	ep->peer.incarnation = h->incarnation;
+	ep->peer.pid = h->pid;
+	memcpy(ep->peer.host, h->host, sizeof(ep->peer.host));
+	xpi_ep_set_limits(ep, h);
+	return true;
+}
+
+int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct xpi_hello *peer)
+{
+	struct xport *x = ep->x;
+	uint32_t theirs = xpi_clamp(peer->peer_timeout_ms, 200, 3600000);
+	uint32_t ours = (uint32_t)x->settings.peer_timeout_ms;
+	int r;
+
+	ep->chan.wake_flag = x->wake_flag;
+	ep->chan.fd = fd;
+	ep->chan.flow.n =
+		(struct xpi_flow_counters){&ep->tx.seq, &ep->rx.state.ack, &ep->n.control_out, &ep->n.control_in};
+	ep->chan.timeout_ms = (int)ours;
+	ep->chan.beat_ms = (int)(theirs < ours ? theirs : ours) / 4;
+	r = xpi_chan_start(x->live, &ep->chan, same_host ? peer->pid : 0, peer->start_time);
+	if (r != XPORT_OK) { /* LCOV_EXCL_BR_LINE: by fault alone, as a watch */
+		ep->chan.fd = -1;
+		return xpi_fail_errno(&x->err, r, NULL, "cannot watch the control socket");
+	}
+	ep->state = XPI_EP_OPEN;
+	XPI_PROBE_CONNECT(ep, ep->peer.name, ep->peer.pid);
+	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s", ep->peer.name,
+	        (long long)ep->peer.pid, ep->peer.host, ep->tp->ops->name, ep->tp->caps.provider);
+	if (ep->announce)
+		xpi_event(x, &ep->up_room, XPORT_EVENT_CONNECTED, XPORT_OK, ep, ep->context);
+	return XPORT_OK;
+}

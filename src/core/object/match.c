@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/object/match.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/mr.h"
+#include "core/object/op.h"
+
+enum { FIRST_LISTS = 256 };
+
+/*
+ * Lists by hash, as many as there are entries, or as many as there is memory for.  Entries of the same hash stay in the
+ * order in which they came.
+ */
+struct table {
+	struct xpi_list *lists;
+	size_t mask; /* one less than the number of lists, a power of two */
+	size_t n;
+	const uint64_t *key;
+	uint64_t (*hash)(const uint64_t *key, const struct xpi_list *link);
+};
+
+struct xpi_match {
+	uint64_t key[2];         /* random: peers choose tags, and must not know which of them share a list */
+	uint64_t posted;         /* receives, ever: their order */
+	size_t sourced;          /* of those in `exact`, how many name their source */
+	struct xpi_list masked;  /* receives with a mask */
+	struct table exact;      /* receives, by tag and source */
+	struct xpi_list arrival; /* unexpected messages, */
+	struct table tagged;     /* the same by tag, */
+	struct table sent;       /* and by tag and sender, once a receive has named its source */
+	bool by_sender;
+};
+
+/*
+ * A folded multiplication, keyed: both halves of the product of 128 bits.  Whoever does not know the key cannot choose tags
+ * that share a list, and tags in sequence spread like any others.
+ */
+static inline uint64_t hash_of(const uint64_t *key, uint64_t tag, const struct xport_ep *ep)
+{
+	unsigned __int128 product = (unsigned __int128)(tag ^ key[0]) * (key[1] ^ (uintptr_t)ep);
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t hash_receive(const uint64_t *key, const struct xpi_list *link)
+{
+	const struct xpi_op *op = xpi_container(link, struct xpi_op, link);
+
+	return hash_of(key, op->tag, op->ep);
+}
+
+static uint64_t hash_tagged(const uint64_t *key, const struct xpi_list *link)
+{
+	return hash_of(key, xpi_container(link, struct xpi_unexpected, tagged)->tag, NULL);
+}
+
+static uint64_t hash_sent(const uint64_t *key, const struct xpi_list *link)
+{
+	const struct xpi_unexpected *u = xpi_container(link, struct xpi_unexpected, sent);
+
+	return hash_of(key, u->tag, u->ep);
+}
+
+/* ---- the tables ---- */
+
+static inline struct xpi_list *list_of(const struct table *t, uint64_t h)
+{
+	return &t->lists[h & t->mask];
+}
+
+static struct xpi_list *new_lists(size_t n)
+{
+	struct xpi_list *lists = malloc(n * sizeof(*lists));
+
+	for (size_t i = 0; lists != NULL && i < n; i++)
+		xpi_list_init(&lists[i]);
+	return lists;
+}
+
+static bool table_init(struct table *t, const uint64_t *key,
+                       uint64_t (*hash)(const uint64_t *key, const struct xpi_list *link))
+{
+	*t = (struct table){.lists = new_lists(FIRST_LISTS), .mask = FIRST_LISTS - 1, .key = key, .hash = hash};
+	return t->lists != NULL;
+}
+
+/* Twice as many lists; without memory it goes on with those there are. */
+static __attribute__((cold, noinline)) void grow(struct table *t)
+{
+	struct table old = *t;
+	struct xpi_list *link;
+
+	t->lists = new_lists(2 * (old.mask + 1));
+	if (t->lists == NULL) {
+		t->lists = old.lists;
+		return;
+	}
+	t->mask = 2 * old.mask + 1;
+	for (size_t i = 0; i <= old.mask; i++)
+		while ((link = xpi_list_pop(&old.lists[i])) != NULL)
+			xpi_list_push(list_of(t, t->hash(t->key, link)), link);
+	free(old.lists);
+}
+
+static inline void match_add(struct table *t, struct xpi_list *link, uint64_t h)
+{
+	if (t->n > t->mask)
+		grow(t);
+	t->n++;
+	xpi_list_push(list_of(t, h), link);
+}
+
+struct xpi_match *xpi_match_new(void)
+{
+	struct xpi_match *m = calloc(1, sizeof(*m));
+
+	if (m == NULL)
+		return NULL;
+	xpi_list_init(&m->masked);
+	xpi_list_init(&m->arrival);
+	if (getrandom(m->key, sizeof(m->key), 0) != sizeof(m->key) || !table_init(&m->exact, m->key, hash_receive) ||
+	    !table_init(&m->tagged, m->key, hash_tagged) || !table_init(&m->sent, m->key, hash_sent)) {
+		xpi_match_free(m);
+		return NULL;
+	}
+	m->key[1] |= 1; /* not 0 */
+	return m;
+}
+
+void xpi_match_free(struct xpi_match *m)
+{
+	if (m == NULL)
+		return;
+	free(m->exact.lists);
+	free(m->tagged.lists);
+	free(m->sent.lists);
+	free(m);
+}
+
+/* ---- receives ---- */
+
+void xpi_match_post(struct xpi_match *m, struct xpi_op *op)
+{
+	op->posted_as = m->posted++;
+	op->posted = true;
+	if (op->mr != NULL)
+		op->mr->posted++;
+	if (op->ep != NULL)
+		xpi_list_push(&op->ep->receives, &op->all);
+	if (op->mask != UINT64_MAX) {
+		xpi_list_push(&m->masked, &op->link);
+		return;
+	}
+	m->sourced += op->ep != NULL;
+	match_add(&m->exact, &op->link, hash_of(m->key, op->tag, op->ep));
+}
+
+static inline bool match_fits(const struct xpi_op *op, const struct xport_ep *ep, uint64_t tag)
+{
+	return (op->ep == NULL || op->ep == ep) && ((tag ^ op->tag) & op->mask) == 0;
+}
+
+static inline struct xpi_op *first(struct xpi_list *list, struct xport_ep *ep, uint64_t tag)
+{
+	xpi_list_for(l, list) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (match_fits(op, ep, tag))
+			return op;
+	}
+	return NULL;
+}
+
+static inline struct xpi_op *older(struct xpi_op *a, struct xpi_op *b)
+{
+	return a == NULL || (b != NULL && b->posted_as < a->posted_as) ? b : a;
+}
+
+static inline void remove_receive(struct xpi_match *m, struct xpi_op *op)
+{
+	op->posted = false;
+	if (op->mr != NULL)
+		op->mr->posted--;
+	xpi_list_del(&op->link);
+	if (op->ep != NULL)
+		xpi_list_del(&op->all);
+	if (op->mask == UINT64_MAX) {
+		m->sourced -= op->ep != NULL;
+		m->exact.n--;
+	}
+}
+
+struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
+{
+	struct xpi_op *op = first(list_of(&m->exact, hash_of(m->key, tag, NULL)), ep, tag);
+
+	if (m->sourced > 0)
+		op = older(op, first(list_of(&m->exact, hash_of(m->key, tag, ep)), ep, tag));
+	if (!xpi_list_empty(&m->masked))
+		op = older(op, first(&m->masked, ep, tag));
+	if (op != NULL)
+		remove_receive(m, op);
+	return op;
+}
+
+void xpi_match_remove(struct xpi_match *m, struct xpi_op *op)
+{
+	remove_receive(m, op);
+}
+
+/* ---- unexpected messages ---- */
+
+void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u)
+{
+	match_add(&m->tagged, &u->tagged, hash_of(m->key, u->tag, NULL));
+	if (m->by_sender)
+		match_add(&m->sent, &u->sent, hash_of(m->key, u->tag, u->ep));
+	xpi_list_push(&m->arrival, &u->arrival);
+}
+
+static struct xpi_unexpected *match_take(struct xpi_match *m, struct xpi_unexpected *u)
+{
+	xpi_list_del(&u->tagged);
+	xpi_list_del(&u->arrival);
+	m->tagged.n--;
+	if (m->by_sender) {
+		xpi_list_del(&u->sent);
+		m->sent.n--;
+	}
+	return u;
+}
+
+/* Most never name a source, and each table that many messages stand in costs each of them misses of the cache. */
+static __attribute__((cold, noinline)) void sort_by_sender(struct xpi_match *m)
+{
+	m->by_sender = true;
+	xpi_list_for(l, &m->arrival) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+
+		match_add(&m->sent, &u->sent, hash_of(m->key, u->tag, u->ep));
+	}
+}
+
+struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask)
+{
+	if (mask != UINT64_MAX) {
+		xpi_list_for(l, &m->arrival) {
+			struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+
+			if (((u->tag ^ tag) & mask) == 0 && (ep == NULL || ep == u->ep))
+				return match_take(m, u);
+		}
+	} else if (ep == NULL) {
+		xpi_list_for(l, list_of(&m->tagged, hash_of(m->key, tag, NULL))) {
+			struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, tagged);
+
+			if (u->tag == tag)
+				return match_take(m, u);
+		}
+	} else {
+		if (!m->by_sender)
+			sort_by_sender(m);
+		xpi_list_for(l, list_of(&m->sent, hash_of(m->key, tag, ep))) {
+			struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, sent);
+
+			if (u->tag == tag && u->ep == ep)
+				return match_take(m, u);
+		}
+	}
+	return NULL;
+}
+
+void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
+                      void (*drop)(struct xport *x, struct xpi_unexpected *u))
+{
+	xpi_list_for_safe(l, &m->arrival) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+
+		if (u->ep == ep && (!rts_only || u->rts != 0))
+			drop(ep->x, match_take(m, u));
+	}
+}
+
+size_t xpi_match_longest(const struct xpi_match *m)
+{
+	size_t longest = 0, n;
+
+	for (size_t i = 0; i <= m->tagged.mask; i++) {
+		n = 0;
+		xpi_list_for(l, &m->tagged.lists[i])
+			n++;
+		longest = n > longest ? n : longest;
+	}
+	return longest;
+}
+
+uint64_t xpi_match_waiting(const struct xpi_match *m, const struct xport_ep *ep)
+{
+	uint64_t n = 0;
+
+	if (ep == NULL)
+		return m->tagged.n;
+	xpi_list_for(l, &m->arrival)
+		n += xpi_container(l, struct xpi_unexpected, arrival)->ep == ep;
+	return n;
+}
+
+void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u)
+{
+	(void)x;
+	xpi_pool_put(u->pool, u);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/object/mr.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "base/fd.h"
+#include "base/grow.h"
+#include "core/config/select.h"
+#include "core/config/settings.h"
+#include "core/object/instance.h"
+#include "core/object/usdt.h"
+#include "core/wire/rkey_format.h"
+
+enum { INDEX_BITS = 20 };
+#define INDEX_MASK ((UINT64_C(1) << INDEX_BITS) - 1)
+
+/* ---- the table ---- */
+
+static int mr_slot_find(struct xport *x, uint32_t *slot)
+{
+	uint32_t size = x->mr_table_size;
+	struct xport_mr **bigger;
+
+	for (uint32_t i = 0; i < size && x->nmr < size; i++) {
+		uint32_t at = (x->mr_next + i) % size;
+
+		if (x->mr_table[at] == NULL) {
+			x->mr_next = at + 1;
+			*slot = at;
+			return XPORT_OK;
+		}
+	}
+	if (size > INDEX_MASK / 2)
+		return XPORT_ERR_NO_MEMORY;
+	bigger = realloc(x->mr_table, (size ? size * 2 : 64) * sizeof(*bigger));
+	if (bigger == NULL)
+		return XPORT_ERR_NO_MEMORY;
+	x->mr_table = bigger;
+	x->mr_table_size = size ? size * 2 : 64;
+	memset(bigger + size, 0, (x->mr_table_size - size) * sizeof(*bigger));
+	*slot = size;
+	return XPORT_OK;
+}
+
+struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id)
+{
+	uint32_t slot = (uint32_t)(id & INDEX_MASK);
+	struct xport_mr *mr = slot < x->mr_table_size ? x->mr_table[slot] : NULL;
+
+	return mr != NULL && mr->id == id ? mr : NULL;
+}
+
+int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
+                 uint8_t **at)
+{
+	uint32_t slot = (uint32_t)(id & INDEX_MASK);
+	struct xport_mr *mr = slot < x->mr_table_size ? x->mr_table[slot] : NULL;
+
+	*mrp = NULL;
+	if (mr == NULL || mr->id != id || mr->dying)
+		return XPORT_ERR_STALE_KEY;
+	*mrp = mr;
+	if ((mr->rights & right) == 0)
+		return XPORT_ERR_ACCESS;
+	if (len > mr->length || offset > mr->length - len)
+		return XPORT_ERR_BOUNDS;
+	*at = mr->base + offset;
+	return XPORT_OK;
+}
+
+/* ---- registering ---- */
+
+/* A range of memory as the kernel maps it. */
+struct mapped {
+	uint64_t at;           /* up to here it is mapped with the rights needed */
+	uint64_t ro_lo, ro_hi; /* the part that is not writable lies in here; equal: there is none */
+};
+
+/* Looks [base, base + length) up in the process's memory map.  False: it cannot be read, and errno tells why. */
+static bool look_up(uint64_t base, uint64_t length, bool writing, struct mapped *m)
+{
+	uint64_t end = base + length;
+	FILE *f = xpi_fd_stream("/proc/self/maps");
+	char line[512];
+
+	*m = (struct mapped){.at = base};
+	if (f == NULL)
+		return false;
+	while (m->at < end && fgets(line, sizeof(line), f) != NULL) {
+		uint64_t lo, hi;
+		char perm[5];
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &lo, &hi, perm) != 3 || hi <= m->at)
+			continue;
+		if (lo > m->at || perm[0] != 'r' || (writing && perm[1] != 'w'))
+			break;
+		if (perm[1] != 'w') {
+			m->ro_lo = m->ro_hi == 0 ? m->at : m->ro_lo;
+			m->ro_hi = hi < end ? hi : end;
+		}
+		m->at = hi;
+	}
+	fclose(f);
+	return true;
+}
+
+bool xpi_mr_writable(const struct xport_mr *mr, const void *buf, size_t len)
+{
+	uintptr_t at = (uintptr_t)buf;
+	struct mapped m;
+
+	if (len == 0 || at >= mr->ro_hi || at + len <= mr->ro_lo)
+		return true;
+	return look_up(at, len, true, &m) && m.at >= at + len;
+}
+
+/* Whether [base, base + length) is mapped with the rights needed: XPORT_OK or XPORT_ERR_FAULT. */
+static int mr_probe(struct xport *x, uint64_t base, uint64_t length, bool writing, struct mapped *m)
+{
+	if (!look_up(base, length, writing, m))
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, "mount /proc", "cannot read /proc/self/maps");
+	if (m->at >= base + length)
+		return XPORT_OK;
+	return xpi_refuse(x, XPORT_ERR_FAULT, "xport_mr_reg", "address %#" PRIx64 " is not mapped for %s", m->at,
+	                  writing ? "writing" : "reading");
+}
+
+static int memory_valid(struct xport *x, const void *base, uint64_t length, uint32_t rights, struct mapped *m)
+{
+	const uint32_t writing = XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV;
+
+	if (base == NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg", "the base is NULL");
+	if ((uintptr_t)base + length < (uintptr_t)base)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_reg",
+		                  "base plus length wraps around the address space");
+	return mr_probe(x, (uintptr_t)base, length, (rights & writing) != 0, m);
+}
+
+static int region_valid(struct xport *x, uint64_t length, uint32_t rights, const char *operation)
+{
+	if (rights & ~(uint32_t)(XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_ATOMIC_NIC |
+	                         XPORT_REMOTE_RECV))
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "unknown rights %#x", rights);
+	if ((rights & XPORT_ATOMIC_NIC) != 0 && (rights & XPORT_REMOTE_ATOMIC) == 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "XPORT_ATOMIC_NIC goes with XPORT_REMOTE_ATOMIC");
+	if (length == 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the length is 0");
+	return XPORT_OK;
+}
+
+/* Whether the adapter shall carry atomics on a region with these rights. */
+static bool by_adapter(const struct xpi_transport *tp, uint32_t rights)
+{
+	return (rights & XPORT_ATOMIC_NIC) != 0 && xpi_choice_nic_atomic(&tp->x->settings, &tp->caps);
+}
+
+/* Whether peers may reach memory with these rights without us. */
+static bool by_network(const struct xpi_transport *tp, uint32_t rights)
+{
+	const uint32_t both = XPI_EMULATE_PUT | XPI_EMULATE_GET;
+
+	return tp->caps.rkey_native_max > 0 && ((tp->x->settings.emulate & both) != both || by_adapter(tp, rights));
+}
+
+/* As the back end knows them. */
+static uint32_t native_rights(const struct xpi_transport *tp, uint32_t rights)
+{
+	uint32_t most = rights & ~(uint32_t)(XPORT_ATOMIC_NIC | XPORT_REMOTE_RECV);
+
+	if (by_adapter(tp, rights))
+		most |= XPORT_ATOMIC_NIC;
+	if ((rights & XPORT_REMOTE_RECV) != 0 && xpi_choice_lend(&tp->x->settings, &tp->caps))
+		most |= XPORT_REMOTE_WRITE;
+	return most;
+}
+
+/* Memory for what the back end keeps of a region: zeroed. NULL: out of memory. */
+static void *state_new(const struct xpi_transport *tp)
+{
+	size_t size = (tp->caps.mr_size + 16) & ~(size_t)15;
+	void *state = aligned_alloc(16, size);
+
+	if (state != NULL)
+		memset(state, 0, size);
+	return state;
+}
+
+static int state_refuse(const struct xpi_transport *tp)
+{
+	return xpi_refuse(tp->x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "no memory for the region's object");
+}
+
+/* Makes the region known to the transport, if peers may reach it there without us. */
+static int reg(struct xport_mr *mr, struct xpi_transport *tp)
+{
+	void *state;
+	int r;
+
+	if (!by_network(tp, mr->rights) || !tp->caps.rma_reg)
+		return XPORT_OK;
+	state = state_new(tp);
+	if (state == NULL)
+		return state_refuse(tp);
+	r = tp->ops->mr_reg(tp->be, state, mr->base, mr->length, native_rights(tp, mr->rights));
+	if (r == XPORT_OK)
+		mr->on[tp->index] = state;
+	else
+		free(state);
+	return r;
+}
+
+int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, void *buf, size_t *len)
+{
+	void *state = xpi_mr_on(mr, tp);
+
+	return state != NULL ? tp->ops->rkey_pack(tp->be, state, buf, len) : XPORT_ERR_NOT_SUPPORTED;
+}
+
+/* One way for all: who has no native key to the region sends messages, and the two must not be mixed. */
+static bool has_native_key(const struct xport_mr *mr, const struct xpi_transport *tp)
+{
+	uint8_t native[XPI_NATIVE_KEY_MAX];
+	size_t len = sizeof(native);
+
+	return xpi_mr_native_key(mr, tp, native, &len) == XPORT_OK && len > 0;
+}
+
+/* Memory of the back end's. XPORT_ERR_NOT_SUPPORTED: it has none that is better than ours. */
+static int allocate_there(struct xport_mr *mr, struct xpi_transport *tp)
+{
+	void *state, *base = NULL;
+	int r;
+
+	if (!by_network(tp, mr->rights) || by_adapter(tp, mr->rights))
+		return XPORT_ERR_NOT_SUPPORTED;
+	state = state_new(tp);
+	if (state == NULL)
+		return state_refuse(tp);
+	r = tp->ops->mr_alloc(tp->be, state, mr->length, native_rights(tp, mr->rights), &base);
+	if (r != XPORT_OK) {
+		free(state);
+		return r;
+	}
+	mr->on[tp->index] = state;
+	mr->base = base;
+	return XPORT_OK;
+}
+
+/* Memory for xport_mr_alloc, of the back end's if it has better than ours. */
+static int allocate(struct xport_mr *mr, struct xpi_transport *tp)
+{
+	void *base;
+	int r = allocate_there(mr, tp);
+
+	if (r != XPORT_ERR_NOT_SUPPORTED)
+		return r;
+	base = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return xpi_refuse(tp->x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "cannot allocate %" PRIu64 " bytes",
+		                  mr->length);
+	mr->base = base;
+	r = reg(mr, tp);
+	if (r != XPORT_OK)
+		munmap(base, mr->length);
+	mr->mapped = r == XPORT_OK;
+	return r;
+}
+
+int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bool alloc, struct xport_mr **out)
+{
+	struct xpi_transport *tp = x->tp;
+	struct mapped memory = {0};
+	struct xport_mr *mr;
+	uint64_t random;
+	uint32_t slot;
+	int r;
+
+	r = region_valid(x, length, rights, alloc ? "xport_mr_alloc" : "xport_mr_reg");
+	if (r == XPORT_OK && !alloc)
+		r = memory_valid(x, base, length, rights, &memory);
+	if (r != XPORT_OK)
+		return r;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+	if (mr_slot_find(x, &slot) != XPORT_OK)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "too many regions (%u are registered)",
+		                  x->nmr);
+	mr = calloc(1, sizeof(*mr));
+	if (mr == NULL)
+		return state_refuse(tp);
+	mr->x = x;
+	mr->base = base;
+	mr->length = length;
+	mr->rights = rights;
+	mr->allocated = alloc;
+	mr->readonly = memory.ro_hi != 0;
+	mr->ro_lo = memory.ro_lo;
+	mr->ro_hi = memory.ro_hi;
+	mr->id = (random & ~INDEX_MASK) | slot;
+	r = alloc ? allocate(mr, tp) : reg(mr, tp);
+	if (r != XPORT_OK) {
+		free(mr);
+		return r;
+	}
+	mr->by_adapter = by_adapter(tp, rights) && has_native_key(mr, tp);
+	x->mr_table[slot] = mr;
+	x->nmr++;
+	XPI_PROBE_REGISTER(x, mr->base, length, rights);
+	*out = mr;
+	return XPORT_OK;
+}
+
+/* ---- ending ---- */
+
+void xpi_mr_drop(struct xport_mr *mr)
+{
+	struct xport *x = mr->x;
+
+	x->mr_table[mr->id & INDEX_MASK] = NULL;
+	x->nmr--;
+	xpi_list_for(l, &x->transports) {
+		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (mr->on[tp->index] != NULL)
+			tp->ops->mr_dereg(tp->be, mr->on[tp->index]);
+		free(mr->on[tp->index]);
+	}
+	if (mr->mapped)
+		munmap(mr->base, mr->length);
+	free(mr);
+}
+
+/* ---- the key ---- */
+
+/* Whether some transport may have a native key of the region. */
+static bool has_native(const struct xport_mr *mr)
+{
+	for (int i = 0; i < XPI_TRANSPORTS_MAX; i++)
+		if (mr->on[i] != NULL)
+			return true;
+	return false;
+}
+
+int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
+{
+	struct xport *x = mr->x;
+	struct xpi_key k = {
+		.incarnation = x->incarnation,
+		.region = mr->id,
+		.base = (uintptr_t)mr->base & 4095, /* for alignment; a native key has what its network needs */
+		.length = mr->length,
+		.rights = (mr->rights & ~(uint32_t)XPORT_REMOTE_RECV) | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0) |
+	                  (has_native(mr) ? 0 : XPI_KEY_BY_MESSAGES),
+	};
+	size_t room;
+
+	if (len == NULL)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_rkey_pack", "len is NULL");
+	room = buf != NULL ? *len : 0;
+	*len = XPI_RKEY_LEN;
+	if (room < XPI_RKEY_LEN)
+		return xpi_refuse(x, XPORT_ERR_BOUNDS, "xport_rkey_pack",
+		                  "the key needs %d bytes, and the buffer has %zu", XPI_RKEY_LEN, room);
+	xpi_key_encode(&k, buf, room);
+	((struct xport_mr *)(uintptr_t)mr)->packed = true;
+	return XPORT_OK;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * op.h - one operation, from its posting to the reaping of its completion.
+ *
+ * One object is the operation, its entry in the queues of its endpoint, and its completion. Nothing is copied between
+ * them. Events and the core's own replies to peers are operations too.
+ */
+#ifndef XPI_CORE_OBJECT_OP_H
+#define XPI_CORE_OBJECT_OP_H
+
+#include <stddef.h>
+
+#include "backends/backend.h"
+#include "base/list.h"
+#include "base/pool.h"
+
+/* Kinds beyond enum xport_type: the core's own, never completed to the application. */
+enum {
+	XPI_OP_FENCE = 64, /* in rma.q: holds back what follows */
+	XPI_OP_REPLY,      /* get data to the peer */
+	XPI_OP_VALUE,      /* the old value of an atomic to the peer */
+	XPI_OP_CTS,        /* rendezvous: clear to send */
+	XPI_OP_NAK,        /* this operation of yours failed */
+	XPI_OP_TOLD,       /* the notification of a put that went ahead of it */
+	XPI_OP_CLAIM,      /* may I have the native key of this region of yours? */
+	XPI_OP_GRANT,      /* here it is */
+	XPI_OP_ADOPT,      /* not sent: the peer granted it, so unpack it */
+	XPI_OP_REVOKE,     /* this key of mine ends */
+	XPI_OP_GONE,       /* the key you claim has ended: sent as REVOKE */
+	XPI_OP_REVOKED,    /* I have stopped using it */
+	XPI_OP_CMA_ANSWER, /* I can read your memory, or cannot */
+	XPI_OP_LEND,       /* the native key of a region that I receive into */
+	XPI_OP_BYE         /* nothing comes after this */
+};
+
+/* What an operation still waits for before it is complete. */
+enum {
+	XPI_WAIT_SENT = 1,  /* pieces to be handed to the back end */
+	XPI_WAIT_ACK = 2,   /* the peer's acknowledgement of frame `seq` */
+	XPI_WAIT_REPLY = 4, /* data or value from the peer */
+	XPI_WAIT_PROOF = 8  /* native puts to be proven placed */
+};
+
+/* A request of the back end, which ends with done(): an operation, a frame or a drain. */
+enum xpi_wait_kind { XPI_WAIT_OP, XPI_WAIT_TX, XPI_WAIT_DRAIN };
+struct xpi_wait {
+	struct xpi_req req; /* first */
+	uint8_t kind;       /* enum xpi_wait_kind */
+};
+
+/* With its head in the pool it fills three cache lines: its state in the core, its completion, and the rest. */
+struct xpi_op {
+	union {
+		struct xpi_wait wait; /* for native put and get; first */
+		struct {              /* what that leaves free */
+			uint8_t wait_takes[offsetof(struct xpi_wait, kind) + 1];
+			uint8_t flags;      /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
+			uint8_t waits;      /* XPI_WAIT_* */
+			uint8_t width, aop; /* atomics */
+			bool posted;        /* receives: waits in the matching lists */
+			bool alive;         /* taken from the pool (ids from peers may name free ones) */
+		};
+	};
+	struct xpi_list link; /* in the one queue it stands in */
+	union {
+		uint32_t charge; /* notifications: window bytes it cost, until it is reaped */
+		uint32_t offer;  /* others: of its memory to the peer, see cma.h; 0: none */
+	};
+	uint32_t pending;        /* pieces that the back end still holds */
+	struct xport_rkey *rkey; /* native operations hold it busy */
+	/* what the application is told, laid out as struct xport_completion */
+	int32_t status;
+	uint32_t kind; /* enum xport_type or XPI_OP_* */
+	void *context;
+	struct xport_ep *ep;
+	uint64_t tag;        /* or notify value, operand */
+	uint64_t len;        /* of the operation */
+	uint64_t offset;     /* remote */
+	struct xport_mr *mr; /* local region it holds busy, or NULL; notify: the region */
+	union {
+		uint64_t reserved; /* 0 */
+		uint64_t order;    /* quiet ones, which are not told of: rma.n_posted with it; 0 again when they end */
+	};
+	/* beyond here only operations that do not complete at once have anything valid */
+	uint64_t done; /* bytes handed over, or arrived */
+	uint8_t *buf;
+	uint64_t mask; /* or compare, or bytes accepted by the receiver */
+	union {
+		uint64_t region;    /* remote region id; or the peer's id of its operation */
+		uint64_t posted_as; /* receives: the number of posts before it */
+	};
+	union {
+		struct {
+			uint64_t after;        /* messages: the puts that go before; then where the body goes */
+			uint64_t after_native; /* and its own put */
+		};
+		struct xpi_list all; /* receives with a source, while they are posted: in ep->receives */
+	};
+	uint32_t gen;   /* of this object; survives its reuse */
+	uint32_t seq;   /* frame to be acknowledged */
+	uint32_t stamp; /* tick of posting, for XPORT_OP_TIMEOUT */
+};
+_Static_assert(sizeof(void *) != 8 || sizeof(struct xpi_op) + sizeof(struct xpi_pool_head) == 192, "three cache lines");
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* wakeup.c - the instance's one descriptor: armed, signalled, settled. */
+#include "core/object/wakeup.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "core/liveness/monitor.h"
+#include "core/object/completion.h"
+#include "core/object/instance.h"
+#include "core/object/poll_budget.h"
+#include "core/object/transport.h"
+
+static int epoll_add(struct xport *x, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+
+	if (epoll_ctl(x->fd.set, EPOLL_CTL_ADD, fd, &ev) != 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot watch descriptor %d", fd);
+	return XPORT_OK;
+}
+
+/* Ticks for what has no descriptor of its own. */
+static int timer_open(struct xport *x)
+{
+	long ms = (long)x->tp->caps.poll_ms;
+	struct itimerspec t = {0};
+
+	if (x->settings.op_timeout_ms > 0 && (ms == 0 || ms > x->settings.op_timeout_ms / 4 + 1))
+		ms = x->settings.op_timeout_ms / 4 + 1;
+	if (ms == 0)
+		return XPORT_OK;
+	x->fd.timer = xpi_fd_up(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	if (x->fd.timer < 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot create a timer descriptor");
+	t.it_value.tv_sec = t.it_interval.tv_sec = ms / 1000;
+	t.it_value.tv_nsec = t.it_interval.tv_nsec = ms % 1000 * 1000000;
+	timerfd_settime(x->fd.timer, 0, &t, NULL);
+	return epoll_add(x, x->fd.timer);
+}
+
+int xpi_fd_open(struct xport *x)
+{
+	int fds[8], n, r;
+
+	xpi_spin_init(&x->sleepers.spin, x->tp->caps.poll_ms != 0 || x->tp->caps.by_clock);
+	x->fd.set = xpi_fd_up(epoll_create1(EPOLL_CLOEXEC));
+	x->fd.wake = xpi_fd_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (x->fd.set < 0 || x->fd.wake < 0)
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot create a descriptor for the instance");
+	if (x->settings.progress_thread) {
+		x->fd.user = xpi_fd_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		if (x->fd.user < 0)
+			return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL,
+			                      "cannot create a descriptor for the instance");
+	}
+	r = epoll_add(x, x->fd.wake);
+	n = x->tp->ops->fds(x->tp->be, fds, 8);
+	for (int i = 0; i < n && r == XPORT_OK; i++)
+		r = epoll_add(x, fds[i]);
+	return r == XPORT_OK ? timer_open(x) : r;
+}
+
+int xpi_fd_watch_live(struct xport *x)
+{
+	int fd = xpi_live_fd(x->live);
+
+	return fd >= 0 ? epoll_add(x, fd) : XPORT_OK;
+}
+
+void xpi_fd_init(struct xport *x)
+{
+	x->fd.set = x->fd.wake = x->fd.timer = x->fd.user = -1;
+}
+
+void xpi_fd_close(struct xport *x)
+{
+	int fds[] = {x->fd.set, x->fd.wake, x->fd.timer, x->fd.user};
+
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	xpi_fd_init(x);
+}
+
+void xpi_eventfd_write(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Whether it had been written to, or had expired. */
+static bool drain_event(int fd)
+{
+	uint64_t v;
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	do
+		n = read(fd, &v, sizeof(v));
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+/* Where there is a lock, every call goes the slow way already, and looks at the state once it has it. */
+void xpi_fd_set_state(struct xport *x, enum xpi_fd_state state)
+{
+	x->fd_state = state;
+	if (x->slow & XPI_SLOW_LOCK)
+		return;
+	x->slow = state == XPI_FD_ARMED ? XPI_SLOW_ARMED : 0;
+	if (x->slow != 0)
+		xpi_cq_close(&x->cq);
+	else
+		xpi_cq_open(&x->cq);
+}
+
+void xpi_wake(struct xport *x)
+{
+	if (x->fd_state != XPI_FD_ARMED)
+		return; /* unused, or readable already */
+	xpi_fd_set_state(x, XPI_FD_SIGNALLED);
+	xpi_eventfd_write(x->fd.wake);
+}
+
+void xpi_signal(struct xport *x)
+{
+	if (x->backpressure.wanted) {
+		x->backpressure.freed = true;
+		x->backpressure.notified_ms = 0;
+		x->backpressure.freed_times++;
+	}
+	x->backpressure.wanted = false;
+	x->sleepers.stirred = true;
+	xpi_wake(x);
+}
+
+/* From awake to ARMED; false: there is something to do first. */
+bool xpi_fd_arm(struct xport *x)
+{
+	if (x->fd_state != XPI_FD_ARMED)
+		drain_event(x->fd.wake);
+	if (!x->settings.liveness_thread)
+		xpi_live_step(x->live); /* or what it watches keeps the descriptor readable */
+	if (drain_event(x->fd.timer) && (x->todo & XPI_TODO_CLOCK) != 0) {
+		x->todo |= XPI_TODO_TICK; /* who sleeps on the descriptor polls once a wake-up */
+		return false;
+	}
+	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) ||
+	    x->tp->ops->arm(x->tp->be) != XPORT_OK)
+		return false;
+	xpi_fd_set_state(x, XPI_FD_ARMED);
+	return true;
+}
+
+void xpi_fd_stay_readable(struct xport *x)
+{
+	xpi_eventfd_write(x->fd.wake);
+	xpi_fd_set_state(x, XPI_FD_SIGNALLED);
+}
+
+/* With the progress thread the application's descriptor only says that something waits to be reaped. */
+void xpi_user_fd_settle(struct xport *x)
+{
+	bool waiting = !xpi_cq_empty(&x->cq) || x->backpressure.freed;
+
+	if (!x->fd.asked)
+		return;
+	if (waiting && !x->fd.user_signalled)
+		xpi_eventfd_write(x->fd.user);
+	else if (!waiting && x->fd.user_signalled)
+		drain_event(x->fd.user);
+	x->fd.user_signalled = waiting;
+}
+
+void xpi_fd_settle(struct xport *x)
+{
+	bool room = xpi_again_to_notify(x);
+
+	if (x->thread_running) {
+		xpi_user_fd_settle(x);
+		return;
+	}
+	if (!x->fd.asked)
+		return;
+	if (!xpi_cq_empty(&x->cq) || room || x->reaped) {
+		if (x->fd_state != XPI_FD_SIGNALLED)
+			xpi_fd_stay_readable(x);
+		return;
+	}
+	/* Who sleeps on the same descriptor wakes for what happened; quiet before it has seen that, it would sleep on. */
+	x->sleepers.lead_told = x->sleepers.led && (x->sleepers.lead_told || x->sleepers.stirred);
+	if (x->sleepers.lead_told ? x->fd_state != XPI_FD_SIGNALLED : !xpi_fd_arm(x))
+		xpi_fd_stay_readable(x);
+}
+
+void xpi_tell_crowd(struct xport *x)
+{
+	x->sleepers.lead_told = x->sleepers.led && (x->sleepers.lead_told || x->sleepers.stirred);
+	x->sleepers.stirred = false;
+	xpi_list_for(l, &x->sleepers.crowd)
+		xpi_eventfd_write(xpi_container(l, struct sleeper, link)->fd);
+}
+
+int xpi_fd_ask(struct xport *x)
+{
+	if (!x->fd.asked) {
+		x->fd.asked = true;
+		x->todo |= XPI_TODO_SETTLE;
+		if (!x->thread_running)
+			xpi_fd_stay_readable(x); /* the first poll settles it */
+	}
+	if (!x->thread_running)
+		return x->fd.set;
+	xpi_user_fd_settle(x);
+	return x->fd.user;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* blocking.c - the calls that wait: connect, accept, close, deregister. */
+#include "core/progress/blocking.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/cm/cm.h"
+#include "core/cm/handshake.h"
+#include "core/liveness/monitor.h"
+#include "core/object/accept_queue.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/mr.h"
+#include "core/object/op.h"
+#include "core/object/op_life.h"
+#include "core/progress/progress.h"
+#include "core/protocol/keys.h"
+#include "core/protocol/tx.h"
+#include "core/wire/frame.h"
+
+/* Polls until the handshake has ended one way or the other. */
+static int connect_wait(struct xport *x, struct xport_ep *ep, int64_t deadline_ms, struct xpi_conn_wait *wait)
+{
+	while (!wait->established && !wait->failed) {
+		int64_t left = deadline_ms - xpi_now_ms();
+		int rc = xpi_progress(x);
+
+		if (wait->established || wait->failed)
+			break;
+		if (rc < 0)
+			return rc;
+		if (ep->conn == NULL)
+			return xpi_fail(&x->err, ep->end.reason != XPORT_OK ? ep->end.reason : XPORT_ERR_REFUSED, 0,
+			                NULL, NULL, "the endpoint failed while it was being connected");
+		if (left <= 0)
+			xpi_conn_fail(ep->conn, xpi_conn_timeout(ep->conn));
+		else
+			xpi_idle(x, (int)left);
+	}
+	if (wait->established)
+		return XPORT_OK;
+	x->err = wait->err;
+	return wait->err.status;
+}
+
+int xpi_connect(struct xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
+                struct xport_ep **out)
+{
+	int64_t deadline_ms = xpi_now_ms() + (timeout_ms > 0 ? timeout_ms : XPI_CONNECT_MS);
+	struct xpi_conn_wait wait = {0};
+	struct xport_ep *ep;
+	int rc = xpi_connect_begin(x, address, attr, timeout_ms, deadline_ms, &ep);
+
+	if (rc != XPORT_OK)
+		return rc;
+	if (timeout_ms == 0) {
+		ep->announce = true;
+		*out = ep;
+		return XPORT_OK;
+	}
+	ep->conn->wait = &wait;
+	ep->held = true;
+	rc = connect_wait(x, ep, deadline_ms, &wait);
+	ep->held = false;
+	if (ep->destroyed) { /* by a thread that has reaped its end, or a message, before this one ran */
+		if (ep->conn != NULL)
+			ep->conn->wait = NULL;
+		x->todo |= XPI_TODO_RELEASE;
+		return rc != XPORT_OK
+		               ? rc
+		               : xpi_fail(&x->err, ep->end.reason, 0, NULL, NULL,
+		                          "the endpoint was connected, then ended, and another thread destroyed it");
+	}
+	if (rc != XPORT_OK)
+		return xpi_connect_undo(x, ep, rc);
+	*out = ep;
+	return XPORT_OK;
+}
+
+/* Whether all that was posted has ended. */
+static bool ep_ended(const struct xport_ep *ep)
+{
+	return xpi_list_empty(&ep->rma.q) && xpi_list_empty(&ep->msg.q) && xpi_list_empty(&ep->unacked) &&
+	       xpi_list_empty(&ep->placing) && xpi_list_empty(&ep->native) && xpi_list_empty(&ep->requests);
+}
+
+/* And what the peer asked for has left. */
+static bool ep_settled(const struct xport_ep *ep)
+{
+	return ep_ended(ep) && ep->tx.open == NULL && xpi_list_empty(&ep->reply.q);
+}
+
+/* Polls until `done` or the deadline; false at the deadline. */
+static bool wait_for(struct xport_ep *ep, bool (*done)(const struct xport_ep *), int64_t deadline)
+{
+	struct xport *x = ep->x;
+
+	for (unsigned i = 0; !done(ep); i++) {
+		int64_t left = deadline < 0 ? 1000 : deadline - xpi_now_ms();
+
+		if (left <= 0)
+			return false;
+		if (xpi_progress(x) == 0 && i >= 64 && !done(ep))
+			xpi_idle(x, left < 1000 ? (int)left : 1000);
+		else
+			xpi_let_in(x);
+	}
+	return true;
+}
+
+static bool may_say_bye(const struct xport_ep *ep)
+{
+	return ep->state >= XPI_EP_FAILING || ep->end.bye_patience == 0 || ep_settled(ep);
+}
+
+/* Whether the peer has taken all that was posted; `left`: it closed, and told what it had taken. */
+static bool has_all(const struct xport_ep *ep, bool left)
+{
+	uint32_t ack = ep->tx.acked;
+
+	if (left)
+		ack = xpi_chan_bye_ack(&ep->chan, ack);
+	return ep_ended(ep) && xpi_seq_reached(ack, ep->end.last_seq) && xpi_seq_reached(ep->tx.seq, ack);
+}
+
+/* A peer that is lost has heard nothing: the next poll ends the endpoint by that. */
+static bool bye_arrived(const struct xport_ep *ep)
+{
+	return ep->state >= XPI_EP_FAILING || (xpi_ep_found(ep) & XPI_CHAN_BYE) || (ep->rx.bye && has_all(ep, false)) ||
+	       (ep->tx.bye_sent && xpi_seq_reached(ep->tx.acked, ep->tx.bye_seq) && ep->tx.open == NULL);
+}
+
+static bool is_dead(const struct xport_ep *ep)
+{
+	return ep->state == XPI_EP_DRAINED;
+}
+
+/* Lets everything posted finish, then tells the peer that nothing follows; false if that did not end in time. */
+static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
+{
+	struct xpi_op *bye;
+	bool in_time;
+
+	ep->state = XPI_EP_CLOSING;
+	ep->fast_left = 0;
+	in_time = wait_for(ep, may_say_bye, deadline);
+	ep->end.last_seq = xpi_tx_seq(ep);
+	if (!ep_settled(ep) || ep->state >= XPI_EP_FAILING)
+		return in_time;
+	bye = xpi_op_get(ep->x, ep, XPI_OP_BYE);
+	if (bye == NULL)
+		return false;
+	bye->after_native = UINT64_MAX;
+	xpi_list_push(&ep->reply.q, &bye->link);
+	xpi_work(ep);
+	return wait_for(ep, bye_arrived, deadline);
+}
+
+static int ep_close(struct xport_ep *ep, int timeout_ms)
+{
+	int64_t deadline = timeout_ms < 0 ? -1 : xpi_now_ms() + timeout_ms;
+	bool in_time = true, left;
+	int r;
+
+	ep->closed = true;
+	ep->fast_left = 0;
+	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
+		in_time = say_goodbye(ep, deadline);
+	r = ep->state >= XPI_EP_FAILING ? ep->end.reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
+	left = (xpi_ep_found(ep) & XPI_CHAN_BYE) != 0;
+	if (ep->state == XPI_EP_CLOSING && (left || ep->rx.bye) && !has_all(ep, left))
+		r = XPORT_ERR_PEER_CLOSED;
+	if (ep->state < XPI_EP_FAILING)
+		snprintf(ep->end.why, sizeof(ep->end.why), "%s",
+		         r == XPORT_ERR_PEER_CLOSED
+		                 ? "the peer closed the endpoint before it had received everything posted"
+		                 : "closed by this side");
+	xpi_ep_fail(ep, r == XPORT_ERR_PEER_CLOSED ? r : XPORT_ERR_CLOSED, 0);
+	wait_for(ep, is_dead, -1);
+	if (r != XPORT_OK)
+		return xpi_ep_refused(
+			ep, xpi_refuse(ep->x, r, "xport_ep_close", "%s",
+		                       r == XPORT_ERR_TIMEOUT
+		                               ? "the time limit expired before everything posted had completed"
+		                               : ep->end.why));
+	return XPORT_OK;
+}
+
+int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
+{
+	int r;
+
+	if (ep->closed)
+		return xpi_ep_refuse(ep, "xport_ep_close");
+	ep->held = true;
+	r = ep_close(ep, timeout_ms);
+	ep->held = false;
+	if (ep->destroyed) /* by a thread that has reaped its end meanwhile */
+		ep->x->todo |= XPI_TODO_RELEASE;
+	return r;
+}
+
+static struct xport_ep *take_open(struct xport_listener *l)
+{
+	xpi_listener_drop_ended(l);
+	if (xpi_list_empty(&l->ready))
+		return NULL;
+	return xpi_accept_take(l, xpi_container(l->ready.next, struct xpi_ready, link));
+}
+
+static int accept_timeout(struct xport_listener *l, int timeout_ms)
+{
+	struct xport_error *err = &l->x->err;
+	unsigned failed = l->failed;
+
+	l->failed = 0;
+	if (failed == 0)
+		return xpi_fail(err, XPORT_ERR_TIMEOUT, 0, NULL, NULL, "no connection came to %s within %d ms", l->name,
+		                timeout_ms);
+	return xpi_fail(err, XPORT_ERR_TIMEOUT, 0, NULL, NULL,
+	                "no connection was made with %s within %d ms; %u failed, the last one with %s", l->name,
+	                timeout_ms, failed, l->last_failure);
+}
+
+int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_ep **ep)
+{
+	int64_t deadline = timeout_ms >= 0 ? xpi_now_ms() + timeout_ms : INT64_MAX, left;
+	struct xport_ep *taken = NULL;
+	struct xport *x = l->x;
+	int rc = XPORT_OK;
+
+	l->waiters++;
+	while (!l->closed && (taken = take_open(l)) == NULL) {
+		rc = xpi_progress(x);
+		if (rc < 0 || l->closed || (taken = take_open(l)) != NULL)
+			break;
+		left = deadline - xpi_now_ms();
+		if (left <= 0) {
+			rc = accept_timeout(l, timeout_ms);
+			break;
+		}
+		xpi_idle(x, timeout_ms < 0 ? -1 : (int)left);
+	}
+	l->waiters--;
+	if (taken != NULL)
+		*ep = taken;
+	if (rc >= 0)
+		xpi_event_forget(x, XPORT_EVENT_INCOMING, l, (unsigned)l->nready); /* this call is its answer */
+	if (!l->closed)
+		return rc < 0 ? rc : XPORT_OK;
+	if (l->waiters == 0)
+		xpi_listener_free(l);
+	return xpi_fail(&x->err, XPORT_ERR_CLOSED, 0, NULL, NULL, "the listener was closed while this call waited");
+}
+
+/* Notifications not reaped yet must not show a region that is gone. */
+static void forget_in_queue(struct xport *x, struct xport_mr *mr)
+{
+	xpi_list_for(l, &x->cq.overflow) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if (op->kind == XPORT_EVENT_NOTIFY && op->mr == mr)
+			op->mr = NULL;
+	}
+}
+
+int xpi_mr_dereg(struct xport_mr *mr)
+{
+	struct xport *x = mr->x;
+
+	if (mr->dying)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg",
+		                  "the region is being deregistered by another thread");
+	if (mr->posted > 0)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg",
+		                  "%u posted receives use the region: cancel them, or let them be matched", mr->posted);
+	mr->dying = true; /* from here on what comes by message is refused */
+	xpi_mr_revoke_all(mr);
+	while (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0) {
+		xpi_progress(x);
+		if (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0)
+			xpi_idle(x, 100);
+	}
+	xpi_progress(x); /* lets those hear of it that need not answer */
+	forget_in_queue(x, mr);
+	xpi_mr_drop(mr);
+	return XPORT_OK;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* msg_rx.c - receives, and messages as they arrive. */
+#include <string.h>
+
+#include "base/copy.h"
+#include "base/grow.h"
+#include "core/config/select.h"
+#include "core/object/completion.h"
+#include "core/object/ep.h"
+#include "core/object/instance.h"
+#include "core/object/match.h"
+#include "core/object/mr.h"
+#include "core/object/op.h"
+#include "core/object/op_life.h"
+#include "core/object/rkey.h"
+#include "core/object/stats.h"
+#include "core/object/usdt.h"
+#include "core/object/wakeup.h"
+#include "core/protocol/cma.h"
+#include "core/protocol/keys.h"
+#include "core/protocol/msg.h"
+#include "core/wire/frame.h"
+
+static inline void consumed(struct xport_ep *ep, uint32_t charge)
+{
+	ep->rx.state.freed += charge;
+	if (ep->state < XPI_EP_FAILING && ep->rx.state.freed - ep->rx.acked.freed >= ep->msg.window / 4)
+		xpi_work(ep); /* one that failed is in another list, and may be freed out of this one */
+}
+
+void xpi_msg_consumed(struct xport_ep *ep, uint32_t charge)
+{
+	consumed(ep, charge);
+}
+
+/* From here on the receive belongs to the endpoint. */
+static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
+{
+	op->ep = ep;
+	ep->refs++;
+	x->nreceives--;
+}
+
+static inline __attribute__((always_inline)) void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag,
+                                                          const uint8_t *data, uint64_t length)
+{
+	uint64_t n = length < op->len ? length : op->len;
+
+	bind(ep->x, op, ep);
+	ep->n.posted[XPORT_OP_RECV]++;
+	ep->n.bytes_in += n;
+	xpi_copy(op->buf, data, n);
+	op->tag = tag;
+	op->status = XPORT_OK;
+	if (__builtin_expect(length > op->len, 0)) {
+		op->status = XPORT_ERR_TRUNCATED;
+		xpi_stats_error(ep, op->status);
+	}
+	op->len = length;
+	if (op->mr != NULL)
+		xpi_mr_idle(op->mr);
+	op->mr = NULL;
+	xpi_cq_push(&ep->x->cq, op);
+}
+
+/* Whether the network may put what is received to where it belongs. */
+static bool lendable(const struct xport_ep *ep, const struct xpi_op *op)
+{
+	return op->mr != NULL && xpi_mr_on(op->mr, ep->tp) != NULL && (op->mr->rights & XPORT_REMOTE_RECV) != 0 &&
+	       xpi_choice_lend(&ep->x->settings, &ep->tp->caps);
+}
+
+/* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too. */
+static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
+                        uint32_t rts)
+{
+	struct xport *x = ep->x;
+	uint64_t accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < op->len ? length : op->len;
+
+	bind(x, op, ep);
+	if (x->backpressure.wanted)
+		xpi_signal(x); /* the place of a posted receive, long before the body is here */
+	ep->n.posted[XPORT_OP_RECV]++;
+	ep->n.bytes_in += accept;
+	op->tag = tag;
+	op->status = length > accept ? XPORT_ERR_TRUNCATED : XPORT_OK;
+	op->mask = accept;
+	op->len = length;
+	op->done = 0;
+	op->stamp = x->tick; /* from here on it can be too old */
+	cts->region = rts;
+	cts->tag = accept;
+	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;
+	cts->len = 0;
+	if (accept > 0 && lendable(ep, op) && xpi_mr_lend(ep, op->mr)) {
+		/* Numbers: the receive, and the region, may end before this leaves. */
+		cts->len = sizeof(struct xpi_cts_place);
+		cts->after = op->mr->id;
+		cts->after_native = (uint64_t)(op->buf - op->mr->base);
+	}
+	xpi_list_push(&ep->reply.q, &cts->link);
+	xpi_work(ep);
+	if (accept > 0) {
+		op->waits = XPI_WAIT_REPLY;
+		xpi_list_push(&ep->requests, &op->link);
+	} else {
+		xpi_op_complete(op, op->status);
+	}
+}
+
+static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
+{
+	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true))
+		return xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
+	if (opt != NULL && opt->source != NULL && opt->source->x != x)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
+	if (x->nreceives >= x->settings.queue_depth) {
+		xpi_again_begin(x, NULL);
+		x->past.again++;
+		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
+	}
+	if (__builtin_expect(x->backpressure.receive_wanted, 0))
+		xpi_again_end(x, NULL);
+	return XPORT_OK;
+}
+
+int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
+{
+	struct xport_ep *source = opt != NULL ? opt->source : NULL;
+	struct xpi_unexpected *u;
+	struct xpi_op *op, *cts;
+	int r = receive_valid(x, buf, len, opt);
+
+	if (r != XPORT_OK)
+		return r;
+	op = xpi_op_get(x, source, XPORT_OP_RECV);
+	if (op == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recv", "no memory for another operation");
+	/* What had arrived before the end may still be received; nothing else will come. */
+	u = xpi_match_message(x->match, source, tag, mask);
+	if (u == NULL && source != NULL && source->state != XPI_EP_OPEN) {
+		xpi_op_put(x, op);
+		return xpi_ep_refuse(source, "xport_recv");
+	}
+	op->buf = buf;
+	op->len = len;
+	op->tag = tag;
+	op->mask = mask;
+	op->offset = 0;
+	op->flags = opt != NULL ? (uint8_t)opt->flags : 0;
+	op->context = opt != NULL ? opt->context : NULL;
+	op->mr = opt != NULL ? opt->mr : NULL;
+	if (op->mr != NULL)
+		op->mr->busy++;
+	op->stamp = 0;
+	x->nreceives++;
+	XPI_PROBE_OP_POSTED(source, XPORT_OP_RECV, len, op->context);
+	if (opt != NULL && opt->id != NULL)
+		*opt->id = (uint64_t)op->gen << 32 | xpi_op_name(x, op);
+	if (u == NULL) {
+		xpi_match_post(x->match, op);
+		return XPORT_OK;
+	}
+	if (u->rts == 0) {
+		consumed(u->ep, u->charge);
+		deliver(op, u->ep, u->tag, u->data, u->length);
+	} else if ((cts = xpi_op_get(x, u->ep, XPI_OP_CTS)) != NULL) {
+		accept_body(op, cts, u->ep, u->tag, u->length, u->rts);
+	} else {
+		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
+		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	}
+	xpi_msg_drop(x, u);
+	return XPORT_OK;
+}
+
+int xpi_cancel(struct xport *x, uint64_t id)
+{
+	uint32_t name = (uint32_t)id;
+	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
+
+	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || op->kind != XPORT_OP_RECV)
+		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive has this id");
+	if (!op->posted)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
+	xpi_match_remove(x->match, op);
+	xpi_recv_end(x, op, XPORT_ERR_CANCELED);
+	return XPORT_OK;
+}
+
+void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
+{
+	op->len = 0;
+	if (op->ep != NULL) {
+		bind(x, op, op->ep);
+		xpi_op_complete(op, status);
+		return;
+	}
+	x->nreceives--;
+	if (op->mr != NULL)
+		xpi_mr_idle(op->mr);
+	op->mr = NULL;
+	op->status = status;
+	if (status < 0 && -status < XPI_STATUSES)
+		x->past.errors[-status]++;
+	xpi_cq_push(&x->cq, op);
+}
+
+/* Counts what the peer charged itself; false if it ignores the window. */
+static bool charge_in(struct xport_ep *ep, uint32_t charge)
+{
+	ep->msg.charged += charge;
+	return ep->msg.charged - ep->rx.state.freed <= ep->msg.window;
+}
+
+static struct xpi_pool *room_for(struct xport_ep *ep, uint32_t len)
+{
+	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
+		if (len <= xpi_unexpected_room(i))
+			return &ep->x->unexpected_pools[i];
+	return &ep->tp->frame_pool;
+}
+
+static bool store(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length, uint32_t rts)
+{
+	struct xport *x = ep->x;
+	uint32_t here = rts != 0 ? 0 : (uint32_t)length;
+	struct xpi_pool *pool = room_for(ep, here);
+	struct xpi_unexpected *u = xpi_pool_get(pool);
+
+	if (u == NULL)
+		return false;
+	u->ep = ep;
+	u->tag = tag;
+	u->length = length;
+	u->rts = rts;
+	u->charge = xpi_charge(here);
+	u->pool = pool;
+	if (here > 0)
+		memcpy(u->data, data, here);
+	xpi_match_add(x->match, u);
+	return true;
+}
+
+bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op;
+
+	if (!charge_in(ep, xpi_charge(len)))
+		return false;
+	op = xpi_match_receive(ep->x->match, ep, tag);
+	if (op != NULL) {
+		consumed(ep, xpi_charge(len));
+		deliver(op, ep, tag, data, len);
+	} else if (!store(ep, tag, data, len, 0)) {
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	}
+	return true;
+}
+
+bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rts)
+{
+	struct xport *x = ep->x;
+	struct xpi_op *op, *cts;
+
+	if (rts == 0 || !charge_in(ep, xpi_charge(0)))
+		return false;
+	cts = xpi_op_get(x, ep, XPI_OP_CTS); /* before: a receive that is matched cannot go back to its place */
+	op = cts != NULL ? xpi_match_receive(x->match, ep, tag) : NULL;
+	if (op != NULL) {
+		accept_body(op, cts, ep, tag, length, rts);
+		return true;
+	}
+	if (cts == NULL || !store(ep, tag, NULL, length, rts))
+		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	if (cts != NULL)
+		xpi_op_put(x, cts);
+	return true;
+}
+
+bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struct xpi_cts_place *place)
+{
+	struct xpi_op *op = xpi_op_named(ep, le32toh(rec->op));
+	uint64_t accept = le64toh(rec->accept);
+
+	if (op == NULL || op->kind != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
+		return false;
+	op->mask = accept;
+	op->region = le32toh(rec->into);
+	op->done = 0;
+	op->waits = XPI_WAIT_SENT;
+	if (place != NULL) {
+		op->after = le64toh(place->offset);
+		op->after_native = UINT64_MAX;
+		op->rkey = xpi_rkey_borrow(ep, le64toh(place->region), op->after, accept);
+	}
+	xpi_list_del(&op->link);
+	xpi_list_push(&ep->reply.q, &op->link);
+	xpi_work(ep);
+	return true;
+}
+
+/* The receive of that name, if it goes on there and takes so much; else NULL. */
+static struct xpi_op *receive_named(struct xport_ep *ep, uint32_t into, uint64_t at, uint64_t len)
+{
+	struct xpi_op *op = xpi_op_named(ep, into);
+
+	return op != NULL && op->kind == XPORT_OP_RECV && op->waits == XPI_WAIT_REPLY && at == op->done &&
+	                       len <= op->mask - op->done
+	               ? op
+	               : NULL;
+}
+
+static void receive_goes_on(struct xpi_op *op, uint64_t len)
+{
+	op->done += len;
+	if (op->done == op->mask) {
+		op->waits = 0;
+		xpi_op_complete(op, op->status);
+	}
+}
+
+bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t *data, uint32_t len)
+{
+	struct xpi_op *op = receive_named(ep, into, at, len);
+
+	if (op == NULL)
+		return false;
+	memcpy(op->buf + at, data, len);
+	receive_goes_on(op, len);
+	return true;
+}
+
+bool xpi_msg_placed(struct xport_ep *ep, uint32_t into, uint64_t len)
+{
+	struct xpi_op *op = receive_named(ep, into, 0, len);
+
+	if (op == NULL || len != op->mask || op->mr == NULL || !lendable(ep, op))
+		return false;
+	receive_goes_on(op, len);
+	return true;
+}
+
+bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
+{
+	struct xpi_op *op = receive_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
+
+	if (op == NULL || !xpi_cma_read(ep, rec, op->buf + op->done))
+		return false;
+	receive_goes_on(op, le64toh(rec->length));
+	return true;
+}

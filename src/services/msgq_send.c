@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sending: the queues of each peer, its credits, and the completions of sends. */
+#include <string.h>
+
+#include "services/msgq_impl.h"
+
+/* Returns XPORT_OK if it left; AGAIN: it stays. */
+static int msg_post(struct svc_msgq_peer *p, struct svc_msg_list *from)
+{
+	struct svc_msg *msg = from->first;
+	struct xport_opt o = {.size = sizeof(o), .context = msg};
+	int r;
+
+	svc_msgq_head(msg->bytes, p->epoch, p->number, p->from_number > 0 ? p->from : 0);
+	r = xport_send(p->ep, msg->bytes, msg->len, p->msgq->tag, &o);
+	if (r != XPORT_OK)
+		return r;
+	p->number++;
+	p->replies -= msg->reply;
+	p->under_way += msg->reply;
+	msgs_push(&p->flight, msgs_shift(from));
+	p->msgq->waiting--;
+	p->msgq->flying++;
+	if (msg->spare)
+		svc_msgq_epoch(p);
+	return XPORT_OK;
+}
+
+/* An endpoint that refuses has ended: what waits is dropped, and its event, which comes yet, does the rest. */
+void svc_msgq_send_queued(void *arg, struct svc_msgq_peer *p)
+{
+	int r = XPORT_OK;
+
+	(void)arg;
+	while (r == XPORT_OK && p->ended == XPORT_OK) {
+		if (p->answers.first != NULL) {
+			if (p->under_way >= SVC_MSGQ_REPLIES)
+				return;
+			r = msg_post(p, &p->answers);
+		} else if (p->requests.first != NULL && p->unanswered < SVC_MSGQ_WINDOW) {
+			r = msg_post(p, &p->requests);
+			p->unanswered += r == XPORT_OK;
+		} else {
+			return;
+		}
+	}
+	/* INVALID: its handshake is not over yet */
+	if (r == XPORT_ERR_AGAIN || r == XPORT_ERR_INVALID || r == XPORT_ERR_NO_MEMORY)
+		p->msgq->stuck = true;
+	else if (r != XPORT_OK)
+		svc_msgq_peer_end(p, r);
+}
+
+static void msg_queue(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len, bool reply)
+{
+	msg->len = SVC_MSGQ_HEAD + len;
+	msg->reply = reply;
+	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
+	msgs_push(reply ? &p->answers : &p->requests, msg);
+	p->replies += reply;
+	p->msgq->waiting++;
+	svc_msgq_send_queued(NULL, p);
+}
+
+struct svc_msg *svc_msgq_reserve(size_t len)
+{
+	struct svc_msg *msg = malloc(sizeof(*msg) + SVC_MSGQ_HEAD + len);
+
+	if (msg != NULL)
+		msg->spare = false;
+	return msg;
+}
+
+static int msg_put(struct svc_msgq_peer *p, const void *bytes, size_t len, bool reply)
+{
+	struct svc_msg *msg;
+
+	if (p->ended != XPORT_OK)
+		return p->ended;
+	msg = svc_msgq_reserve(len);
+	if (msg == NULL)
+		return XPORT_ERR_NO_MEMORY;
+	msg_queue(p, msg, bytes, len, reply);
+	return XPORT_OK;
+}
+
+void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len)
+{
+	struct svc_msg *msg = p->spare;
+
+	if (msg == NULL) { /* the last time's is on its way still: what is said next tells, in another epoch */
+		svc_msgq_epoch(p);
+		return;
+	}
+	p->spare = NULL;
+	msg->spare = true;
+	msg_queue(p, msg, bytes, len, true);
+}
+
+int svc_msgq_request(struct svc_msgq_peer *p, const void *bytes, size_t len)
+{
+	return msg_put(p, bytes, len, false);
+}
+
+void svc_msgq_request_in(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len)
+{
+	if (p->ended == XPORT_OK)
+		msg_queue(p, msg, bytes, len, false);
+	else
+		free(msg);
+}
+
+int svc_msgq_reply(struct svc_msgq_peer *p, const void *bytes, size_t len)
+{
+	return msg_put(p, bytes, len, true);
+}
+
+void svc_msgq_bye(struct svc_msgq_peer *p, const void *bytes, size_t len)
+{
+	if (p->number > 0 || p->from_number > 0)
+		(void)svc_msgq_reply(p, bytes, len);
+}
+
+bool svc_msgq_answered(struct svc_msgq_peer *p)
+{
+	if (p->unanswered == 0)
+		return false;
+	p->unanswered--;
+	return true;
+}
+
+static bool msg_sent(struct svc_msgq *m, struct svc_msgq_peer *p, void *context)
+{
+	struct svc_msg *msg = context;
+
+	if (!msgs_take(&p->flight, msg))
+		return false;
+	p->under_way -= msg->reply;
+	m->flying--;
+	svc_msg_free(p, msg);
+	if (p->forgotten && p->flight.first == NULL)
+		svc_msgq_peer_free(p);
+	return true;
+}
+
+bool svc_msgq_sent(struct svc_msgq *m, const struct xport_completion *c)
+{
+	struct svc_msgq_peer *next;
+
+	if (m->flying == 0)
+		return false;
+	for (struct svc_msgq_peer *p = *svc_msgq_bucket(m, c->ep); p != NULL; p = next) {
+		next = p->next;
+		if (msg_sent(m, p, c->context))
+			return true;
+	}
+	return false;
+}

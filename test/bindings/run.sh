@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the tests of bindings share; they include lib.sh before it.
+limit=120 # seconds, for a busy machine
+export UCX_NET_DEVICES=lo FI_TCP_IFACE=lo FI_SOCKETS_IFACE=lo FI_NET_IFACE=lo FI_UDP_IFACE=lo
+table=$top_srcdir/test/bindings/scenarios.txt
+names=$(sed -n 's/^\([a-z_]*\) .*/\1/p' "$table")
+
+# missing WHAT - ends the test: skipped, and in CI failed.
+missing() {
+	[ "${CI-}" != true ] || { echo "FAILED: $1 (CI=true: nothing may be left out)"; exit 1; }
+	echo "skipped: $1"
+	exit 77
+}
+
+providers=
+[ ! -f "$top_builddir/src/backends/ucx/libxport_ucx.la" ] || providers="ucx:tcp ucx:shm"
+[ ! -f "$top_builddir/src/backends/ofi/libxport_ofi.la" ] || providers="$providers ofi:tcp ofi:sockets"
+
+# links CXX OBJECT PROGRAM - with the library as tested, which finds the modules of the build tree.
+links() { (cd "$top_builddir" && ./libtool --quiet --tag=CXX --mode=link $1 $CFLAGS -o "$3" "$2" test/libxport_test.la); }
+
+# address FILE - waits until a server has printed its address there, and prints it.
+address() {
+	for i in $(seq 600); do
+		[ ! -s "$1" ] || { head -n 1 "$1"; return; }
+		sleep 0.1
+	done
+	return 1
+}
+
+# ran SERVER CLIENT NAME... - the scenarios, beside a server of their own.
+ran() {
+	server=$1 client=$2
+	shift 2
+	rm -f "$tmp/address"
+	timeout $limit $server >"$tmp/address" &
+	server=$!
+	timeout $limit $client "$(address "$tmp/address")" "$@" >"$tmp/said"
+	rc=$?
+	# The server itself, and not timeout, is what the scenarios stop and kill.
+	kill $server 2>/dev/null
+	wait $server 2>/dev/null
+	cat "$tmp/said"
+	return $rc
+}
+
+# scenarios SERVER CLIENT - all of them, in the order of the table; kill and stop end their server.
+scenarios() {
+	normal=$(echo "$names" | grep -vx -e kill -e stop)
+	ran "$1" "$2" $normal >"$tmp/all" && ran "$1" "$2" kill >>"$tmp/all" && ran "$1" "$2" stop >>"$tmp/all"
+	rc=$?
+	cat "$tmp/all"
+	[ $rc = 0 ] || return 1
+	echo "$names" | sed 's/^/ok /' | cmp -s - "$tmp/all" || { echo "not each scenario of the table ran"; return 1; }
+}
+
+# pair SERVER CLIENT LINE - two programs, of which the server prints this line, or the client.
+pair() {
+	rm -f "$tmp/address"
+	timeout $limit $1 >"$tmp/address" &
+	server=$!
+	timeout $limit $2 "$(address "$tmp/address")" >"$tmp/said"
+	rc=$?
+	[ $rc = 0 ] || kill $server
+	wait $server || rc=1
+	cat "$tmp/said" "$tmp/address"
+	[ $rc = 0 ] && cat "$tmp/said" "$tmp/address" | grep -qxF "$3"
+}
+
+# listings PAGE LANGUAGE - each listing, as the file that its first line names after a comment sign, in $tmp/src.
+listings() {
+	rm -rf "$tmp/src"
+	mkdir "$tmp/src"
+	awk -v dir="$tmp/src/" -v mark="\`\`\`$2" '
+		$0 == mark { begin = 1; next }
+		/^```$/ { file = "" }
+		begin { begin = 0; if ($2 !~ /^[a-z]+\.[a-z]+$/) { print "a listing without a name: " $0; exit 1 }; file = dir $2; n++ }
+		file != "" { print > file }
+		END { exit n == 0 }' "$1"
+}

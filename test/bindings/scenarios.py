@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The scenarios of scenarios.txt with the package xport.
+
+	scenarios.py serve             the target, as peer.c
+	scenarios.py ADDRESS NAME...   the initiator: prints "ok NAME" for each
+"""
+import asyncio
+import gc
+import os
+import signal
+import struct
+import sys
+import warnings
+
+import xport
+
+WAIT = float(os.environ.get("WAIT_S", "60"))
+REGION, MESSAGE = 1 << 20, 1 << 18
+ALL = xport.REMOTE_READ | xport.REMOTE_WRITE | xport.REMOTE_ATOMIC
+
+
+def pattern(seed, n):
+	return bytes((seed + i * 7 + i // 251) % 256 for i in range(n))
+
+
+def raises(kind, call, *args, **named):
+	try:
+		call(*args, **named)
+	except kind as e:
+		return e
+	raise AssertionError(f"no {kind.__name__}")
+
+
+class Side:
+	"""One connection to the target."""
+
+	def __init__(self, address, **options):
+		self.x = xport.open(**options)
+		self.ep = self.x.connect(address, timeout=WAIT)
+		self.key = self.ep.unpack(self.ep.private_data)
+
+	def __enter__(self):
+		return self
+
+	def __exit__(self, kind, *_):
+		if kind is None:
+			self.ep.close(WAIT)
+			assert (self.x.orphans, self.x.in_flight) == (0, 0), (self.x.orphans, self.x.in_flight)
+		self.x.close()
+
+	def ask(self, message):
+		answer = self.x.recv(MESSAGE, 2, source=self.ep)
+		self.ep.send(message, 1).wait(WAIT)
+		return answer.wait(WAIT)
+
+
+def connect(address):
+	with Side(address) as s:
+		assert s.ep.is_open and s.ep.peer_pid > 1 and s.key.length == REGION
+		e = raises(xport.Refused, s.x.connect, "127.0.0.1:1", timeout=WAIT)
+		assert isinstance(e, ConnectionRefusedError) and e.hint and e.operation == "xport_connect" and e.text in str(e), e
+		ep = s.ep
+	assert not ep.is_open
+	raises(xport.Closed, ep.put, b"1", s.key)
+	raises(xport.Closed, s.x.listen)
+	asyncio.run(connect_async(address))
+
+
+async def connect_async(address):
+	async with xport.open() as x:
+		ep = await x.connect_async(address)
+		assert ep.is_open
+		try:
+			await x.connect_async("127.0.0.1:1")
+			assert False, "connected to nobody"
+		except xport.Refused as e:
+			assert "xport_connect" in str(e)
+		ep.close(WAIT)
+
+
+def put(address):
+	with Side(address) as s:
+		s.ep.put(pattern(1, 300001), s.key, 17).wait(WAIT)
+		memory = bytearray(pattern(2, 8))
+		region = s.x.register(memory)
+		raises(BufferError, memory.append, 1)
+		s.ep.fence()
+		operation = s.ep.put(region, s.key, 400000)
+		if not operation.done:
+			raises(BufferError, region.close)
+		operation.wait(WAIT)
+		region.close()
+		memory.append(1)
+		s.ep.flush().wait(WAIT)
+		assert s.ep.get(300001, s.key, 17).wait(WAIT) == pattern(1, 300001)
+		assert s.ep.get(8, s.key, 400000).wait(WAIT) == pattern(2, 8)
+		raises(TypeError, s.ep.put, "text", s.key)
+		raises(Exception, s.ep.put, memoryview(b"12345678")[::2], s.key)
+		asyncio.run(put_async(s))
+
+
+async def put_async(s):
+	data = bytearray(pattern(9, 5000))
+	await asyncio.gather(*(s.ep.put(data, s.key, 5000 * i) for i in range(50)))
+	data.append(0)  # exported no more
+	for i in range(100):
+		await s.ep.put(struct.pack("q", i), s.key, 8)
+	assert struct.unpack("q", await s.ep.get(8, s.key, 8)) == (99,)
+
+
+def get(address):
+	with Side(address) as s:
+		data = pattern(3, 70001)
+		s.ep.put(data, s.key, 5).wait(WAIT)
+		room = bytearray(len(data))
+		operation = s.ep.get_into(room, s.key, 5)
+		assert operation.wait(WAIT) == len(data) and room == data
+		raises(Exception, s.ep.get_into, b"12345678", s.key)  # cannot be written
+		with s.x.alloc(100000) as region:
+			s.ep.get_into(region.part(7, len(data)), s.key, 5).wait(WAIT)
+			view = region.memory
+			assert view[7:7 + len(data)] == data
+			raises(BufferError, region.close)
+			del view
+			numbers(s, region)
+		raises(xport.Closed, lambda: region.memory)
+
+
+def numbers(s, region):
+	try:
+		import numpy
+	except ImportError:
+		return
+	array = region.array("i8", (10, 10))
+	array[:] = numpy.arange(100).reshape(10, 10)
+	s.ep.put(array, s.key, 0).wait(WAIT)
+	got = numpy.zeros(100, "i8")
+	s.ep.get_into(got, s.key, 0).wait(WAIT)
+	assert (got == numpy.arange(100)).all()
+	raises(BufferError, region.close)
+
+
+def notify(address):
+	with Side(address) as s:
+		s.ep.put(pattern(4, 4099), s.key, 1000, notify=0xfeedfacecafebeef).wait(WAIT)
+		assert s.ask(b"N").data == struct.pack("Q", 0xfeedfacecafebeef)
+
+
+def atomics(address):
+	with Side(address) as s:
+		s.ep.put(struct.pack("Q", 100), s.key, 800).wait(WAIT)
+		s.ep.fence()
+		assert s.ep.add(s.key, 800, 41).wait(WAIT) == 100
+		assert s.ep.compare_and_swap(s.key, 800, 141, 7).wait(WAIT) == 141
+		assert s.ep.add(s.key, 800, 1, width=4).wait(WAIT) == 7
+		assert s.ep.add(s.key, 804, 1, width=4).wait(WAIT) == 0
+
+
+def messages(address):
+	with Side(address) as s:
+		for n in (1, 100, 0, 5000, 200003):
+			data = pattern(5, n)
+			m = s.ask(data)
+			assert (m.data, m.tag, m.length, m.endpoint) == (data[::-1], 2, n, s.ep)
+
+
+async def cancel_async(s):
+	task = asyncio.ensure_future(receive(s))
+	await asyncio.sleep(0)
+	await asyncio.sleep(0)
+	task.cancel()
+	try:
+		await task
+		assert False, "cancelled"
+	except asyncio.CancelledError:
+		pass
+	try:
+		await asyncio.wait_for(receive(s), 0.01)
+		assert False, "timed out"
+	except asyncio.TimeoutError:
+		pass
+	await s.ep.flush()
+
+
+async def receive(s):
+	return await s.x.recv(100, 2, source=s.ep)
+
+
+def cancel(address):
+	with Side(address) as s:
+		data = bytearray(100)
+		operation = s.x.recv_into(data, 99)
+		raises(BufferError, data.append, 1)
+		assert operation.cancel()
+		raises(xport.Canceled, operation.wait, WAIT)
+		data.append(1)
+		assert not operation.cancel()
+		# None of these takes the answer below.
+		raises(TimeoutError, s.x.recv(100, 2, source=s.ep).wait, 0.001)
+		asyncio.run(cancel_async(s))
+		forgotten = s.x.recv(100, 2, source=s.ep)
+		del forgotten
+		gc.collect()
+		s.x.turn()
+		assert s.ask(b"ab").data == b"ba"
+		s.ep.flush().wait(WAIT)
+
+
+def wrong_key(address):
+	with Side(address) as s:
+		e = raises(xport.BadKey, s.ep.unpack, bytes(64))
+		assert e.text and e.status == xport.ERR_BAD_KEY and e.name == "XPORT_ERR_BAD_KEY"
+		e = raises(IndexError, s.ep.put, bytes(8), s.key, REGION - 7)
+		assert e.status == xport.ERR_BOUNDS and e.text
+
+
+def again(address):
+	with Side(address, queue_depth=4) as s:
+		posted = []
+
+		def post():
+			posted.append(s.ep.put(b"x", s.key, 8, wait_for_space=False))
+
+		e = raises(BlockingIOError, lambda: [post() for _ in range(100)])
+		assert e.status == xport.ERR_AGAIN and len(posted) == 4
+		posted += [s.ep.put(struct.pack("q", i), s.key, 8) for i in range(200)]
+		for operation in posted:
+			operation.wait(WAIT)
+		assert s.ep.get(8, s.key, 8).wait(WAIT) == struct.pack("q", 199)
+		asyncio.run(again_async(s))
+
+
+async def again_async(s):
+	await asyncio.gather(*(s.ep.put(bytes(8), s.key, 8) for _ in range(200)))
+
+
+def fork(address):
+	with Side(address) as s:
+		child = os.fork()
+		if child == 0:
+			try:
+				e = raises(xport.Forked, s.ep.put, b"1", s.key)
+				assert "spawn" in e.hint
+				os._exit(0)
+			finally:
+				os._exit(1)
+		assert os.waitpid(child, 0)[1] == 0
+
+
+def lost(address, number):
+	s = Side(address)
+	pid = s.ep.peer_pid
+	waiting = s.x.recv(100, 2, source=s.ep)
+	data = bytearray(100)
+	os.kill(pid, number)
+	for _ in range(100):
+		s.ep.get_into(data, s.key).abandon()
+	assert s.x.orphans == 100
+	raises(BufferError, data.append, 1)  # memory in flight is neither moved nor freed
+	e = raises(ConnectionError, waiting.wait, WAIT)
+	assert isinstance(e, xport.PeerLost), e
+	s.x._run(lambda: s.x.orphans == 0, WAIT)
+	data.append(1)
+	event = s.x.next_event(WAIT)
+	assert (event.type, event.endpoint) == (xport.EVENT_LOST, s.ep)
+	assert s.x.in_flight == 0
+	raises(xport.PeerLost, s.ep.put, b"1", s.key)
+	s.ep.close()
+	s.x.close()
+	os.kill(pid, signal.SIGKILL)
+
+
+def kill(address):
+	try:
+		lost(address, signal.SIGKILL)
+	except ProcessLookupError:
+		pass
+
+
+def stop(address):
+	lost(address, signal.SIGSTOP)
+
+
+# ---- the target ----
+
+
+async def serve():
+	async with xport.open() as x:
+		region = x.alloc(REGION, ALL)
+		listener = x.listen(private_data=region.key)
+		print(listener.address, flush=True)
+		while True:
+			ep = await listener.accept_async()
+			answering = asyncio.ensure_future(answer(x, ep))
+			while True:
+				e = await x.event()
+				if e.type == xport.EVENT_NOTIFY:
+					values.put_nowait(e.value)
+				elif e.endpoint is ep and e.type in (xport.EVENT_CLOSED, xport.EVENT_LOST):
+					break
+			await answering
+			ep.close(0)
+
+
+values = asyncio.Queue()
+
+
+async def answer(x, ep):
+	try:
+		while True:
+			m = await x.recv(MESSAGE, 1, source=ep)
+			reply = struct.pack("Q", await values.get()) if m.data == b"N" else m.data[::-1]
+			await ep.send(reply, 2)
+	except ConnectionError:
+		pass
+
+
+def main(role, *names):
+	warnings.simplefilter("error")
+	if role == "serve":
+		asyncio.run(serve())
+	for name in names:
+		globals()[name](role)
+		print("ok", name, flush=True)
+
+
+if __name__ == "__main__":
+	main(*sys.argv[1:])
