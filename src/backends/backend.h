@@ -136,7 +136,8 @@ struct xpi_core_ops {
 	 * Required if the stack maps memory that a peer's address names. Call it before the stack gets
 	 * that address.
 	 *
-	 * Returns XPORT_OK if the kernel confirms it, or, described,
+	 * Returns XPORT_OK if the kernel confirms it, XPORT_ERR_AGAIN if ep_connect is to return that too and to ask again at its
+	 * next call, or, described,
 	 *   XPORT_ERR_AUTH    the peer belongs to another user, or the kernel does not report the user
 	 *   XPORT_ERR_SYSTEM  called outside the handshake
 	 */

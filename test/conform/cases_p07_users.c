@@ -64,17 +64,11 @@ static void check_maps(struct h *h)
 	H_CHECK(line[0] == '\0', "root maps memory of user %d: %s", NOBODY, line);
 }
 
-/* Says to both whether they are connected; a provider that shares memory must have refused, and said why. */
-static bool settle(struct h *h, int s, const char *text)
+/* A provider that shares memory must have refused, and said why. */
+static void check_outcome(struct h *h, int s, const char *text)
 {
-	bool other;
-
 	H_CHECK(s == XPORT_OK || (s == XPORT_ERR_AUTH && strstr(text, "different users (") != NULL), "%s: %s",
 	        xport_status_name(s), text);
-	h_tell_u64(h, 1 - h->role, s == XPORT_OK);
-	other = h_hear_u64(h, 1 - h->role);
-	H_EQ(s == XPORT_OK, other);
-	return other;
 }
 
 static void connects(struct h *h)
@@ -88,7 +82,9 @@ static void connects(struct h *h)
 	s = xport_connect(h->x, address, NULL, h_ms(20000), &h->ep[0]);
 	xport_last_error(h->x, &err);
 	H_CHECK(s == XPORT_OK || strstr(err.text, "gave up") != NULL || err.hint[0] != '\0', "no hint: %s", err.text);
-	if (settle(h, s, err.text)) {
+	check_outcome(h, s, err.text);
+	h_tell_u64(h, 0, s == XPORT_OK);
+	if (s == XPORT_OK) {
 		static uint8_t bytes[1 << 20];
 		struct h_mem l = h_mem_local(h, sizeof(bytes), 0);
 		struct h_rkey r = h_import(h, 0);
@@ -104,21 +100,18 @@ static void connects(struct h *h)
 
 static void accepts(struct h *h)
 {
-	struct xport_error err = {.size = sizeof(err)};
 	static uint8_t bytes[1 << 20];
 	xport_ep *ep = NULL;
-	int s;
 
 	open_as(h);
 	h_listen(h);
 	h_tell(h, 1, h->address, sizeof(h->address));
 	while (!h_heard(h, 1))
 		h_breathe(h);
-	s = xport_accept(h->listener, 0, &ep);
-	snprintf(err.text, sizeof(err.text), "different users ("); /* this side has it in its log */
-	if (settle(h, s == XPORT_OK ? s : XPORT_ERR_AUTH, err.text)) {
+	if (h_hear_u64(h, 1)) {
 		struct h_mem t = h_mem_target(h, sizeof(bytes), 0, H_ALL);
 
+		H_OK(xport_accept(h->listener, h_ms(20000), &ep));
 		h->ep[1] = ep;
 		h_share(h, 1, &t);
 		H_DONE(h_recv(h, ep, bytes, sizeof(bytes), RIGHT, UINT64_MAX));
@@ -127,6 +120,7 @@ static void accepts(struct h *h)
 		h_mem_free(h, &t);
 		return;
 	}
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_accept(h->listener, 0, &ep));
 	check_maps(h);
 	h_sync(h);
 }

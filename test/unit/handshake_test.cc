@@ -99,6 +99,16 @@ TEST_F(Handshake, WhyASocketBrokeIsForReadingToTell)
 	end();
 }
 
+/* Else the kernel's ignorance would be the reason, and not what the peer says as it goes. */
+TEST_F(Handshake, AUserThatTheKernelDoesNotKnowIsAskedForAgainForAMoment)
+{
+	begin(INSIDE_NATIVE_STEP);
+	EXPECT_EQ(XPORT_ERR_AGAIN, inside_same_user(conn, 0));
+	EXPECT_EQ(XPORT_ERR_AUTH, inside_same_user(conn, 1000));
+	EXPECT_NE(std::string::npos, why().find("the kernel does not say")) << why();
+	end();
+}
+
 TEST_F(Handshake, APeerThatGoesLater)
 {
 	begin(INSIDE_NATIVE_STEP);

@@ -305,6 +305,14 @@ int inside_fill(struct inside_conn *c, size_t want)
 	return xpi_conn_fill(c->conn, want);
 }
 
+int inside_same_user(struct inside_conn *c, int64_t after_ms)
+{
+	struct xport_ep ep = {.x = c->conn->x, .tp = c->conn->x->tp, .conn = c->conn};
+
+	c->conn->native_ms = xpi_now_ms() - after_ms;
+	return xpi_conn_same_user((struct xpi_core *)ep.tp, (struct xpi_core_ep *)&ep);
+}
+
 int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadline_ms, uint32_t *events,
                  int64_t *until_ms)
 {

@@ -79,6 +79,8 @@ void inside_conn_free(struct inside_conn *c);
 /* xpi_conn_flush with a word and a HELLO of so many bytes before it, xpi_conn_fill. */
 int inside_flush(struct inside_conn *c, size_t word, size_t hello);
 int inside_fill(struct inside_conn *c, size_t want);
+/* xpi_conn_same_user, so long after the peer's HELLO came. */
+int inside_same_user(struct inside_conn *c, int64_t after_ms);
 /* xpi_conn_watch; what it waits for, and until when, relative to now. */
 int inside_watch(struct inside_conn *c, int64_t deadline_ms, int64_t addr_deadline_ms, uint32_t *events,
                  int64_t *until_ms);

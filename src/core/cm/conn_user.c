@@ -2,11 +2,15 @@
 /* conn_user.c - whether the process at the other end of a handshake is one of our user. */
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/user.h"
 #include "core/cm/cm.h"
 #include "core/cm/handshake.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+
+/* A peer that has refused and closed has no user any more. Its reason, which says more, comes within this time. */
+enum { REASON_MS = 100 };
 
 int xpi_conn_same_user(struct xpi_core *core, struct xpi_core_ep *core_ep)
 {
@@ -31,6 +35,8 @@ int xpi_conn_same_user(struct xpi_core *core, struct xpi_core_ep *core_ep)
 			"processes of one user",
 			(unsigned)geteuid(), (unsigned)uid, ep->tp->ops->name, ep->tp->caps.provider);
 	default:
+		if (xpi_now_ms() - ep->conn->native_ms < REASON_MS)
+			return XPORT_ERR_AGAIN;
 		return xpi_fail(
 			&x->err, XPORT_ERR_AUTH, 0, NULL, hint,
 			"the kernel does not say as which user the peer runs (is it in another network namespace, or "
