@@ -391,6 +391,53 @@ static void overlap(struct h *h)
 	h_sync(h);
 }
 
+/* The bytes of a key are good on every endpoint to the instance that packed them, also on a later one. */
+static void key_owner(struct h *h)
+{
+	struct h_mem t;
+	struct h_key key;
+
+	h_open(h, NULL);
+	t = h_mem_target(h, 4096, 0, H_ALL);
+	key = h_key_pack(h, &t);
+	h_listen(h);
+	h_tell(h, 1, h->address, sizeof(h->address));
+	h_tell(h, 1, &key, sizeof(key));
+	for (uint64_t i = 1; i <= 2; i++) {
+		xport_ep *ep = h_accept(h);
+
+		h_sync(h);
+		H_FILLED(t.p, 4096, i);
+		H_EVENT(XPORT_EVENT_CLOSED);
+		xport_ep_destroy(ep);
+	}
+	h_mem_free(h, &t);
+}
+
+static void key_twice(struct h *h)
+{
+	struct h_mem l;
+	struct h_key key;
+	char address[80];
+
+	h_open(h, NULL);
+	l = h_mem_local(h, 4096, 0);
+	h_hear(h, 0, address, sizeof(address));
+	h_hear(h, 0, &key, sizeof(key));
+	for (uint64_t i = 1; i <= 2; i++) {
+		xport_ep *ep = h_connect(h, address);
+		struct h_rkey r = h_unpack(h, ep, &key);
+
+		h_fill(l.p, 4096, i);
+		H_DONE(h_put(h, ep, H_AT(l, 0, 4096), &r, 0, 0));
+		h_sync(h);
+		xport_rkey_destroy(r.k);
+		H_OK(xport_ep_close(ep, h_ms(20000)));
+		xport_ep_destroy(ep);
+	}
+	h_mem_free(h, &l);
+}
+
 /* What is said of a region is so; allocated memory is zeroed and begins a page. */
 static void region_facts(struct h *h)
 {
@@ -473,6 +520,7 @@ const struct h_scenario cases_api[] = {
 	{.name = "P6_into_read_only_memory", .role = {no_writing_target, no_writing}, .flags = H_TARGET},
 	{.name = "P6_from_read_only_memory", .role = {constants_target, constants_source}},
 	{.name = "P16_regions_that_overlap", .role = {overlap_target, overlap}},
+	{.name = "P16_key_bytes_on_a_later_endpoint", .role = {key_owner, key_twice}},
 	{.name = "P12_region_facts", .role = {region_facts}},
 	{.name = "P8_five_thousand_regions", .role = {many_regions}},
 	{.name = "P6_buffer_outside_its_local_region", .role = {wrong_local_region}, .flags = H_TARGET},
