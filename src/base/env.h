@@ -18,8 +18,8 @@ struct xpi_env {
 
 /*
  * Sets "NAME=value NAME=value", at most XPI_ENV_MAX, except those that are there: what the user said stands.  Without
- * memory nothing is set.  One caller at a time in a process, and nobody who sets variables meanwhile: what setenv(3) is
- * told within these calls may be lost; what it is told between them is not.
+ * memory nothing is set.  One caller at a time in a process.  No other thread may call setenv(3) during these calls: what
+ * it sets may be lost.  What it sets between them is kept.
  */
 void xpi_env_set(struct xpi_env *env, const char *assignments);
 /* Takes them back. */

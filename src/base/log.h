@@ -10,8 +10,8 @@
 #include "base/fd.h"
 #include "xport.h"
 
-/* So many lines of one id go out within a second, warnings and information alone; how many were left out is told by one
- * line of the same id, before the next one that goes out, or at the end. */
+/* At most so many warnings or information lines of one id go out within a second. One line of the same id then says how
+ * many were left out, before the next one that goes out, or at the end. */
 enum { XPI_LOG_BURST = 200, XPI_LOG_IDS = 64 };
 struct xpi_log_rate {
 	pthread_mutex_t lock;

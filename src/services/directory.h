@@ -51,7 +51,7 @@ struct svc_dir_event {
 /* At a user: what it has asked, and what the answer will stand in, so that none is lost when memory runs out. */
 struct svc_dir_request {
 	struct svc_request request; /* first */
-	struct svc_dir_event *done; /* NULL: of SVC_DIR_JOIN nobody is told */
+	struct svc_dir_event *done; /* NULL: SVC_DIR_JOIN causes no event */
 	int type;
 	void *context;
 	size_t name_len;

@@ -174,7 +174,7 @@ static void server_tell(struct xport_directory *d, struct svc_dir_peer *p)
 	}
 }
 
-/* A peer that ends while it is told goes away in svc_dir_serve_ended, which its `next` must outlive. */
+/* A peer that ends while we send to it is freed in svc_dir_serve_ended. Its `next` must outlive that. */
 void svc_dir_serve_tell(struct xport_directory *d)
 {
 	struct svc_dir_peer *next;
@@ -302,7 +302,7 @@ int svc_dir_serve_message(struct xport_directory *d, struct svc_msgq_peer *from,
 		return XPORT_OK;
 	if (m->type > SVC_DIR_JOIN)
 		return XPORT_ERR_PROTOCOL;
-	if (p == NULL) /* a user that did not get in would miss what everybody is told, and not know it */
+	if (p == NULL) /* a user without a place would miss the news without knowing it */
 		return XPORT_ERR_NO_MEMORY;
 	named = *m;
 	a.status = server_serve(d, p, &named, &e);

@@ -192,7 +192,7 @@ static void end_all(struct svc_lease_peer *p, int status)
 {
 	struct xport_lease *next;
 
-	p->asked_back = 0; /* what it was told is dropped with the rest */
+	p->asked_back = 0; /* the request to it is dropped with the rest */
 	p->made++;         /* keeps it */
 	for (struct xport_lease *lease = p->list; lease != NULL; lease = next) {
 		next = lease->next;

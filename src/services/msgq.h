@@ -77,7 +77,7 @@ struct svc_msgq_fns {
 	int (*message)(void *arg, struct svc_msgq_peer *peer, const uint8_t *bytes, size_t len);
 	/* The peer was made anew; svc_msgq_anew was called. */
 	void (*anew)(void *arg, struct svc_msgq_peer *peer);
-	/* All that was said to the peer and by it is void, for lack of memory.  It is told by svc_msgq_over. */
+	/* All that was said to the peer and by it is void, for lack of memory.  svc_msgq_over reports it. */
 	void (*over)(void *arg, struct svc_msgq_peer *peer);
 	/* The peer's endpoint ended, or it was muted.  Unless it was only muted, `peer` goes away after this. */
 	void (*ended)(void *arg, struct svc_msgq_peer *peer, int status);

@@ -29,7 +29,7 @@ static void msgq_peer_mute(struct svc_msgq_peer *p)
 	svc_msgq_peer_end(p, XPORT_ERR_PROTOCOL);
 }
 
-/* The epoch is over when the peer was told of it (post). */
+/* The epoch is over when the news of it is on its way to the peer (post). */
 static void msgq_talk_over(struct svc_msgq_peer *p)
 {
 	if (p->ended != XPORT_OK)

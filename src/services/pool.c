@@ -231,7 +231,7 @@ static inline _Atomic uint32_t *state_of(const struct svc_piece *piece)
 
 static inline void hand_out(const struct svc_piece *piece, struct xport_block *b)
 {
-	/* Nobody else may know the block now; whoever gets to know it does so by the program's own means. */
+	/* No other thread may know the block yet. How one gets to know it is up to the program. */
 	atomic_store_explicit(state_of(piece), SVC_USED, memory_order_relaxed);
 	pool_describe(piece, b);
 }
@@ -458,7 +458,7 @@ int xport_pool_free(xport_pool *p, void *address)
 	if (likely(t != NULL && span != NULL && span->state != NULL && span->class < SVC_CLASSES)) {
 		i = svc_span_index(span, address);
 		state = &span->state[i];
-		/* Acquire: whoever released it last is done with it. */
+		/* Acquire: the thread that released it last is done with it. */
 		if (likely(i < span->nblocks && address == svc_span_address(span, i) &&
 		           atomic_load_explicit(state, memory_order_acquire) == SVC_USED) &&
 		    svc_keep_give(&t->keep[span->class], address, span)) {

@@ -215,7 +215,7 @@ static bool stream_take(struct perf_stream *l, const struct xport_completion *c)
 	}
 }
 
-/* Nothing came: who polls in vain lets others have the core, and does not wait for ever. */
+/* Nothing came: yield the core, and do not wait for ever. */
 static bool stream_idle(struct perf_stream *l, int n)
 {
 	if (n < 0)

@@ -207,7 +207,7 @@ void ucx_sink_add(struct ucx_sink *sink, const struct xpi_log *log)
 	pthread_mutex_unlock(&sinks_lock);
 }
 
-/* From now on, or no longer, this thread is doing something whose failure is told by ucx_fail. */
+/* From now on, or no longer, ucx_fail reports the failures of what this thread does. */
 void ucx_sink_probe(struct ucx_sink *sink, bool probing)
 {
 	pthread_mutex_lock(&sinks_lock);

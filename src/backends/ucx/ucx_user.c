@@ -3,7 +3,7 @@
  * ucx_user.c - whether UCX may be given a peer's address, if UCX maps memory of the processes that addresses name.
  *
  * An address names queues in shared memory: by a process and its descriptor, by a file, or by a System V number. UCX
- * maps them, whoever owns them, and uses the lengths and offsets in them. So this is only for processes of one user.
+ * maps them without looking at their owner, and uses the lengths and offsets in them. So this is only for processes of one user.
  *
  * Plain ucx uses none of these transports unless UCX_TLS asks for them. If it does, peers may still be on other
  * hosts, where the kernel does not know them. UCX maps nothing for an address without the ID of this host, so such

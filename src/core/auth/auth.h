@@ -60,7 +60,7 @@ bool xpi_session_is_start(const struct xpi_session *s, const uint8_t *start8);
 void xpi_session_derive(struct xpi_session *s, const struct xpi_secret *secret, const uint8_t *peer_start);
 /* The own PROOF, once. */
 void xpi_session_prove(struct xpi_session *s, uint8_t *proof);
-/* False: whoever sent it does not know the key. */
+/* False: its sender does not know the key. */
 bool xpi_session_proven(struct xpi_session *s, const uint8_t *proof);
 
 /* Writes the seal of the next message. */

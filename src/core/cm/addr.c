@@ -141,7 +141,7 @@ static int resolve_ipv6(const char *address, const char *host, uint16_t port, st
 		return XPORT_OK;
 	}
 	if (strchr(host, '%') == NULL || getaddrinfo(host, NULL, &hints, &list) != 0)
-		return addr_bad(err, address, "what stands in brackets is not an IPv6 address");
+		return addr_bad(err, address, "the part in brackets is not an IPv6 address");
 	memcpy(&sin6, list->ai_addr, sizeof(sin6));
 	freeaddrinfo(list);
 	sin6.sin6_port = htons(port);

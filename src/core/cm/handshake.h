@@ -3,7 +3,7 @@
  * handshake.h - one handshake, between handshake.c (its steps), auth_exchange.c (those before the HELLO, where there is a key), conn_io.c (its bytes),
  * connect.c (how a client's begins) and listener.c (how a server's begins and where it leads).
  *
- * All functions that can fail describe why in x->err, whoever that is for in the end.
+ * All functions that can fail describe why in x->err.
  */
 #ifndef XPI_CORE_CM_HANDSHAKE_H
 #define XPI_CORE_CM_HANDSHAKE_H
@@ -81,7 +81,7 @@ bool xpi_conn_walk(struct xport *x);
 void xpi_conn_discard(struct xpi_conn *conn);
 /* Of one that is dead. */
 void xpi_conn_free(struct xpi_conn *conn);
-/* Ends it with `status` and x->err: tells the peer, the endpoint, and whoever waits. */
+/* Ends it with `status` and x->err: tells the peer, the endpoint, and the call that waits. */
 void xpi_conn_fail(struct xpi_conn *conn, int status);
 /* Watches `fd` with `w`, for the first time or again. */
 int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t events, int64_t deadline_ms);

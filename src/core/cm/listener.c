@@ -143,7 +143,7 @@ static int listener_hello(struct xpi_conn *conn)
 	rc = make_endpoint(conn);
 	if (rc == XPORT_OK || conn->dead)
 		return XPORT_OK;
-	/* The endpoint goes, the client is told. */
+	/* The endpoint goes, and the client learns why. */
 	ep = conn->ep;
 	conn->ep = NULL;
 	snprintf(text, sizeof(text), "%s", x->err.text);
@@ -208,7 +208,7 @@ static int listener_take_in(struct xport_listener *l)
 			        strerrordesc_np(errno));
 		return -1;
 	}
-	/* What ended the connection before it was taken in is told here (accept(2)); the next may be fine. */
+	/* accept(2) reports here why a connection ended before it was accepted; the next may be fine. */
 	return 1;
 }
 

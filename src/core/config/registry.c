@@ -212,7 +212,7 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 		{caps->am_credits < 4, "fewer than 4 frames may be in flight"},
 		{keys && ops->rkey_pack == no_rkey_pack, "it says rkey_native_max, and has no rkey_pack"},
 		{caps->rkey_native_max > 1024, "its native keys are longer than 1024 bytes"},
-		{caps->rma_reg && ops->mr_reg == no_mr_reg, "it says rma_reg, and has no mr_reg"},
+		{caps->rma_reg && ops->mr_reg == no_mr_reg, "it sets rma_reg, but has no mr_reg"},
 		{caps->drain_places && ops->drain == no_drain, "it says drain_places, and has no drain"},
 		{puts && !caps->am_after_put && ops->drain == no_drain,
 	         "it has put, does not say am_after_put, and has no drain"},
@@ -334,7 +334,7 @@ int xpi_registry_load(const struct xpi_registry_entry *entry, const struct xpi_l
 	int rc;
 
 	if (entry->why_not != NULL) {
-		snprintf(hint, sizeof(hint), "configure libxport with --enable-%.40s, which tells what it needs",
+		snprintf(hint, sizeof(hint), "configure libxport with --enable-%.40s; configure names what is missing",
 		         entry->name);
 		return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "not in this build: %s", entry->why_not);
 	}

@@ -15,7 +15,7 @@ struct xpi_choice {
 /*
  * Opens the first usable one of settings->backend ("auto": each candidate of each back end in order).  One that is
  * open but lacks a required capability is closed again and counts as not usable.  If none is: NO_BACKEND, and the text
- * lists each that was tried with its reason; a name that does not exist is told with the nearest that does.
+ * lists each that was tried with its reason; for a name that does not exist it suggests the nearest that does.
  * `args` is complete but for the provider.
  */
 int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_args *args, struct xpi_choice *choice);

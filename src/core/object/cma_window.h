@@ -12,7 +12,7 @@
 
 /*
  * CMA_PIECE   bytes that a peer reads at a time
- * CMA_ROUND   bytes, about, that a peer is told to read before it has acknowledged them: it has other peers to serve
+ * CMA_ROUND   about so many bytes a peer is asked to read before it acknowledges them: it has other peers to serve
  * CMA_OFFERS  entries of an outbox, with the introduction; operations that find no free entry go in frames
  */
 enum { CMA_PIECE = 1 << 20, CMA_ROUND = 4 << 20, CMA_OFFERS = 4096 };

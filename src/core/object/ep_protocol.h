@@ -23,7 +23,7 @@ struct xpi_tx;
 /* Frames from the peer. */
 struct xpi_ep_rx {
 	struct xpi_seen state; /* the last frame received; message bytes of the peer's consumed, ever */
-	struct xpi_seen acked; /* the part of `state` that the peer was told */
+	struct xpi_seen acked; /* the part of `state` that the peer knows */
 	bool ack_now;          /* the peer asked for an acknowledgement */
 	bool nak_hold;         /* acknowledgements stay at reply.nak_seq until reply.q_nak is empty */
 	bool discard;          /* memory that the peer had us read is gone: ignore all later frames */
@@ -109,7 +109,7 @@ struct xpi_ep_cma {
 	uint32_t offers;         /* of ours to the peer */
 	uint32_t seq;            /* the last frame that made the peer read something */
 	uint32_t epoch;          /* the poll during which we last read out of its memory */
-	uint64_t bytes;          /* the peer was told to read, since it was last known to have read all */
+	uint64_t bytes;          /* that the peer was asked to read since it was last known to have read all */
 	uint64_t read;           /* we have read during that poll */
 	struct xpi_inbox *inbox; /* the peer's offers, if we read out of its memory; or NULL */
 };

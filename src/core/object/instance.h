@@ -74,12 +74,12 @@ struct xpi_fd {
 
 /* Threads that got XPORT_ERR_AGAIN: object (backpressure.c, wakeup.c). */
 struct xpi_backpressure {
-	int64_t notified_ms;  /* when the first thread was told that it may try again; 0: none was */
+	int64_t notified_ms;  /* when the first thread learned that it may try again; 0: none has */
 	uint32_t freed_times; /* space was freed so often */
 	unsigned waiting;     /* threads that got AGAIN, and were not told since */
 	bool wanted;          /* somebody got AGAIN */
 	bool receive_wanted;  /* ... for a receive */
-	bool freed;           /* what got AGAIN is worth another try, and not all threads were told yet */
+	bool freed;           /* what got AGAIN is worth another try, and not all threads know it yet */
 };
 
 /* Threads that sleep: object (wakeup.c) and progress. */

@@ -68,7 +68,7 @@ struct xpi_op {
 	};
 	uint32_t pending;        /* pieces that the back end still holds */
 	struct xport_rkey *rkey; /* native operations hold it busy */
-	/* what the application is told, laid out as struct xport_completion */
+	/* what the application will see, laid out as struct xport_completion */
 	int32_t status;
 	uint32_t kind; /* enum xport_type or XPI_OP_* */
 	void *context;

@@ -83,7 +83,7 @@ static inline __attribute__((always_inline)) int xpi_fast_leave(struct xport_ep 
 	xpi_copy_few((uint8_t *)xpi_tx_first(tx) + rlen, buf, len);
 	xpi_tx_head(tx)->seq = htole32(ep->tx.seq + 1);
 	ep->n.bytes_out += len;
-	/* If not by this frame, it is told by the one that takes up its record, or by itself. */
+	/* If this frame cannot leave, the frame that takes its record carries the state, or one of its own does. */
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->rx.acked, &ep->rx.state);
 	/* Here, where whatever a probe makes the compiler forget is not needed any more. */
 	XPI_PROBE_OP_POSTED(ep, type, len, context);

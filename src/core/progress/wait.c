@@ -122,7 +122,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Nothing to be reaped yet, nor worth trying again since space was freed so many times: each thread that waits is told. */
+/* Nothing to be reaped yet, nor worth trying again since space was freed so many times: each thread that waits wakes up. */
 static bool nothing(struct xport *x, uint32_t freed_times)
 {
 	if (x->backpressure.freed_times == freed_times)

@@ -22,7 +22,7 @@
 struct holder {
 	struct xpi_list link; /* in ep->holds */
 	uint64_t region;
-	bool lent; /* it was told the key by us, see xpi_mr_lend */
+	bool lent; /* it has the key from us, see xpi_mr_lend */
 };
 
 static struct holder *hold_find(struct xport_ep *ep, uint64_t region)

@@ -395,7 +395,7 @@ static inline const struct xpi_slot *slot_of(const struct xport *x, uint16_t n)
 	return __builtin_expect(n < x->nslots, 1) ? &x->slots[n] : &none;
 }
 
-/* A frame that fits no endpoint, and whoever sent it is not known: it is counted.  The log tells of the first few, and of each
+/* A frame that fits no endpoint, from an unknown sender: it is counted.  The log tells of the first few, and of each
  * doubling. */
 static void stray(struct xport *x, size_t len)
 {

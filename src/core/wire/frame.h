@@ -4,7 +4,7 @@
  *
  * A frame is a frame header and records; a record is a fixed header and `len` bytes of data.  All fields are
  * little-endian.  One cumulative counter carries most of the protocol: `ack`, the last frame processed in order.  It
- * gives credits back, completes puts (whoever failed was told before), and ends flushes.
+ * gives credits back, completes puts (of those that failed, the failure came before), and ends flushes.
  *
  * ASSUMPTIONS: a record's header and its data each lie in one of the two pieces in which a frame may arrive.
  */

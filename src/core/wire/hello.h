@@ -31,7 +31,7 @@ struct xpi_hello {
 	int64_t pid;
 	/* the endpoint */
 	uint32_t ep_id;   /* its low 16 bits, the slot, go into each frame sent to it */
-	uint64_t session; /* random; goes into each frame sent to it, and is told to nobody else */
+	uint64_t session; /* random; goes into each frame sent to it, and only the peer knows it */
 	/* limits of the receiver */
 	uint32_t frame_max, credits, window, requests;
 	uint32_t peer_timeout_ms;

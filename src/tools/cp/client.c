@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client.c - the side that was told what to copy, there or back. */
+/* client.c - the side whose user says what to copy, there or back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>

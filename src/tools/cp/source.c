@@ -52,7 +52,7 @@ bool cp_source_resting(const struct cp_source *s)
 
 /* ---- telling ---- */
 
-/* What is not copied is told once, here; the sink, where that is the client, is told by NOTE. */
+/* Reports once, here, what is not copied. If the sink is the client, a NOTE tells it too. */
 static void source_complain(struct cp_source *s, const char *text)
 {
 	char line[CP_PATH * 2 + CP_TEXT], shown[CP_PATH * 2];

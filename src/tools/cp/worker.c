@@ -66,7 +66,7 @@ static struct cp_job *job_of_message(const struct cp_msg *m)
 static void hand_back(struct cp_worker *w, struct cp_job *job)
 {
 	if (job == NULL)
-		return; /* out of memory: the source waits in vain, until it is ended */
+		return; /* out of memory: the source waits until it is ended */
 	pthread_mutex_lock(&w->lock);
 	worker_append(&w->done, job);
 	pthread_mutex_unlock(&w->lock);

@@ -3,7 +3,7 @@
 
 #include "tools/tax/baseline.h"
 
-/* What the other process is told. */
+/* What the other process needs to know. */
 struct told {
 	char name[128]; /* of its endpoint; with connected ones, of the target, which listens */
 	size_t len;

@@ -3,7 +3,7 @@
 
 #include "tools/tax/baseline.h"
 
-/* What the other process is told. */
+/* What the other process needs to know. */
 struct told {
 	size_t worker_len, rkey_len, long_len;
 	uint64_t at;

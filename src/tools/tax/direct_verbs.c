@@ -6,7 +6,7 @@
 
 #include "tools/tax/baseline.h"
 
-/* What the other process is told. */
+/* What the other process needs to know. */
 struct told {
 	struct sockaddr_in address; /* of the target, which listens */
 	uint64_t at;
