@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Each call of the C library.
+//!
+//! Safety.  A `Library` is behind the lock of its instance, and each call needs `&mut Library`: so one thread at a time is in
+//! the C library, and xport_last_error belongs to the call before it.  Handles are neither Copy nor Clone, and the functions
+//! that end them take them by value.  An instance outlives its handles: `Shared` closes it when no object of it is left.
+//!
+//! A buffer in flight belongs to its `Slot`, which belongs to the table, which belongs to the `Library`.  A slot gives its
+//! buffer back after the completion only.  Drop of the `Library` calls xport_close before it frees the table: nothing
+//! accesses the buffers after that.
+#![allow(unsafe_code)]
+use crate::error::{Error, Result};
+use crate::table::{Flight, Post, Slot, Stage, Table};
+use std::ffi::{c_void, CStr, CString};
+use std::os::raw::{c_char, c_int};
+use std::os::unix::io::{BorrowedFd, RawFd};
+use std::ptr::{null, null_mut, NonNull};
+use xport_sys as sys;
+
+const BATCH: usize = 256;
+
+pub(crate) struct Ep(NonNull<sys::xport_ep>);
+pub(crate) struct Listener(NonNull<sys::xport_listener>);
+pub(crate) struct Mr(NonNull<sys::xport_mr>);
+pub(crate) struct Key(NonNull<sys::xport_rkey>);
+
+// SAFETY: the C library has no thread of its own for a handle; they are used under the lock of the instance alone.
+unsafe impl Send for Ep {}
+unsafe impl Sync for Ep {}
+unsafe impl Send for Listener {}
+unsafe impl Sync for Listener {}
+unsafe impl Send for Mr {}
+unsafe impl Sync for Mr {}
+unsafe impl Send for Key {}
+unsafe impl Sync for Key {}
+
+impl Ep {
+    /// What completions name the endpoint by.
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+impl Mr {
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+/// One completion or event.  `ep` and `mr` are addresses, to be looked up only.
+pub(crate) struct Completion {
+    pub(crate) status: i32,
+    pub(crate) kind: u32,
+    pub(crate) number: u64,
+    pub(crate) ep: usize,
+    pub(crate) mr: usize,
+    pub(crate) tag: u64,
+    pub(crate) length: u64,
+    pub(crate) offset: u64,
+}
+
+pub(crate) struct Library {
+    x: NonNull<sys::xport>,
+    list: Vec<sys::xport_completion>,
+    pub(crate) table: Table,
+}
+
+// SAFETY: the thread rule of xport.h: one thread at a time, whichever.
+unsafe impl Send for Library {}
+
+/// Options of `open`, as struct xport_attr has them.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// XPORT_BACKEND, such as "ucx:tcp".
+    pub backend: Option<String>,
+    /// XPORT_REQUIRE.
+    pub require: Option<String>,
+    /// XPORT_EMULATE.
+    pub emulate: Option<String>,
+    /// XPORT_PROGRESS.
+    pub progress: Option<String>,
+    /// XPORT_PEER_TIMEOUT in milliseconds; 0: the default.
+    pub peer_timeout_ms: i32,
+    /// XPORT_OP_TIMEOUT in milliseconds; 0: the default.
+    pub op_timeout_ms: i32,
+    /// XPORT_QUEUE_DEPTH; 0: the default.
+    pub queue_depth: u32,
+}
+
+fn c_string(s: &str, operation: &str) -> Result<CString> {
+    CString::new(s).map_err(|_| Error::new(sys::XPORT_ERR_INVALID, operation, "a string with a NUL byte"))
+}
+
+fn text(chars: &[c_char]) -> String {
+    let bytes: Vec<u8> = chars.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+pub(crate) fn strerror(status: i32) -> String {
+    // SAFETY: a static string that is never NULL.
+    let s = unsafe { CStr::from_ptr(sys::xport_strerror(status)) };
+    s.to_string_lossy().into_owned()
+}
+
+/// The version of the library that is loaded, such as "0.1.0".
+pub fn version() -> String {
+    // SAFETY: as above.
+    let s = unsafe { CStr::from_ptr(sys::xport_version()) };
+    s.to_string_lossy().into_owned()
+}
+
+fn last_error(x: *const sys::xport, status: i32, operation: &str) -> Error {
+    let mut e = sys::xport_error { size: std::mem::size_of::<sys::xport_error>(), ..Default::default() };
+    // SAFETY: x is NULL or open, and the size of e is set.
+    let got = unsafe { sys::xport_last_error(x, &mut e) };
+    if got < 0 || e.status != status {
+        return Error::new(status, operation, "");
+    }
+    Error {
+        status: status.into(),
+        operation: text(&e.operation),
+        peer: text(&e.peer),
+        text: text(&e.text),
+        hint: text(&e.hint),
+        native_code: e.native_code,
+        native: text(&e.native),
+    }
+}
+
+fn conn_attr(private_data: &[u8]) -> sys::xport_conn_attr {
+    sys::xport_conn_attr {
+        size: std::mem::size_of::<sys::xport_conn_attr>(),
+        private_data: if private_data.is_empty() { null() } else { private_data.as_ptr() as *const c_void },
+        private_len: private_data.len(),
+        ..Default::default()
+    }
+}
+
+/// What an endpoint is.
+#[derive(Clone, Debug)]
+pub struct EndpointInfo {
+    pub is_open: bool,
+    /// "host:port" of both ends of the control channel.
+    pub peer: String,
+    pub local: String,
+    /// As the peer reported them.
+    pub peer_host: String,
+    pub peer_pid: i64,
+    /// Why the endpoint ended, a sentence; "" before its end.
+    pub why: String,
+}
+
+/// What an instance is.
+#[derive(Clone, Debug)]
+pub struct Info {
+    pub backend: String,
+    pub provider: String,
+    pub device: String,
+    pub stack: String,
+    pub queue_depth: u32,
+    pub peer_timeout_ms: i32,
+    pub eager_max: u64,
+    pub private_max: u64,
+    pub passive_target: bool,
+}
+
+impl Library {
+    pub(crate) fn open(options: &Options) -> Result<Library> {
+        let name = "xport_open";
+        let strings = [&options.backend, &options.require, &options.emulate, &options.progress]
+            .iter()
+            .map(|s| s.as_ref().map(|s| c_string(s, name)).transpose())
+            .collect::<Result<Vec<_>>>()?;
+        let pointer = |i: usize| strings[i].as_ref().map_or(null(), |s| s.as_ptr());
+        let attr = sys::xport_attr {
+            size: std::mem::size_of::<sys::xport_attr>(),
+            backend: pointer(0),
+            require: pointer(1),
+            emulate: pointer(2),
+            progress: pointer(3),
+            peer_timeout_ms: options.peer_timeout_ms,
+            op_timeout_ms: options.op_timeout_ms,
+            queue_depth: options.queue_depth,
+            ..Default::default()
+        };
+        let mut x = null_mut();
+        // SAFETY: attr and its strings live until the call returns.
+        let status = unsafe { sys::xport_open(&attr, &mut x) };
+        match NonNull::new(x) {
+            Some(x) if status >= 0 => {
+                Ok(Library { x, list: vec![sys::xport_completion::default(); BATCH], table: Table::default() })
+            }
+            _ => Err(last_error(null(), status, name)),
+        }
+    }
+
+    pub(crate) fn fd(&mut self) -> RawFd {
+        // SAFETY: x is open.
+        unsafe { sys::xport_fd(self.x.as_ptr()) }
+    }
+
+    pub(crate) fn info(&mut self) -> Result<Info> {
+        let mut i = sys::xport_info { size: std::mem::size_of::<sys::xport_info>(), ..Default::default() };
+        // SAFETY: x is open, and the size of i is set.
+        let status = unsafe { sys::xport_query(self.x.as_ptr(), &mut i) };
+        self.must(status, "xport_query")?;
+        Ok(Info {
+            backend: text(&i.backend),
+            provider: text(&i.provider),
+            device: text(&i.device),
+            stack: text(&i.stack),
+            queue_depth: i.queue_depth,
+            peer_timeout_ms: i.peer_timeout_ms,
+            eager_max: i.eager_max,
+            private_max: i.private_max,
+            passive_target: i.passive_target == 1,
+        })
+    }
+
+    pub(crate) fn failure(&mut self, status: i32, operation: &str) -> Error {
+        last_error(self.x.as_ptr(), status, operation)
+    }
+
+    fn must(&mut self, status: i32, operation: &str) -> Result<()> {
+        if status < 0 {
+            return Err(self.failure(status, operation));
+        }
+        Ok(())
+    }
+
+    /// Returns the object that a call has made.
+    fn made<T>(&mut self, status: i32, out: *mut T, operation: &str) -> Result<NonNull<T>> {
+        self.must(status, operation)?;
+        NonNull::new(out).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, operation, ""))
+    }
+
+    // ---- connections ----
+
+    pub(crate) fn listen(&mut self, address: &str, private_data: &[u8], backlog: i32) -> Result<Listener> {
+        let name = "xport_listen";
+        let address = c_string(address, name)?;
+        let mut attr = conn_attr(private_data);
+        attr.backlog = backlog;
+        let mut out = null_mut();
+        // SAFETY: address, attr and private_data live until the call returns.
+        let status = unsafe { sys::xport_listen(self.x.as_ptr(), address.as_ptr(), &attr, &mut out) };
+        self.made(status, out, name).map(Listener)
+    }
+
+    pub(crate) fn listener_name(&mut self, listener: &Listener) -> Result<String> {
+        let mut buf = [0 as c_char; 128];
+        // SAFETY: the handle is valid, and the length is that of buf.
+        let status = unsafe { sys::xport_listener_name(listener.0.as_ptr(), buf.as_mut_ptr(), buf.len()) };
+        self.must(status, "xport_listener_name")?;
+        Ok(text(&buf))
+    }
+
+    /// Takes a connection that is ready, without waiting.
+    pub(crate) fn accept(&mut self, listener: &Listener) -> Result<Option<Ep>> {
+        let mut out = null_mut();
+        // SAFETY: the handle is valid.
+        let status = unsafe { sys::xport_accept(listener.0.as_ptr(), 0, &mut out) };
+        if status == sys::XPORT_ERR_TIMEOUT {
+            return Ok(None);
+        }
+        self.made(status, out, "xport_accept").map(|p| Some(Ep(p)))
+    }
+
+    pub(crate) fn listener_close(&mut self, listener: Listener) {
+        // SAFETY: the handle is valid, and it is consumed.
+        unsafe { sys::xport_listener_close(listener.0.as_ptr()) }
+    }
+
+    pub(crate) fn connect(&mut self, address: &str, private_data: &[u8], timeout_ms: i32) -> Result<Ep> {
+        let name = "xport_connect";
+        let address = c_string(address, name)?;
+        let attr = conn_attr(private_data);
+        let mut out = null_mut();
+        // SAFETY: address, attr and private_data live until the call returns.
+        let status = unsafe { sys::xport_connect(self.x.as_ptr(), address.as_ptr(), &attr, timeout_ms, &mut out) };
+        self.made(status, out, name).map(Ep)
+    }
+
+    pub(crate) fn ep_close(&mut self, ep: &Ep, timeout_ms: i32) -> Result<()> {
+        // SAFETY: the handle is valid, and stays so.
+        let status = unsafe { sys::xport_ep_close(ep.0.as_ptr(), timeout_ms) };
+        self.must(status, "xport_ep_close")
+    }
+
+    pub(crate) fn ep_destroy(&mut self, ep: Ep) {
+        // SAFETY: the handle is valid, and it is consumed.
+        unsafe { sys::xport_ep_destroy(ep.0.as_ptr()) }
+    }
+
+    /// Frees an endpoint that was lost before a listener returned it.  No `Ep` has this address.
+    pub(crate) fn ep_destroy_unaccepted(&mut self, lost: usize) {
+        // SAFETY: XPORT_EVENT_LOST of an endpoint without an owner: xport_accept says that the application frees it.
+        unsafe { sys::xport_ep_destroy(lost as *mut sys::xport_ep) }
+    }
+
+    fn ep_query(&mut self, ep: &Ep) -> Result<sys::xport_ep_info> {
+        let mut i = sys::xport_ep_info { size: std::mem::size_of::<sys::xport_ep_info>(), ..Default::default() };
+        // SAFETY: the handle is valid, and the size of i is set.
+        let status = unsafe { sys::xport_ep_query(ep.0.as_ptr(), &mut i) };
+        self.must(status, "xport_ep_query")?;
+        Ok(i)
+    }
+
+    pub(crate) fn ep_info(&mut self, ep: &Ep) -> Result<EndpointInfo> {
+        let i = self.ep_query(ep)?;
+        Ok(EndpointInfo {
+            is_open: i.state == sys::XPORT_EP_OPEN as c_int,
+            peer: text(&i.peer),
+            local: text(&i.local),
+            peer_host: text(&i.peer_host),
+            peer_pid: i.peer_pid,
+            why: text(&i.why),
+        })
+    }
+
+    pub(crate) fn private_data(&mut self, ep: &Ep) -> Result<Vec<u8>> {
+        let i = self.ep_query(ep)?;
+        if i.private_data.is_null() || i.private_len == 0 {
+            return Ok(Vec::new());
+        }
+        // SAFETY: the bytes are valid until the endpoint is destroyed, and nothing changes them.
+        let bytes = unsafe { std::slice::from_raw_parts(i.private_data as *const u8, i.private_len) };
+        Ok(bytes.to_vec())
+    }
+
+    // ---- memory ----
+
+    pub(crate) fn mr_alloc(&mut self, length: usize, rights: u32) -> Result<Mr> {
+        let mut out = null_mut();
+        // SAFETY: x is open.
+        let status = unsafe { sys::xport_mr_alloc(self.x.as_ptr(), length, rights, &mut out) };
+        self.made(status, out, "xport_mr_alloc").map(Mr)
+    }
+
+    /// Registers memory that its caller keeps until the registration has ended: `RegionInner` owns both.
+    pub(crate) fn mr_reg(&mut self, memory: &crate::memory::RawBuf, rights: u32) -> Result<Mr> {
+        let (base, length) = memory.parts();
+        let mut out = null_mut();
+        // SAFETY: the memory is mapped and writable, and RegionInner frees it after the registration.
+        let status = unsafe { sys::xport_mr_reg(self.x.as_ptr(), base as *mut c_void, length, rights, &mut out) };
+        self.made(status, out, "xport_mr_reg").map(Mr)
+    }
+
+    pub(crate) fn mr_base(&mut self, mr: &Mr) -> Result<NonNull<u8>> {
+        let mut i = sys::xport_mr_info { size: std::mem::size_of::<sys::xport_mr_info>(), ..Default::default() };
+        // SAFETY: the handle is valid, and the size of i is set.
+        let status = unsafe { sys::xport_mr_query(mr.0.as_ptr(), &mut i) };
+        self.made(status, i.base as *mut u8, "xport_mr_query")
+    }
+
+    /// Ends a registration.  Waits until no peer can access the memory.  Returns the handle if the region is in use.
+    pub(crate) fn mr_dereg(&mut self, mr: Mr) -> std::result::Result<(), (Error, Mr)> {
+        // SAFETY: the handle is valid, and it is consumed unless the call fails.
+        let status = unsafe { sys::xport_mr_dereg(mr.0.as_ptr()) };
+        if status < 0 {
+            return Err((self.failure(status, "xport_mr_dereg"), mr));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rkey_pack(&mut self, mr: &Mr) -> Result<Vec<u8>> {
+        let mut buf = vec![0u8; 1024];
+        let mut len = buf.len();
+        // SAFETY: the handle is valid, and len is the size of buf.
+        let status = unsafe { sys::xport_rkey_pack(mr.0.as_ptr(), buf.as_mut_ptr() as *mut c_void, &mut len) };
+        self.must(status, "xport_rkey_pack")?;
+        buf.truncate(len);
+        Ok(buf)
+    }
+
+    pub(crate) fn rkey_unpack(&mut self, ep: &Ep, bytes: &[u8]) -> Result<Key> {
+        let mut out = null_mut();
+        // SAFETY: the handle is valid; any bytes may be passed.
+        let status =
+            unsafe { sys::xport_rkey_unpack(ep.0.as_ptr(), bytes.as_ptr() as *const c_void, bytes.len(), &mut out) };
+        self.made(status, out, "xport_rkey_unpack").map(Key)
+    }
+
+    /// Length and rights.
+    pub(crate) fn rkey_query(&mut self, key: &Key) -> Result<(u64, u32)> {
+        let mut i = sys::xport_rkey_info { size: std::mem::size_of::<sys::xport_rkey_info>(), ..Default::default() };
+        // SAFETY: the handle is valid, and the size of i is set.
+        let status = unsafe { sys::xport_rkey_query(key.0.as_ptr(), &mut i) };
+        self.must(status, "xport_rkey_query")?;
+        Ok((i.length, i.rights))
+    }
+
+    pub(crate) fn rkey_destroy(&mut self, key: Key) {
+        // SAFETY: the handle is valid, and it is consumed; the endpoint need not exist any more.
+        unsafe { sys::xport_rkey_destroy(key.0.as_ptr()) }
+    }
+
+    // ---- operations ----
+
+    /// Posts the operation of a slot.  The table keeps the slot until the completion.
+    pub(crate) fn post(&mut self, number: u64) -> i32 {
+        let x = self.x.as_ptr();
+        let slot = match self.table.get(number) {
+            Some(slot) => slot,
+            None => return sys::XPORT_ERR_INVALID,
+        };
+        let Slot { flight, receive, .. } = &mut *slot;
+        let ep = flight.ep.as_ref().map_or(null_mut(), |e| e.ep().0.as_ptr());
+        let key = flight.key.as_ref().map_or(null_mut(), |k| k.key().0.as_ptr());
+        let (memory, length) = flight.hold.parts();
+        let memory = memory as *mut c_void;
+        let mut opt = sys::xport_opt {
+            size: std::mem::size_of::<sys::xport_opt>(),
+            context: number as usize as *mut c_void,
+            mr: flight.hold.mr().map_or(null_mut(), |mr| mr.0.as_ptr()),
+            ..Default::default()
+        };
+        // SAFETY: the handles are those of the flight, which the slot keeps; so does it keep the memory, at a fixed address.
+        // opt and args are read during the call only.
+        let status = unsafe {
+            match flight.post {
+                Post::Put { offset, notify: None } => sys::xport_put(ep, memory, length, key, offset, &opt),
+                Post::Put { offset, notify: Some(value) } => {
+                    opt.value = value;
+                    sys::xport_put_notify(ep, memory, length, key, offset, &opt)
+                }
+                Post::Get { offset } => sys::xport_get(ep, memory, length, key, offset, &opt),
+                Post::Send { tag } => sys::xport_send(ep, memory, length, tag, &opt),
+                Post::Recv { tag, mask } => {
+                    opt.source = ep;
+                    opt.id = receive;
+                    sys::xport_recv(x, memory, length, tag, mask, &opt)
+                }
+                Post::Atomic { op, width, operand, compare, offset } => {
+                    let args = sys::xport_atomic_args {
+                        size: std::mem::size_of::<sys::xport_atomic_args>(),
+                        op: op as c_int,
+                        width,
+                        operand,
+                        compare,
+                        result: memory,
+                    };
+                    sys::xport_atomic(ep, &args, key, offset, &opt)
+                }
+                Post::Flush => sys::xport_flush(ep, &opt),
+            }
+        };
+        if status >= 0 {
+            slot.stage = Stage::Posted;
+        }
+        status
+    }
+
+    /// Cancels a receive that is posted.  False: it has matched, or it is no receive.
+    pub(crate) fn cancel(&mut self, number: u64) -> bool {
+        let x = self.x.as_ptr();
+        match self.table.get(number) {
+            Some(Slot { stage: Stage::Posted, flight: Flight { post: Post::Recv { .. }, .. }, receive, .. }) => {
+                // SAFETY: x is open; an id that is not valid any more is refused.
+                unsafe { sys::xport_cancel(x, *receive) == sys::XPORT_OK }
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn fence(&mut self, ep: &Ep) -> Result<()> {
+        // SAFETY: the handle is valid.
+        let status = unsafe { sys::xport_fence(ep.0.as_ptr()) };
+        self.must(status, "xport_fence")
+    }
+
+    /// Makes progress.  Returns the number of completions, which `completion` returns.
+    pub(crate) fn poll(&mut self) -> Result<usize> {
+        // SAFETY: the list has BATCH entries.
+        let n = unsafe { sys::xport_poll(self.x.as_ptr(), self.list.as_mut_ptr(), BATCH as c_int) };
+        self.must(n, "xport_poll")?;
+        Ok(n as usize)
+    }
+
+    /// Whether a poll has reaped all that there was.
+    pub(crate) fn reaped_all(n: usize) -> bool {
+        n < BATCH
+    }
+
+    pub(crate) fn completion(&self, i: usize) -> Completion {
+        let c = &self.list[i];
+        Completion {
+            status: c.status,
+            kind: c.type_,
+            number: c.context as usize as u64,
+            ep: c.ep as usize,
+            mr: c.mr as usize,
+            tag: c.tag,
+            length: c.length,
+            offset: c.offset,
+        }
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: no object of the instance is left but those that `table` keeps, which is freed after this.
+        unsafe { sys::xport_close(self.x.as_ptr()) }
+    }
+}
+
+// ---- the descriptor ----
+
+/// The descriptor of an instance, which the library keeps open as long as the borrow lives.
+pub(crate) fn borrow_fd<T>(_owner: &T, fd: RawFd) -> BorrowedFd<'_> {
+    // SAFETY: the owner is the instance, or keeps it.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+#[repr(C)]
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
+}
+
+extern "C" {
+    #[link_name = "poll"]
+    fn c_poll(fds: *mut PollFd, n: std::os::raw::c_ulong, timeout: c_int) -> c_int;
+}
+
+/// Whether the descriptor is readable within so many milliseconds.
+pub(crate) fn readable(fd: RawFd, timeout_ms: c_int) -> bool {
+    let mut p = PollFd {
+        fd,
+        events: 1, // POLLIN
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    unsafe { c_poll(&mut p, 1, timeout_ms) > 0 }
+}

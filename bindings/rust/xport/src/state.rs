@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What the lock of an instance protects; progress; and what ends behind the back of its owner.
+use crate::endpoint::{Accepting, Endpoint, EpInner, ListenerInner};
+use crate::error::{Error, Result};
+use crate::memory::{Hold, RawBuf, RegionInner};
+use crate::raw::{self, Completion, Library, Mr};
+use crate::table::{Flight, Outcome, Stage};
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::io::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use xport_sys as sys;
+
+/// Handles whose owner is gone.  A destructor puts them here, and the next turn frees them.
+pub(crate) enum Dead {
+    Ep(raw::Ep),
+    Key(raw::Key),
+    Listener(raw::Listener),
+    Region {
+        mr: Mr,
+        /// To deregister it may wait for peers: it stays until the instance ends.
+        waits: bool,
+        _memory: Option<RawBuf>,
+    },
+    Operation(u64),
+}
+
+#[derive(Default)]
+pub(crate) struct Grave {
+    dead: Mutex<Vec<Dead>>,
+}
+
+impl Grave {
+    pub(crate) fn bury(&self, dead: Dead) {
+        self.dead.lock().unwrap_or_else(|e| e.into_inner()).push(dead);
+    }
+
+    fn take(&self) -> Vec<Dead> {
+        std::mem::take(&mut *self.dead.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+/// An event as it was reaped.  An endpoint that no call has returned yet has its address alone.
+pub(crate) struct Happened {
+    pub(crate) kind: u32,
+    pub(crate) status: i32,
+    pub(crate) known: Option<Weak<EpInner>>,
+    pub(crate) ep: usize,
+    pub(crate) value: u64,
+    pub(crate) region: Option<Weak<RegionInner>>,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+pub(crate) struct State {
+    pub(crate) library: Library,
+    pub(crate) queued: VecDeque<u64>,
+    pub(crate) events: VecDeque<Happened>,
+    pub(crate) event_wakers: Vec<Waker>,
+    pub(crate) accept_wakers: Vec<Waker>,
+    pub(crate) endpoints: HashMap<usize, Weak<EpInner>>,
+    pub(crate) regions: HashMap<usize, Weak<RegionInner>>,
+    /// Closed endpoints, whose events are not all reaped.
+    pub(crate) closing: Vec<raw::Ep>,
+    /// Regions that cannot be deregistered without waiting.
+    pub(crate) kept: Vec<Dead>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+    pub(crate) grave: Arc<Grave>,
+    pub(crate) fd: RawFd,
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for end in self.at_end.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
+            end();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Makes progress.  Returns the number of completions and events.
+    pub(crate) fn turn(&self) -> Result<usize> {
+        let mut wake = Vec::new();
+        let result = self.lock().turn(&self.grave, &mut wake);
+        for waker in wake {
+            waker.wake();
+        }
+        result
+    }
+
+    /// Posts an operation, or queues it if there is no space.
+    pub(crate) fn submit(&self, flight: Flight) -> u64 {
+        let mut state = self.lock();
+        let number = state.library.table.insert(flight);
+        let status = if state.must_queue(number) { sys::XPORT_ERR_AGAIN } else { state.library.post(number) };
+        if status == sys::XPORT_ERR_AGAIN {
+            state.enqueue(number);
+        } else if status < 0 {
+            let failure = state.library.failure(status, "xport");
+            state.library.table.finish(number, failed(status, failure));
+        }
+        number
+    }
+
+    /// Posts an operation, or returns why that cannot be done now.
+    pub(crate) fn try_submit(&self, flight: Flight) -> std::result::Result<u64, (Error, Hold)> {
+        let mut state = self.lock();
+        let number = state.library.table.insert(flight);
+        let status = if state.must_queue(number) { sys::XPORT_ERR_AGAIN } else { state.library.post(number) };
+        if status >= 0 {
+            return Ok(number);
+        }
+        let failure = state.library.failure(status, "xport");
+        state.library.table.finish(number, failed(status, failure.clone()));
+        let hold = state.library.table.take(number);
+        Err((failure, hold.map_or(Hold::Nothing, |(_, f)| f.hold)))
+    }
+
+    /// The caller of an operation is gone.  Waits for nothing: without the lock, the next turn does it.
+    pub(crate) fn abandon(&self, number: u64) {
+        match self.state.try_lock() {
+            Ok(mut state) => state.abandon(number),
+            Err(_) => self.grave.bury(Dead::Operation(number)),
+        }
+    }
+
+    /// Runs the instance until `until` returns something, or the time is over.
+    pub(crate) fn run<T>(&self, limit: Option<Duration>, mut until: impl FnMut() -> Option<T>) -> Option<T> {
+        let end = limit.map(|d| Instant::now() + d);
+        let mut idle = 0;
+        loop {
+            let turned = self.turn();
+            if let Some(result) = until() {
+                return Some(result);
+            }
+            let mut left = Duration::from_millis(100);
+            if let Some(end) = end {
+                match end.checked_duration_since(Instant::now()) {
+                    Some(d) if !d.is_zero() => left = left.min(d),
+                    _ => return None,
+                }
+            }
+            idle = if turned.as_ref().map_or(0, |n| *n) > 0 { 0 } else { idle + 1 };
+            if turned.is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            } else if idle > 20 {
+                // Another thread may reap what this one waits for: it does not sleep for longer than `left`.
+                raw::readable(self.fd, left.as_millis().max(1) as i32);
+            }
+        }
+    }
+}
+
+/// A task that is polled again waits once.
+pub(crate) fn add_waker(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if !wakers.iter().any(|w| w.will_wake(waker)) {
+        wakers.push(waker.clone());
+    }
+}
+
+fn failed(status: i32, failure: Error) -> Outcome {
+    Outcome { status, failure: Some(failure), tag: 0, length: 0, sender: None }
+}
+
+impl State {
+    /// Whether earlier operations of the endpoint wait for space.
+    fn must_queue(&mut self, number: u64) -> bool {
+        let slot = self.library.table.get(number);
+        slot.and_then(|s| s.ep().map(|ep| ep.waiting() > 0)).unwrap_or(false)
+    }
+
+    fn enqueue(&mut self, number: u64) {
+        if let Some(ep) = self.library.table.get(number).and_then(|s| s.ep()) {
+            ep.add_waiting(1);
+        }
+        self.queued.push_back(number);
+    }
+
+    fn post_queued(&mut self, wake: &mut Vec<Waker>) {
+        let mut refused: Vec<usize> = Vec::new();
+        for _ in 0..self.queued.len() {
+            let number = match self.queued.pop_front() {
+                Some(number) => number,
+                None => return,
+            };
+            let ep = match self.library.table.get(number) {
+                Some(slot) => slot.ep().cloned(),
+                None => continue, // abandoned
+            };
+            let queue = ep.as_ref().map_or(0, |ep| ep.ep().address());
+            let status = if refused.contains(&queue) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
+            if status == sys::XPORT_ERR_AGAIN {
+                if !refused.contains(&queue) {
+                    refused.push(queue);
+                }
+                self.queued.push_back(number);
+                continue;
+            }
+            if let Some(ep) = &ep {
+                ep.add_waiting(-1);
+            }
+            if status < 0 {
+                let failure = self.library.failure(status, "xport");
+                wake.extend(self.library.table.finish(number, failed(status, failure)));
+            }
+        }
+    }
+
+    fn abandon(&mut self, number: u64) {
+        let queued = match self.library.table.get(number) {
+            Some(slot) if matches!(slot.stage, Stage::Queued) => slot.ep().cloned(),
+            _ => None,
+        };
+        if let Some(ep) = queued {
+            ep.add_waiting(-1);
+        }
+        if self.library.table.abandon(number) {
+            self.library.cancel(number);
+        }
+    }
+
+    fn turn(&mut self, grave: &Grave, wake: &mut Vec<Waker>) -> Result<usize> {
+        self.free(grave);
+        if !self.queued.is_empty() {
+            self.post_queued(wake);
+        }
+        let n = match self.library.poll() {
+            Ok(n) => n,
+            Err(e) => {
+                wake.append(&mut self.event_wakers);
+                wake.append(&mut self.accept_wakers);
+                return Err(e);
+            }
+        };
+        for i in 0..n {
+            let c = self.library.completion(i);
+            if c.kind < sys::XPORT_EVENT_NOTIFY {
+                self.complete(c, wake);
+            } else {
+                self.event(c, wake);
+            }
+        }
+        if Library::reaped_all(n) {
+            for ep in std::mem::take(&mut self.closing) {
+                self.endpoints.remove(&ep.address());
+                self.library.ep_destroy(ep);
+            }
+        }
+        Ok(n)
+    }
+
+    /// Frees what destructors left.
+    fn free(&mut self, grave: &Grave) {
+        for dead in grave.take() {
+            match dead {
+                Dead::Ep(ep) => {
+                    let _ = self.library.ep_close(&ep, 0);
+                    self.closing.push(ep);
+                }
+                Dead::Key(key) => self.library.rkey_destroy(key),
+                Dead::Listener(listener) => self.library.listener_close(listener),
+                Dead::Operation(number) => self.abandon(number),
+                Dead::Region { mr, waits, _memory } => {
+                    self.regions.remove(&mr.address());
+                    if waits {
+                        self.kept.push(Dead::Region { mr, waits, _memory });
+                    } else if let Err((_, mr)) = self.library.mr_dereg(mr) {
+                        self.kept.push(Dead::Region { mr, waits: true, _memory });
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, c: Completion, wake: &mut Vec<Waker>) {
+        let ep = match self.library.table.get(c.number) {
+            Some(slot) => slot.ep().cloned(),
+            None => return,
+        };
+        let failure = if c.status < 0 {
+            let why = ep.and_then(|ep| self.library.ep_info(ep.ep()).ok());
+            Some(why.map_or_else(String::new, |i| i.why))
+        } else {
+            None
+        };
+        let operation = self.library.table.name(c.number);
+        let outcome = Outcome {
+            status: c.status,
+            failure: failure.map(|why| Error::new(c.status, operation, &why)),
+            tag: c.tag,
+            length: c.length,
+            sender: self.endpoints.get(&c.ep).cloned(),
+        };
+        wake.extend(self.library.table.finish(c.number, outcome));
+    }
+
+    fn event(&mut self, c: Completion, wake: &mut Vec<Waker>) {
+        if c.kind == sys::XPORT_EVENT_INCOMING {
+            wake.append(&mut self.accept_wakers);
+            return;
+        }
+        let known = self.endpoints.get(&c.ep).cloned();
+        if let Some(ep) = known.as_ref().and_then(|ep| ep.upgrade()) {
+            let why = if c.kind == sys::XPORT_EVENT_LOST {
+                self.library.ep_info(ep.ep()).map_or(String::new(), |i| i.why)
+            } else {
+                String::new()
+            };
+            if let Some(waker) = ep.connected(c.kind, c.status, &why) {
+                wake.extend(waker);
+                return;
+            }
+        } else if known.is_none() && c.kind == sys::XPORT_EVENT_LOST && c.ep != 0 {
+            // Named by a message or a notification, and lost before it was accepted.
+            self.events.retain(|e| e.ep != c.ep);
+            self.library.ep_destroy_unaccepted(c.ep);
+            return;
+        }
+        self.events.push_back(Happened {
+            kind: c.kind,
+            status: c.status,
+            known,
+            ep: c.ep,
+            value: c.tag,
+            region: self.regions.get(&c.mr).cloned(),
+            offset: c.offset,
+            length: c.length,
+        });
+        wake.append(&mut self.event_wakers);
+    }
+
+    pub(crate) fn adopt(&mut self, ep: raw::Ep, grave: &Arc<Grave>, connecting: bool) -> Arc<EpInner> {
+        let address = ep.address();
+        let inner = Arc::new(EpInner::new(ep, grave.clone(), connecting));
+        self.endpoints.insert(address, Arc::downgrade(&inner));
+        // Events that came before it was accepted.
+        for e in self.events.iter_mut().filter(|e| e.ep == address) {
+            e.known = Some(Arc::downgrade(&inner));
+        }
+        inner
+    }
+}
+
+impl Accepting for Shared {
+    fn try_accept(self: &Arc<Self>, inner: &ListenerInner, waker: &Waker) -> Result<Option<Endpoint>> {
+        let mut state = self.lock();
+        match state.library.accept(inner.raw())? {
+            Some(ep) => Ok(Some(Endpoint { inner: state.adopt(ep, &self.grave, false), shared: self.clone() })),
+            None => {
+                add_waker(&mut state.accept_wakers, waker);
+                Ok(None)
+            }
+        }
+    }
+}
