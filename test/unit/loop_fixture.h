@@ -79,6 +79,14 @@ protected:
 		}
 	}
 
+	static std::string why_ended(const Side &s)
+	{
+		xport_ep_info i{};
+
+		i.size = sizeof(i);
+		return s.ep != nullptr && xport_ep_query(s.ep, &i) == XPORT_OK ? i.why : "";
+	}
+
 	/* Polls both until `s` has a completion of that type; takes it out. */
 	xport_completion wait(Side &s, uint32_t type)
 	{
@@ -95,7 +103,8 @@ protected:
 			}
 			both();
 		}
-		ADD_FAILURE() << "no completion of type " << type;
+		ADD_FAILURE() << "no completion of type " << type << "; a ended: " << why_ended(a)
+			      << "; b ended: " << why_ended(b);
 		xport_dump(a.x);
 		xport_dump(b.x);
 		for (auto &l : logged)

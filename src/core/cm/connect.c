@@ -15,6 +15,7 @@
 #include "core/liveness/monitor.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/wire/hello.h"
 
 /* ---- TCP ---- */
@@ -204,6 +205,7 @@ int xpi_connect_undo(struct xport *x, struct xport_ep *ep, int status)
 {
 	struct xport_error err = x->err;
 
+	xpi_assert_locked(x);
 	if (ep != NULL && ep->conn != NULL)
 		ep->conn->wait = NULL;
 	if (ep != NULL)
@@ -220,6 +222,7 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 	struct xport_ep *ep;
 	int rc = xpi_conn_attr_check(x, attr);
 
+	xpi_assert_locked(x);
 	if (rc != XPORT_OK)
 		return rc;
 	if (timeout_ms < -1)

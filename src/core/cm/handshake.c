@@ -18,6 +18,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/wire/hello.h"
 
 enum { READY = 'R', FAILED = XPI_HANDSHAKE_FAILED };
@@ -77,6 +78,7 @@ void xpi_conn_fail(struct xpi_conn *conn, int status)
 	struct xport_error err;
 	bool server = conn->listener != NULL;
 
+	xpi_assert_locked(conn->x);
 	if (conn->dead)
 		return;
 	x->err.status = status;
@@ -102,6 +104,7 @@ void xpi_conn_fail(struct xpi_conn *conn, int status)
 
 void xpi_conn_drop(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	if (ep->conn == NULL)
 		return;
 	xpi_conn_send_failed(ep->conn, XPORT_ERR_REFUSED, "the other side gave up");
@@ -472,6 +475,7 @@ bool xpi_conn_walk(struct xport *x)
 {
 	bool soon = false;
 
+	xpi_assert_locked(x);
 	xpi_list_for_safe(pos, &x->cm.conns) {
 		struct xpi_conn *conn = xpi_container(pos, struct xpi_conn, link);
 

@@ -19,6 +19,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op_life.h"
 #include "core/object/wakeup.h"
 #include "core/wire/hello.h"
@@ -338,6 +339,7 @@ static struct xport_listener *listener_new(struct xport *x, const struct xport_c
 int xpi_listener_open(struct xport *x, const char *address, const struct xport_conn_attr *attr,
                       struct xport_listener **listener)
 {
+	xpi_assert_locked(x);
 	struct sockaddr_storage sa = {0};
 	socklen_t len = sizeof(sa);
 	struct xport_listener *l;
@@ -395,6 +397,7 @@ void xpi_listener_close(struct xport_listener *l)
 	struct xport *x = l->x;
 	struct xport_error before = x->err;
 
+	xpi_assert_locked(l->x);
 	if (l->closed)
 		return;
 	xpi_watch_remove(x->live, &l->watch);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op_life.h"
 
 enum { LOG_MAX = 10 }; /* lines a second about strangers */
@@ -75,6 +76,7 @@ struct xport_ep *xpi_accept_take(struct xport_listener *l, struct xpi_ready *rea
 {
 	struct xport_ep *ep = ready->ep;
 
+	xpi_assert_locked(l->x);
 	xpi_list_del(&ready->link);
 	l->nready--;
 	ep->ready = NULL;

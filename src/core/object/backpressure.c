@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/wakeup.h"
 
 /* The last XPORT_ERR_AGAIN of this thread: where, how often space had been freed by then, and whether it was notified since. */
@@ -54,6 +55,7 @@ void xpi_again_notified_all(struct xport *x)
 
 void xpi_again_retry(struct xport *x)
 {
+	xpi_assert_locked(x);
 	if (x->backpressure.notified_ms != 0 && last_again.x == x && !last_again.notified)
 		again_notified(x);
 }

@@ -13,6 +13,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/completion.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/match.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -63,6 +64,7 @@ struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context)
 	struct xport_ep *ep;
 	uint32_t slot;
 
+	xpi_assert_locked(tp->x);
 	if (ep_slot_find(x, &slot) != XPORT_OK)
 		return NULL;
 	ep = aligned_alloc(64, size);
@@ -138,6 +140,7 @@ int xpi_ep_refuse(struct xport_ep *ep, const char *operation)
 
 void xpi_ep_set_limits(struct xport_ep *ep, const struct xpi_hello *h)
 {
+	xpi_assert_locked(ep->x);
 	ep->tx.frame_max = xpi_clamp(h->frame_max, 1024, (uint32_t)ep->tp->caps.am_max);
 	ep->tx.pack_max = ep->tx.frame_max < XPI_PACKED_MAX ? ep->tx.frame_max : XPI_PACKED_MAX;
 	ep->tx.credits = xpi_clamp(h->credits, 2, 1u << 16);
@@ -149,6 +152,7 @@ void xpi_ep_set_limits(struct xport_ep *ep, const struct xpi_hello *h)
 
 void xpi_ep_broken(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	if (ep->end.broken || ep->state >= XPI_EP_FAILING)
 		return;
 	ep->end.broken = true;
@@ -174,6 +178,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	struct xport *x = ep->x;
 	bool nobodys = is_nobodys(ep);
 
+	xpi_assert_locked(ep->x);
 	if (ep->state >= XPI_EP_FAILING)
 		return;
 	ep->state = XPI_EP_FAILING;
@@ -241,6 +246,7 @@ bool xpi_ep_answer(struct xport_ep *ep, bool idle)
 
 void xpi_ep_destroy(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	if (ep->destroyed)
 		return;
 	xpi_listener_forget(ep);
@@ -272,6 +278,7 @@ static void ep_release(struct xport_ep *ep, bool named)
 
 void xpi_ep_release(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	ep_release(ep, false);
 }
 

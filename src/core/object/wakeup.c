@@ -12,6 +12,7 @@
 #include "core/liveness/monitor.h"
 #include "core/object/completion.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/poll_budget.h"
 #include "core/object/transport.h"
 
@@ -145,6 +146,7 @@ void xpi_signal(struct xport *x)
 /* From awake to ARMED; false: there is something to do first. */
 bool xpi_fd_arm(struct xport *x)
 {
+	xpi_assert_locked(x);
 	if (x->fd_state != XPI_FD_ARMED)
 		drain_event(x->fd.wake);
 	if (!x->settings.liveness_thread)

@@ -4,6 +4,7 @@
 
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/usdt.h"
@@ -16,6 +17,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, 0, false), 0))
 		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, "xport_send", buf, len, opt, 0));
 	if (!xpi_tx_alone(ep)) {

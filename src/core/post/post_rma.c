@@ -8,6 +8,7 @@
 #include "core/object/completion.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -275,6 +276,7 @@ int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_put");
 	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
@@ -293,6 +295,7 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 {
 	int r = admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
 
+	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (k->put != XPI_ROUTE_MAPPED && !xpi_tx_alone(ep)) {
@@ -312,6 +315,7 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 	int r = admit(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt);
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
@@ -376,6 +380,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 	struct xpi_op *op;
 	uint64_t value;
 
+	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
 		return r;
 	if (unlikely(xpi_full(ep) || ep->rma.ntold >= ep->x->settings.queue_depth || ep->rma.ntold >= XPI_AHEAD_MAX))
@@ -416,6 +421,7 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	struct xpi_op *op;
 	int r;
 
+	xpi_assert_locked(ep->x);
 	if (unlikely(!atomic_valid(a)))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "args is NULL, or args->op or args->width is invalid"));
@@ -463,6 +469,7 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (opt != NULL && opt->flags != 0)
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags must be 0"));
 	if (xpi_full(ep))

@@ -12,6 +12,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -53,6 +54,7 @@ int xpi_connect(struct xport *x, const char *address, const struct xport_conn_at
 	struct xport_ep *ep;
 	int rc = xpi_connect_begin(x, address, attr, timeout_ms, deadline_ms, &ep);
 
+	xpi_assert_locked(x);
 	if (rc != XPORT_OK)
 		return rc;
 	if (timeout_ms == 0) {
@@ -192,6 +194,7 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 {
 	int r;
 
+	xpi_assert_locked(ep->x);
 	if (ep->closed)
 		return xpi_ep_refuse(ep, "xport_ep_close");
 	ep->held = true;
@@ -231,6 +234,7 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 	struct xport *x = l->x;
 	int rc = XPORT_OK;
 
+	xpi_assert_locked(l->x);
 	l->waiters++;
 	while (!l->closed && (taken = take_open(l)) == NULL) {
 		rc = xpi_progress(x);
@@ -270,6 +274,7 @@ int xpi_mr_dereg(struct xport_mr *mr)
 {
 	struct xport *x = mr->x;
 
+	xpi_assert_locked(mr->x);
 	if (mr->dying)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_mr_dereg",
 		                  "the region is being deregistered by another thread");

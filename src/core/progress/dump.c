@@ -6,6 +6,7 @@
 
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
 #include "core/object/stats.h"
@@ -89,6 +90,7 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 
 void xpi_dump(struct xport *x)
 {
+	xpi_assert_locked(x);
 	xpi_log(x->log, XPORT_LOG_ERROR, "0023",
 	        "instance of %s:%s: %u receives posted, attention %u, descriptor state %d", x->tp->ops->name,
 	        x->tp->caps.provider, x->nreceives, atomic_load(&x->attention), (int)x->fd_state);
@@ -126,6 +128,7 @@ void xpi_op_timeouts(struct xport *x)
 {
 	int64_t now = xpi_now_ms();
 
+	xpi_assert_locked(x);
 	/* At least a millisecond apart, or a limit of some would be over after XPI_LOOKS of them. */
 	if (now - x->look_ms[x->tick % XPI_LOOKS] <= x->settings.op_timeout_ms / 4)
 		return;

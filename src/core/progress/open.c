@@ -212,6 +212,7 @@ void xpi_close(struct xport *x)
 	if (x->slow & XPI_SLOW_FORK)
 		return; /* it is the parent's */
 	xpi_thread_stop(x);
+	x->slow &= ~(unsigned)XPI_SLOW_LOCK; /* no other thread may use the instance any more */
 	while (!xpi_list_empty(&x->cm.listeners))
 		xpi_listener_close(xpi_container(x->cm.listeners.next, struct xport_listener, link));
 	end_endpoints(x);

@@ -13,6 +13,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/progress/dump.h"
@@ -37,6 +38,7 @@ void xpi_conn_progress(struct xport *x)
 	bool soon;
 	int came = 0;
 
+	xpi_assert_locked(x);
 	if (x->cm.busy)
 		return;
 	x->cm.busy = true;
@@ -222,6 +224,7 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 
 int xpi_progress_rest(struct xport *x, int n)
 {
+	xpi_assert_locked(x);
 	if (n < 0)
 		return broke(x, n);
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
@@ -239,6 +242,7 @@ int xpi_progress(struct xport *x)
 {
 	int n = xpi_progress_be(x);
 
+	xpi_assert_locked(x);
 	x->sleepers.stirred = x->sleepers.stirred || n != 0;
 	return xpi_progress_more(x, n) ? xpi_progress_rest(x, n) : n;
 }

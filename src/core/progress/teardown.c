@@ -10,6 +10,7 @@
 #include "core/object/early.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/match.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -119,6 +120,7 @@ void xpi_ep_attend(struct xport_ep *ep)
 	bool broken_long = ep->end.broken && xpi_now_ms() - ep->end.broken_ms > XPI_BROKEN_MS;
 	unsigned found = xpi_ep_found(ep);
 
+	xpi_assert_locked(ep->x);
 	if (ep->state >= XPI_EP_FAILING || ep->state == XPI_EP_CONNECTING)
 		return;
 	/* The thread that reads it may have been kept from running as long: that the peer closed may wait there. */

@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "core/object/completion.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/poll_budget.h"
 #include "core/object/wakeup.h"
 #include "core/progress/progress.h"
@@ -111,6 +112,7 @@ bool xpi_idle(struct xport *x, int timeout_ms)
 {
 	bool slept;
 
+	xpi_assert_locked(x);
 	return idle(x, timeout_ms, NULL, &slept);
 }
 
@@ -186,6 +188,7 @@ int xpi_wait(struct xport *x, int timeout_ms)
 	int64_t last = 0;
 	int r = 0, left;
 
+	xpi_assert_locked(x);
 	while (more && nothing(x, freed_times)) {
 		r = xpi_progress(x);
 		if (r < 0) {

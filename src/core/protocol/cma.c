@@ -15,6 +15,7 @@
 #include "core/object/cma_window.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/protocol/reply_queue.h"
 #include "core/protocol/tx.h"
@@ -83,6 +84,7 @@ static bool round_is_over(struct xport_ep *ep)
 
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 {
+	xpi_assert_locked(ep->x);
 	if (ep->cma.state == CMA_UNKNOWN)
 		cma_ask(ep);
 	if (ep->cma.state == CMA_NEVER)
@@ -152,6 +154,7 @@ bool xpi_cma_asked(struct xport_ep *ep, const uint8_t *key, uint32_t len)
 	struct xport *x = ep->x;
 	bool may = false;
 
+	xpi_assert_locked(ep->x);
 	if (len != XPI_SHM_KEY || ep->cma.asked)
 		return false;
 	ep->cma.asked = true;

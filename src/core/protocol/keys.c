@@ -10,6 +10,7 @@
 #include "core/config/settings.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
@@ -53,6 +54,7 @@ bool xpi_mr_claim(struct xport_ep *ep, uint64_t region)
 	struct xport_mr *mr;
 	uint8_t *at;
 
+	xpi_assert_locked(ep->x);
 	xpi_mr_check(ep->x, region, 0, 0, UINT32_MAX, &mr, &at);
 	if (mr == NULL || xpi_mr_on(mr, ep->tp) == NULL || hold(ep, region) == NULL)
 		return false;
@@ -64,6 +66,7 @@ bool xpi_mr_lend(struct xport_ep *ep, struct xport_mr *mr)
 {
 	struct holder *h = hold_find(ep, mr->id);
 
+	xpi_assert_locked(ep->x);
 	if (h != NULL && h->lent)
 		return true;
 	if (ep->keys.nlent >= XPI_LENT_MAX || mr->dying)
@@ -92,12 +95,14 @@ void xpi_mr_revoked(struct xport_ep *ep, uint64_t region)
 {
 	struct holder *h = hold_find(ep, region);
 
+	xpi_assert_locked(ep->x);
 	if (h != NULL)
 		hold_end(ep, h);
 }
 
 void xpi_mr_peer_gone(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	while (!xpi_list_empty(&ep->keys.holds))
 		hold_end(ep, xpi_container(ep->keys.holds.next, struct holder, link));
 }
@@ -108,6 +113,7 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
  */
 void xpi_mr_revoke_all(struct xport_mr *mr)
 {
+	xpi_assert_locked(mr->x);
 	xpi_list_for_safe(l, &mr->x->eps) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
 		bool held = hold_find(ep, mr->id) != NULL;
@@ -193,6 +199,7 @@ static void adopt(struct xport_rkey *k)
 
 void xpi_rkey_adopt(struct xport_ep *ep, uint64_t region)
 {
+	xpi_assert_locked(ep->x);
 	xpi_list_for(l, &ep->keys.rkeys) {
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
@@ -210,6 +217,7 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	struct xpi_key key;
 	int r;
 
+	xpi_assert_locked(ep->x);
 	if (buf == NULL || !xpi_key_decode(buf, len, &key))
 		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack",
 		                  "the %zu bytes are not a key, or are damaged", len);
@@ -239,6 +247,7 @@ bool xpi_rkey_lent(struct xport_ep *ep, uint64_t region, uint64_t length, const 
 	const struct xpi_be_caps *caps = &ep->tp->caps;
 	struct xport_rkey *k;
 
+	xpi_assert_locked(ep->x);
 	if (!caps->lends || len == 0 || len > caps->rkey_native_max || ep->keys.nborrowed >= XPI_LENT_MAX ||
 	    xpi_rkey_find_lent(ep, region) != NULL)
 		return false;
@@ -266,6 +275,7 @@ bool xpi_rkey_revoke(struct xport_ep *ep, uint64_t region)
 {
 	bool idle = true;
 
+	xpi_assert_locked(ep->x);
 	xpi_list_for_safe(l, &ep->keys.rkeys) {
 		struct xport_rkey *k = xpi_container(l, struct xport_rkey, link);
 
@@ -302,6 +312,7 @@ size_t xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t native[XPI_N
 	struct xport_mr *mr = xpi_mr_find(ep->x, region);
 	size_t len = XPI_NATIVE_KEY_MAX;
 
+	xpi_assert_locked(ep->x);
 	if (mr == NULL || hold_find(ep, region) == NULL || xpi_mr_native_key(mr, ep->tp, native, &len) != XPORT_OK)
 		return 0;
 	return len;
@@ -309,6 +320,7 @@ size_t xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t native[XPI_N
 
 bool xpi_rkey_granted(struct xport_ep *ep, uint64_t region, const uint8_t *native, size_t len)
 {
+	xpi_assert_locked(ep->x);
 	if (len > ep->tp->caps.rkey_native_max)
 		return false;
 	xpi_list_for(l, &ep->keys.rkeys) {
@@ -329,6 +341,7 @@ bool xpi_rkey_granted(struct xport_ep *ep, uint64_t region, const uint8_t *nativ
 
 void xpi_serve_key(struct xport_ep *ep, unsigned record, uint64_t region)
 {
+	xpi_assert_locked(ep->x);
 	switch (record) {
 	case XPI_REC_CLAIM:
 		on_claim(ep, region);

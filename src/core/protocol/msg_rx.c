@@ -8,6 +8,7 @@
 #include "core/object/completion.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/match.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
@@ -131,6 +132,7 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	struct xpi_op *op, *cts;
 	int r = receive_valid(x, buf, len, opt);
 
+	xpi_assert_locked(x);
 	if (r != XPORT_OK)
 		return r;
 	op = xpi_op_get(x, source, XPORT_OP_RECV);
@@ -179,6 +181,7 @@ int xpi_cancel(struct xport *x, uint64_t id)
 	uint32_t name = (uint32_t)id;
 	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
 
+	xpi_assert_locked(x);
 	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || op->kind != XPORT_OP_RECV)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive has this id");
 	if (!op->posted)
@@ -190,6 +193,7 @@ int xpi_cancel(struct xport *x, uint64_t id)
 
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 {
+	xpi_assert_locked(x);
 	op->len = 0;
 	if (op->ep != NULL) {
 		bind(x, op, op->ep);
@@ -246,6 +250,7 @@ bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uin
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (!charge_in(ep, xpi_charge(len)))
 		return false;
 	op = xpi_match_receive(ep->x->match, ep, tag);
@@ -263,6 +268,7 @@ bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rt
 	struct xport *x = ep->x;
 	struct xpi_op *op, *cts;
 
+	xpi_assert_locked(ep->x);
 	if (rts == 0 || !charge_in(ep, xpi_charge(0)))
 		return false;
 	cts = xpi_op_get(x, ep, XPI_OP_CTS); /* before: a receive that is matched cannot go back to its place */

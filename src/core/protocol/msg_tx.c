@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/object/ep.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
@@ -98,11 +99,13 @@ int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
 
 void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)
 {
+	xpi_assert_locked(ep->x);
 	xpi_msg_start_inline(ep, op);
 }
 
 void xpi_msg_pump(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	while (!xpi_list_empty(&ep->msg.q))
 		if (xpi_msg_step(ep, xpi_container(ep->msg.q.next, struct xpi_op, link)) != XPORT_OK)
 			return;

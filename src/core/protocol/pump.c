@@ -6,6 +6,7 @@
 
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -270,6 +271,7 @@ static __attribute__((cold)) void pump_in_turn(struct xport_ep *ep)
 
 void xpi_ep_pump(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	if (ep->state >= XPI_EP_FAILING) /* LCOV_EXCL_BR_LINE: it left the list of work as it failed */
 		return;
 	/* Of several answers, or operations, none leaves before the others. */

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "core/object/ep.h"
+#include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/wire/frame.h"
@@ -23,6 +24,7 @@ struct xpi_op *xpi_reply_new(struct xport_ep *ep, unsigned kind)
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	if (xpi_op_owed(kind) && ep->reply.owed >= owed_max(ep)) {
 		xpi_log(ep->x->log, XPORT_LOG_WARN, "0015", "%s: the peer does not read its replies: %u are queued",
 		        ep->peer.name, (unsigned)ep->reply.owed);

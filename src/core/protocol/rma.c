@@ -7,6 +7,7 @@
 #include "base/word.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/locked.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -329,6 +330,7 @@ bool xpi_native_ready(struct xport_ep *ep, uint64_t posted)
 
 void xpi_drained(struct xport_ep *ep, int status)
 {
+	xpi_assert_locked(ep->x);
 	ep->rma.drain_running = false;
 	if (status == XPORT_OK) {
 		ep->rma.native_flushed = ep->rma.drain_to;
@@ -364,6 +366,7 @@ void xpi_confirm_placed(struct xport_ep *ep)
 {
 	struct xpi_op *first = xpi_container(ep->placing.next, struct xpi_op, link);
 
+	xpi_assert_locked(ep->x);
 	if (ep->tp->caps.drain_places) {
 		confirm_by_drain(ep);
 		return;
@@ -458,6 +461,7 @@ static __attribute__((noinline)) int keyed_step(struct xport_ep *ep, struct xpi_
 
 int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
 {
+	xpi_assert_locked(ep->x);
 	if (op->rkey != NULL)
 		return keyed_step(ep, op);
 	switch (op->kind) {
@@ -476,6 +480,7 @@ int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
 
 void xpi_rma_pump(struct xport_ep *ep)
 {
+	xpi_assert_locked(ep->x);
 	while (!xpi_list_empty(&ep->rma.q))
 		if (xpi_rma_step(ep, xpi_container(ep->rma.q.next, struct xpi_op, link)) != XPORT_OK)
 			return;
@@ -486,6 +491,7 @@ int xpi_fence(struct xport_ep *ep)
 {
 	struct xpi_op *op;
 
+	xpi_assert_locked(ep->x);
 	ep->fast_left = 0;
 	ep->rma.fence = ep->rma.q_posted;
 	if (ep->keys.direct)
