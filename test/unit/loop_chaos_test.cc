@@ -80,6 +80,12 @@ std::vector<uint64_t> some_words(unsigned n)
 }
 
 /* The owner takes a region back, and hears of its end only behind what was put there before this side knew. */
+/* A delay is counted in polls.  Connecting is asked for at every poll for 20 ms, and then every 10 ms. */
+TEST_P(LoopChaos, ALongDelayOfConnectingEnds)
+{
+	begin("delay=100,span=100000");
+}
+
 TEST_P(LoopChaos, WhatWasPutIsThereBeforeItsRegionGoes)
 {
 	auto words = some_words(64);

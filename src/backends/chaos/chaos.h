@@ -123,7 +123,8 @@ struct chaos_ep {
 	uint64_t steps, drop_at;
 	unsigned storm;     /* the next so many calls return AGAIN */
 	uint64_t storm_end; /* until this poll */
-	unsigned patience;  /* connecting or quiescing takes so many more calls */
+	unsigned patience;  /* connecting or quiescing takes at most so many more calls */
+	uint64_t patience_end; /* and ends at this poll: the core asks seldom on a busy machine */
 	bool connecting, quiescing, quiesced, dropped;
 	int put_status; /* status of a put that failed after it was complete for the core */
 	_Alignas(16) uint8_t inner[];

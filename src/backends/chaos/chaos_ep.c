@@ -53,10 +53,12 @@ int chaos_step(struct xpi_be *be, struct chaos_ep *ep)
 /* Whether something that may take several calls must go on. */
 static bool ep_under_way(struct xpi_be *be, struct chaos_ep *ep, bool *begun)
 {
-	if (!*begun && chaos_chance(be, &ep->dice, CHAOS_DELAY))
+	if (!*begun && chaos_chance(be, &ep->dice, CHAOS_DELAY)) {
 		ep->patience = chaos_upto(&ep->dice, be->config.span);
+		ep->patience_end = be->now + ep->patience;
+	}
 	*begun = true;
-	if (ep->patience == 0)
+	if (ep->patience == 0 || be->now >= ep->patience_end)
 		return false;
 	ep->patience--;
 	return true;
