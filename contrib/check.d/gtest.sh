@@ -8,10 +8,12 @@ filter() {
 	echo "--gtest_filter=$(sed -n '/^[^#-]/p' "$here/filters/$1" | paste -sd :)${left_out:+-$left_out}"
 }
 
-# add_json JSON - adds the numbers that a GoogleTest program wrote; sets `bad` to its number of failures.
+# add_json JSON - adds the numbers that a GoogleTest program wrote; sets `bad` to its number of failures.  With
+# --gtest_list_tests it writes JSON too: nothing ran then, and nothing is added.
 add_json() {
 	all=$(sed -n '2,6s/.*"tests": \([0-9]*\).*/\1/p' "$1" | head -n 1)
 	bad=$(sed -n '2,6s/.*"failures": \([0-9]*\).*/\1/p' "$1" | head -n 1)
+	[ -n "$bad" ] || { bad=0; return; }
 	left=$(($(count "$1" '"result": "SKIPPED"') + $(count "$1" '"result": "SUPPRESSED"')))
 	[ "$all" -gt 0 ] || { echo "FAILED: $1 ran no test" | tee -a "$failures"; bad=1 all=1; }
 	passed=$((passed + all - bad - left))
