@@ -51,15 +51,11 @@ void svc_msgq_send_queued(void *arg, struct svc_msgq_peer *p)
 		svc_msgq_peer_end(p, r);
 }
 
-/* The bytes are in it. */
-static void msg_queue(struct svc_msgq_peer *p, struct svc_msg *msg, size_t len, bool reply)
+static void msg_queue(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len, bool reply)
 {
 	msg->len = SVC_MSGQ_HEAD + len;
 	msg->reply = reply;
-	if (reply) {
-		p->msgq->replies++;
-		p->msgq->replies_bytes += sizeof(*msg) + msg->len;
-	}
+	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
 	msgs_push(reply ? &p->answers : &p->requests, msg);
 	p->replies += reply;
 	p->msgq->waiting++;
@@ -75,25 +71,16 @@ struct svc_msg *svc_msgq_reserve(size_t len)
 	return msg;
 }
 
-size_t svc_msgq_cost(size_t len)
-{
-	return sizeof(struct svc_msg) + SVC_MSGQ_HEAD + len;
-}
-
-int svc_msgq_send(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len,
-                  bool reply)
+static int msg_put(struct svc_msgq_peer *p, const void *bytes, size_t len, bool reply)
 {
 	struct svc_msg *msg;
 
 	if (p->ended != XPORT_OK)
 		return p->ended;
-	msg = svc_msgq_reserve(head_len + body_len);
+	msg = svc_msgq_reserve(len);
 	if (msg == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	memcpy(msg->bytes + SVC_MSGQ_HEAD, head, head_len);
-	if (body_len > 0)
-		memcpy(msg->bytes + SVC_MSGQ_HEAD + head_len, body, body_len);
-	msg_queue(p, msg, head_len + body_len, reply);
+	msg_queue(p, msg, bytes, len, reply);
 	return XPORT_OK;
 }
 
@@ -107,28 +94,25 @@ void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len)
 	}
 	p->spare = NULL;
 	msg->spare = true;
-	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
-	msg_queue(p, msg, len, true);
+	msg_queue(p, msg, bytes, len, true);
 }
 
 int svc_msgq_request(struct svc_msgq_peer *p, const void *bytes, size_t len)
 {
-	return svc_msgq_send(p, bytes, len, NULL, 0, false);
+	return msg_put(p, bytes, len, false);
 }
 
 void svc_msgq_request_in(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len)
 {
-	if (p->ended != XPORT_OK) {
+	if (p->ended == XPORT_OK)
+		msg_queue(p, msg, bytes, len, false);
+	else
 		free(msg);
-		return;
-	}
-	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
-	msg_queue(p, msg, len, false);
 }
 
 int svc_msgq_reply(struct svc_msgq_peer *p, const void *bytes, size_t len)
 {
-	return svc_msgq_send(p, bytes, len, NULL, 0, true);
+	return msg_put(p, bytes, len, true);
 }
 
 void svc_msgq_bye(struct svc_msgq_peer *p, const void *bytes, size_t len)
