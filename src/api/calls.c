@@ -16,6 +16,7 @@
 #include "core/object/instance.h"
 #include "core/object/mr.h"
 #include "core/object/rkey.h"
+#include "core/object/set.h"
 #include "core/object/stats.h"
 #include "core/progress/blocking.h"
 #include "core/progress/dump.h"
@@ -134,7 +135,7 @@ static void info_describe(const xport *x, struct xport_info *info)
 	info->window = XPI_WINDOW;
 	info->rkey_max = XPI_RKEY_LEN;
 	info->private_max = XPI_PRIVATE_MAX;
-	info->nic_atomic = path(xpi_choice_nic_atomic(&x->settings, c));
+	info->nic_atomic = path(!xpi_several(x) && xpi_choice_nic_atomic(&x->settings, c));
 }
 
 int xport_query(xport *x, struct xport_info *info)
@@ -357,6 +358,17 @@ static int public_state(const struct xport_ep *ep)
 	}
 }
 
+static void ep_transport(const xport_ep *ep, struct xport_ep_info *info)
+{
+	if (ep->tp != NULL) {
+		snprintf(info->backend, sizeof(info->backend), "%s", ep->tp->ops->name);
+		memcpy(info->provider, ep->tp->caps.provider, sizeof(info->provider));
+		memcpy(info->device, ep->tp->caps.device, sizeof(info->device));
+	}
+	if (ep->passed_over != NULL)
+		snprintf(info->passed_over, sizeof(info->passed_over), "%s", ep->passed_over);
+}
+
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 {
 	struct xport_ep_info all = {.size = info != NULL ? info->size : 0};
@@ -383,6 +395,7 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 	all.private_len = ep->peer.private_len;
 	all.context = ep->context;
 	all.in_flight = xpi_stats_in_flight(ep);
+	ep_transport(ep, &all);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(ep->x, XPORT_OK);
 }

@@ -204,7 +204,8 @@ typedef enum xport_thread_mode {
 struct xport_attr {
 	size_t size; /* sizeof(struct xport_attr) */
 	/* XPORT_BACKEND: "auto", "NAME", "NAME:PROVIDER", or a list of these in order of preference, separated by
-	   commas. */
+	   commas: the first that is usable.  "A+B+C": all of these that are usable; each connection goes over the best
+	   one that both sides have.  "auto" is such a set, of all that this build has. */
 	const char *backend;
 	/* XPORT_REQUIRE: required capabilities: "target_bounds", "passive_target", or both, separated by a comma.
 	   Opening fails if the provider lacks one. */
@@ -235,7 +236,8 @@ struct xport_attr {
  * end or provider for the requested one.  If none of those requested can be opened, it fails, and the error gives the
  * reason for each candidate.  xport_last_error with NULL has the error.
  *
- * The environment is read now and never again.  In a set-user-ID program it is not read at all.
+ * The environment is read now and never again; only a stack that is opened later, for a set of transports, reads its
+ * own variables then.  In a set-user-ID program it is not read at all.
  *
  * Any thread may call it.  The first call that loads a stack (UCX, rdma-core or libfabric) sets environment variables
  * for that stack, and restores them afterwards.  Meanwhile other threads may read the environment (getenv, localtime
@@ -276,7 +278,7 @@ typedef enum xport_path {
  */
 struct xport_info {
 	size_t size;             /* in: sizeof(struct xport_info) */
-	char backend[16];        /* the back end, such as "ucx" */
+	char backend[16];        /* the back end, such as "ucx"; of several transports, the one that was opened first */
 	char provider[48];       /* the provider, such as "tcp" */
 	char device[64];         /* the device, "rxe0", or those that the stack chose among, "lo,eth0" */
 	char stack[64];          /* the stack and its version, such as "UCX 1.13.1" */
@@ -331,7 +333,7 @@ struct xport_candidate {
 /*
  * xport_list - list the candidates for XPORT_BACKEND.
  *
- * The list is in the order in which "auto" tries the candidates.  The call asks the stacks, and so loads them
+ * The list is ordered by back end.  The call asks the stacks, and so loads them
  * into the process.  `attr` is used as by xport_open, but attr->backend does not shorten the list.
  *
  * Writes at most `max` entries to `list`, each of `entry_size` = sizeof(struct xport_candidate) bytes.  With `max` 0
@@ -575,6 +577,11 @@ struct xport_ep_info {
 	void *context;            /* xport_conn_attr.context of xport_connect or xport_listen */
 	uint64_t in_flight;       /* operations accepted and not reaped yet, and events not reaped yet */
 	char why[160];            /* why the endpoint ended, a sentence, until xport_ep_destroy; "" before its end */
+	/* The transport in use; "" while the endpoint connects and the peers have not agreed. */
+	char backend[16];      /* as in struct xport_info */
+	char provider[48];
+	char device[64];
+	char passed_over[256]; /* with several transports: why better ones are not used, a text; "" if there is none */
 };
 
 /*

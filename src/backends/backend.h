@@ -175,7 +175,7 @@ struct xpi_be_caps {
 	 */
 	size_t cma_min;
 	/* memory */
-	size_t ep_size, mr_size, rkey_size; /* bytes of the back end's own state in the core's objects */
+	size_t ep_size, mr_size, rkey_size; /* of the back end's state; beside others ep_size is at most 2048 */
 	size_t rkey_native_max;             /* longest native key; at most 1024, with lends 192. Needs rkey_pack */
 	/*
 	 * Rendezvous messages may be put directly into posted receives (XPORT_REMOTE_RECV). Needs put and rma_reg. Then
@@ -246,7 +246,7 @@ struct xpi_backend {
 	/*
 	 * list - report the providers.
 	 *
-	 * When: in xport_list and xport_open, whether or not a back end is open; concurrent with every other slot.
+	 * When: in xport_list, whether or not a back end is open; concurrent with every other slot.
 	 * Blocks: may. Owns: nothing; it must leave nothing open.
 	 *
 	 * Calls `emit` once for each provider, in order of preference. A provider that is not usable is included, with
@@ -259,7 +259,7 @@ struct xpi_backend {
 	/*
 	 * open - open one provider.
 	 *
-	 * When: in xport_open. Blocks: may. Owns: *be, until close.
+	 * When: in xport_open; of several transports, when a peer needs it. Blocks: may. Owns: *be, until close.
 	 *
 	 * Opens exactly args->provider, never another one in its place.
 	 *
@@ -287,8 +287,8 @@ struct xpi_backend {
 	/*
 	 * mr_reg - register memory of the application.
 	 *
-	 * When: in xport_mr_reg, and in xport_mr_alloc if mr_alloc does not provide the memory; only with caps.rma_reg
-	 * and caps.rkey_native_max. Blocks: may.
+	 * When: in xport_mr_reg; in xport_mr_alloc if mr_alloc does not provide the memory; after open, for regions that
+	 * exist. Only with caps.rma_reg and caps.rkey_native_max. Blocks: may.
 	 * Owns: `mr` (mr_size bytes), until mr_dereg; not the memory.
 	 *
 	 * rights  XPORT_ATOMIC_NIC is set only with caps.nic_atomic: atomics on the region then use the slot atomic and

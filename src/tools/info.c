@@ -10,13 +10,15 @@
 
 #include "tools/info.h"
 
-enum { OPT_JSON = 256, OPT_ENV, OPT_DOCTOR, OPT_PID, OPT_ROOT };
+enum { OPT_JSON = 256, OPT_ENV, OPT_DOCTOR, OPT_PID, OPT_ROOT, OPT_PEER };
 
 static const struct argp_option options[] = {
 	{"verbose", 'v', NULL, 0, "Open each provider that is ready, and print its capabilities", 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON; xport_info.schema.json describes it", 0},
 	{"env", OPT_ENV, NULL, 0, "Print the environment variables: type, range, default, value, source", 0},
 	{"doctor", OPT_DOCTOR, NULL, 0, "Check the machine; print a remedy for each problem", 0},
+	{"peer", OPT_PEER, "HOST:PORT", 0,
+         "Connect to a listener; print which transport is agreed, and why no better one", 0},
 	{"pid", OPT_PID, "PID", 0, "With --doctor: check the limits and libraries of this process", 0},
 	/* For tests: a tree in place of /proc, /sys and /dev. */
 	{"root", OPT_ROOT, "DIR", OPTION_HIDDEN, NULL, 0},
@@ -62,6 +64,9 @@ static error_t info_parse(int key, char *arg, struct argp_state *state)
 	case OPT_PID:
 		info->pid = read_pid(arg, state);
 		return 0;
+	case OPT_PEER:
+		info->peer = arg;
+		return 0;
 	case OPT_ROOT:
 		info->root = arg;
 		return 0;
@@ -73,6 +78,9 @@ static error_t info_parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (info->env && (info->doctor || info->verbose || info->nnames > 0))
 			argp_error(state, "--env can be combined only with --json");
+		if (info->peer != NULL &&
+		    (info->env || info->doctor || info->verbose || info->json || info->nnames > 1))
+			argp_error(state, "--peer can be combined only with one NAME");
 		if (info->pid > 0 && !info->doctor)
 			argp_error(state, "--pid needs --doctor");
 		return 0;
@@ -131,6 +139,13 @@ static int verdict(const struct info *info)
 	return rc;
 }
 
+static int show_peer(const struct info *info)
+{
+	struct xport_error e;
+
+	return info_peer(info, &e) == 0 ? 0 : info_complain(info, info->peer, &e);
+}
+
 static int show_all(struct info *info)
 {
 	/* A name needs no list: what is not there is said by opening it. */
@@ -165,7 +180,10 @@ int main(int argc, char **argv)
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &info);
 	info_look_variables(&info);
-	rc = info.env ? show_env(&info) : show_all(&info);
+	if (info.peer != NULL)
+		rc = show_peer(&info);
+	else
+		rc = info.env ? show_env(&info) : show_all(&info);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		perror("xport_info: standard output");
 		rc = 1;

@@ -28,7 +28,7 @@ struct info_opened {
 struct info_request {
 	const char *backend, *source; /* "ucx:tcp", "environment" or "default" */
 	bool usable;
-	char takes[80];               /* what xport_open takes of it, where it is usable */
+	char takes[176];              /* what xport_open takes of it, where it is usable */
 	struct xport_info caps;       /* of what was opened; size 0: nothing was */
 	struct xport_error error;     /* why not */
 };
@@ -51,6 +51,7 @@ struct info_warning {
 struct info {
 	bool verbose, json, env, doctor;
 	const char *root; /* where /proc, /sys and /dev are looked for: "", or a tree that a test made */
+	const char *peer; /* of --peer; NULL: not given */
 	int pid;          /* whose limits and libraries the doctor looks at; 0: its own */
 	const char *names[INFO_NAMES];
 	int nnames;
@@ -94,6 +95,11 @@ void info_show_env(const struct info *info);
 bool info_show_json(const struct info *info);
 /* "ok", "problem", "not applicable". */
 const char *info_check_name(enum info_state state);
+
+/* ---- info_peer.c: --peer ---- */
+
+/* Connects to info->peer, and prints what is agreed. Returns 0, or 1 and the error. */
+int info_peer(const struct info *info, struct xport_error *e);
 
 /* ---- info_doctor.c: the checks ---- */
 

@@ -132,8 +132,66 @@ static bool is_ready(const struct xport_candidate *c, const char *item)
 
 	if (c->state != XPORT_READY)
 		return false;
-	return strcmp(item, "auto") == 0 || strcmp(c->name, item) == 0 ||
+	return strcmp(c->name, item) == 0 ||
 	       (strncmp(c->name, item, n) == 0 && c->name[n] == ':' && strchr(item, ':') == NULL);
+}
+
+static bool is_shared_memory(const char *name)
+{
+	const char *colon = strchr(name, ':');
+
+	return colon != NULL && strcmp(colon, ":shm") == 0;
+}
+
+/* Whether the set has it: "auto" has all. */
+static bool set_has(const char *set, const struct xport_candidate *c)
+{
+	char item[80];
+
+	if (strcmp(set, "auto") == 0)
+		return true;
+	while (*set != '\0') {
+		size_t n = strcspn(set, "+");
+
+		snprintf(item, sizeof(item), "%.*s", (int)n, set);
+		if (is_ready(c, item))
+			return true;
+		set += n + (set[n] == '+');
+	}
+	return false;
+}
+
+/* The first of a set that is ready, for peers on this host or for others: adapters come before what is left. */
+static const char *set_takes(const struct info *info, const char *set, bool local)
+{
+	const char *first = NULL;
+
+	for (int i = 0; i < info->ncandidates; i++) {
+		const struct xport_candidate *c = &info->candidates[i];
+
+		if (c->state != XPORT_READY || is_shared_memory(c->name) != local || !set_has(set, c))
+			continue;
+		if (strcmp(set, "auto") == 0 && strncmp(c->name, "verbs", 5) == 0)
+			return c->name;
+		first = first != NULL ? first : c->name;
+	}
+	return first;
+}
+
+/* A set: true if something of it is ready. */
+static bool set_answered(struct info *info, const char *set)
+{
+	const char *local = set_takes(info, set, true), *remote = set_takes(info, set, false);
+
+	if (local == NULL && remote == NULL)
+		return false;
+	if (local == NULL || remote == NULL)
+		snprintf(info->request.takes, sizeof(info->request.takes), "%s%s", remote != NULL ? remote : local,
+		         remote != NULL ? "" : " for peers on this host");
+	else
+		snprintf(info->request.takes, sizeof(info->request.takes), "%s for peers on this host, %s for others",
+		         local, remote);
+	return true;
 }
 
 /* One item of XPORT_BACKEND: true if a candidate answers it and is ready. */
@@ -141,11 +199,12 @@ static bool look_answered(void *arg, const char *item)
 {
 	struct info *info = arg;
 
+	if (strcmp(item, "auto") == 0 || strchr(item, '+') != NULL)
+		return set_answered(info, item);
 	for (int i = 0; i < info->ncandidates; i++) {
 		if (!is_ready(&info->candidates[i], item))
 			continue;
-		snprintf(info->request.takes, sizeof(info->request.takes), "%s",
-		         strcmp(item, "auto") == 0 ? info->candidates[i].name : item);
+		snprintf(info->request.takes, sizeof(info->request.takes), "%s", item);
 		return true;
 	}
 	return false;

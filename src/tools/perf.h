@@ -145,8 +145,8 @@ struct perf_result {
 
 /* ---- perf_setup.c: what it runs on ---- */
 
-/* All about this process and an instance of it, as JSON: versions, back end, variables, machine. */
-json_t *perf_setup(xport *x, const struct perf_options *o, int threads);
+/* All about this process, an instance of it and the connection, as JSON: versions, transport, variables, machine. */
+json_t *perf_setup(xport *x, const xport_ep *ep, const struct perf_options *o, int threads);
 /* Binds the calling thread; a core of -1: leaves it alone. */
 bool perf_pin(int core);
 /* The core for a thread of the client, or of the server; -1: any. */

@@ -300,7 +300,7 @@ static bool set_out(struct perf_threads *threads)
 	struct perf_stream *l = &threads->members[0].stream;
 
 	if (perf_client_open_stream(&threads->members[0]) && perf_client_introduce(l, threads->options)) {
-		session.out->about.client = perf_setup(l->x, threads->options, threads->n);
+		session.out->about.client = perf_setup(l->x, l->peers[0].ep, threads->options, threads->n);
 		perf_out_begin(session.out);
 		return true;
 	}

@@ -138,7 +138,7 @@ static bool welcome(struct perf_threads *threads)
 		json_array_append_new(ports, json_integer(port_of(l)));
 	}
 	return perf_wire_send(first, json_pack("{s{so so}}", "welcome", "ports", ports, "setup",
-	                                       perf_setup(first->x, threads->options, threads->n)));
+	                                       perf_setup(first->x, first->peers[0].ep, threads->options, threads->n)));
 }
 
 /* ---- a run ---- */

@@ -164,16 +164,17 @@ static json_t *cores(const struct perf_options *o, int threads)
 	return list;
 }
 
-json_t *perf_setup(xport *x, const struct perf_options *o, int threads)
+json_t *perf_setup(xport *x, const xport_ep *ep, const struct perf_options *o, int threads)
 {
 	struct xport_info i = {.size = sizeof(i)};
+	struct xport_ep_info e = {.size = sizeof(e)};
 	char backend[80];
 
-	if (xport_query(x, &i) != XPORT_OK)
+	if (xport_query(x, &i) != XPORT_OK || xport_ep_query(ep, &e) != XPORT_OK)
 		return NULL;
-	snprintf(backend, sizeof(backend), "%s:%s", i.backend, i.provider);
+	snprintf(backend, sizeof(backend), "%s:%s", e.backend, e.provider);
 	return json_pack("{so so so so so so sI sI sI sI sI si so so sf so sb}", "version", setup_text(xport_version()),
-	                 "machine", machine(), "backend", setup_text(backend), "device", setup_text(i.device), "stack",
+	                 "machine", machine(), "backend", setup_text(backend), "device", setup_text(e.device), "stack",
 	                 setup_text(i.stack), "paths", paths(&i, o->registered), "eager_max", (json_int_t)i.eager_max,
 	                 "frame_max", (json_int_t)i.frame_max, "queue_depth", (json_int_t)i.queue_depth,
 	                 "stack_threads", (json_int_t)i.stack_threads, "peer_timeout_ms", (json_int_t)i.peer_timeout_ms,

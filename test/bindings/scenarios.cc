@@ -79,6 +79,7 @@ void connect(const char *address)
 	side s(address);
 	MUST(s.ep.info().state == XPORT_EP_OPEN && s.ep.info().peer_pid > 1);
 	MUST(s.key.info().length == region_size);
+	MUST(s.ep.info().backend[0] != '\0' && s.ep.info().provider[0] != '\0' && s.ep.info().passed_over[0] == '\0');
 	try {
 		s.x.connect("127.0.0.1:1", minute);
 		MUST(!"connected to nobody");

@@ -58,6 +58,7 @@ class Side:
 def connect(address):
 	with Side(address) as s:
 		assert s.ep.is_open and s.ep.peer_pid > 1 and s.key.length == REGION
+		assert ":" in s.ep.transport and s.ep.passed_over == ""
 		e = raises(xport.Refused, s.x.connect, "127.0.0.1:1", timeout=WAIT)
 		assert isinstance(e, ConnectionRefusedError) and e.hint and e.operation == "xport_connect" and e.text in str(e), e
 		ep = s.ep

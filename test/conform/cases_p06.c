@@ -245,6 +245,8 @@ static void require_bounds(struct h *h)
 	s = xport_open(&a, &y);
 	if (h->param ? h->info.passive_target : h->info.target_bounds)
 		H_STATUS(XPORT_OK, s);
+	else if (strchr(h->config->backend, '+') || !strcmp(h->config->backend, "auto"))
+		H_CHECK(s == XPORT_OK || s == XPORT_ERR_NO_BACKEND, "%d", s); /* another of the set may have it */
 	else
 		H_STATUS(XPORT_ERR_NO_BACKEND, s);
 	xport_close(y);

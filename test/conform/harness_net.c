@@ -105,23 +105,31 @@ static void keep(struct h_proxy *p, int direction, const uint8_t *buf, size_t n,
 	p->kept[direction] += n;
 }
 
-/* How much may pass in this direction now.  The length of a HELLO is in its bytes 4 and 5. */
-static size_t may_pass(struct h_proxy *p, int direction, long passed, size_t most)
+/* How much may pass in this direction now: the HELLO, and the words about the transport behind it.  The length of a HELLO is
+ * in its bytes 4 and 5, that of the rest of a word in its bytes 1 and 2. */
+static size_t may_pass(struct h_proxy *p, int from, int direction, long passed, size_t most)
 {
 	const uint8_t *head = p->keep[direction];
-	long left;
+	long *end = &p->words_end[direction];
+	uint8_t word[3];
 
 	if (atomic_load(&p->hold) != (direction == 0 ? H_HOLD_UP : H_HOLD_DOWN))
 		return most;
-	left = passed < 8 ? 8 - passed : (head[4] << 8 | head[5]) - passed;
-	return left > 0 ? (size_t)left : 0;
+	if (passed < 8)
+		return (size_t)(8 - passed);
+	if (*end == 0)
+		*end = head[4] << 8 | head[5];
+	if (passed >= *end && recv(from, word, sizeof(word), MSG_PEEK | MSG_DONTWAIT) == sizeof(word) &&
+	    (word[0] == 'T' || word[0] == 'N'))
+		*end = passed + 3 + (word[1] << 8 | word[2]);
+	return passed < *end ? (size_t)(*end - passed) : 0;
 }
 
 /* Moves what is there from one side to the other; false at the end of it. */
 static bool pump(struct h_proxy *p, int from, int to, int direction, long *passed)
 {
 	uint8_t buf[4096];
-	size_t most = may_pass(p, direction, *passed, sizeof(buf));
+	size_t most = may_pass(p, from, direction, *passed, sizeof(buf));
 	long at = atomic_load(&p->flip_at) - *passed;
 	ssize_t n;
 
@@ -152,6 +160,7 @@ static void carry(struct h_proxy *p, int down, int up)
 	struct pollfd f[2] = {{.fd = down, .events = POLLIN}, {.fd = up, .events = POLLIN}};
 	long passed[2] = {0, 0};
 
+	p->words_end[0] = p->words_end[1] = 0;
 	while (!atomic_load(&p->stop) && atomic_load(&p->mode) != H_CUT) {
 		poll(f, 2, 5);
 		for (int i = 0; i < 2; i++) {

@@ -28,6 +28,7 @@ struct h_proxy {
 	char upstream[80];
 	int listen_fd;
 	atomic_int mode;
+	long words_end[2]; /* where the words about the transport end that were seen so far */
 	atomic_int hold; /* enum h_proxy_hold; not where there is a key */
 	/* spoils byte `flip_at` (-1: none) of what flows up (0) or down (1) in each connection */
 	atomic_int flip_direction;

@@ -14,6 +14,7 @@
 #include "core/liveness/monitor_impl.h"
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
+#include "core/object/set.h"
 #include "core/wire/hello.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/ledger.h"
@@ -48,14 +49,19 @@ struct side {
 	size_t address_len;
 };
 
-static struct xport *open_one(void)
+/* The ones without a key have several transports, and all of them open. */
+static struct xport *open_one(bool several)
 {
-	struct xport_attr attr = {.size = sizeof(attr), .backend = "loop:message", .log_fn = drop, .log_level = 4};
+	struct xport_attr attr = {.size = sizeof(attr),
+	                          .backend = several ? "loop:message+loop:native" : "loop:message",
+	                          .log_fn = drop,
+	                          .log_level = 4};
 	struct xport *x;
 
 	setenv("XPORT_LIVENESS", "poll", 1);
 	FUZZ_CHECK(xport_open(&attr, &x) == XPORT_OK);
 	unsetenv("XPORT_LIVENESS");
+	FUZZ_CHECK(!several || xpi_transport_get(x, 1) != NULL);
 	return x;
 }
 
@@ -80,15 +86,15 @@ static struct side *side(bool keyed)
 		return s;
 	if (keyed)
 		give_key(path);
-	s->x = open_one();
-	s->peer = open_one();
+	s->x = open_one(!keyed);
+	s->peer = open_one(!keyed);
 	if (keyed)
 		unlink(path);
 	unsetenv("XPORT_AUTH_KEY_FILE");
 	FUZZ_CHECK(xport_listen(s->x, "127.0.0.1:0", NULL, &s->listener) == XPORT_OK);
-	ep = xpi_ep_new(s->peer->tp, NULL);
+	ep = xpi_ep_new(s->peer, s->peer->tp, NULL);
 	s->address_len = sizeof(s->address);
-	FUZZ_CHECK(ep != NULL && s->peer->tp->ops->address(s->peer->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep,
+	FUZZ_CHECK(ep != NULL && s->peer->tp->ops->address(s->peer->tp->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep,
 	                                                   s->address, &s->address_len) == XPORT_OK);
 	ep->prepared = true;
 	xport_ep_destroy(ep);
@@ -190,7 +196,8 @@ static void say_hello(struct peer *p, struct fuzz_in *in, size_t cut)
 
 	if (!p->client)
 		note_hello(p);
-	xpi_conn_identity(p->side->peer->tp, &h);
+	xpi_conn_identity(p->side->peer, p->side->peer->tp, &h);
+	h.theirs = 0; /* as a server says */
 	h.pid = (how & 1) != 0 ? (int64_t)fuzz_u16(in) : 0;
 	h.ep_id = 65536;
 	if ((how & 2) != 0)
@@ -245,6 +252,32 @@ static void say_failed(struct peer *p, struct fuzz_in *in, size_t cut)
 	say_sealed(p, XPI_SEAL_LATER, buf, 7 + said, cut);
 }
 
+/* A word about the transport, with the attempt and the places that the input says. */
+static void say_word(struct peer *p, struct fuzz_in *in, size_t cut)
+{
+	static struct xpi_word w;
+	uint8_t buf[256];
+	unsigned how = fuzz_u8(in);
+	size_t len;
+
+	memset(&w, 0, sizeof(w));
+	w.kind = (how & 1) != 0 ? 'T' : 'N';
+	w.attempt = how >> 1 & 3;
+	w.offer = how >> 3 & 1;
+	w.theirs = how >> 4 & 1;
+	w.frame_max = 8192;
+	w.credits = 64;
+	w.address_len = (uint16_t)((how & 32) != 0 ? p->side->address_len : 3);
+	FUZZ_CHECK(p->side->address_len <= 64);
+	memcpy(w.address, p->side->address, p->side->address_len);
+	w.status = -(int32_t)(how >> 6);
+	strcpy(w.text, "the cable is cut");
+	len = xpi_word_encode(&w, buf, sizeof(buf));
+	FUZZ_CHECK(len > 0);
+	note_hello(p);
+	say_sealed(p, XPI_SEAL_HANDSHAKE, buf, len, cut);
+}
+
 static void peer_step(struct peer *p, struct fuzz_in *in)
 {
 	unsigned head = fuzz_u8(in);
@@ -278,6 +311,9 @@ static void peer_step(struct peer *p, struct fuzz_in *in)
 		shutdown(p->fd, SHUT_WR);
 		progress(p->side);
 		break;
+	case 8:
+		say_word(p, in, cut);
+		break;
 	default:
 		block = fuzz_block(in, fuzz_u8(in), &len);
 		say(p, block, len, cut);
@@ -295,7 +331,7 @@ static void begin_server(struct side *s, struct xpi_conn *conn)
 
 static void begin_client(struct side *s, struct xpi_conn *conn)
 {
-	conn->ep = xpi_ep_new(s->x->tp, NULL);
+	conn->ep = xpi_ep_new(s->x, xpi_several(s->x) ? NULL : s->x->tp, NULL);
 	FUZZ_CHECK(conn->ep != NULL);
 	conn->ep->conn = conn;
 	conn->ep->announce = true;

@@ -81,12 +81,12 @@ static void connect_to(struct world *w, struct fuzz_in *in)
 	size_t len = sizeof(address);
 	unsigned limits = fuzz_u8(in);
 
-	xpi_conn_identity(w->peer->tp, &h);
+	xpi_conn_identity(w->peer, w->peer->tp, &h);
 	h.credits = 1 + (limits & 15) * 3;
 	h.requests = 1 + (limits >> 4);
 	h.frame_max = (limits & 1) != 0 ? 4096 : 8192;
-	w->ep = xpi_ep_new(x->tp, NULL);
-	w->other = xpi_ep_new(w->peer->tp, NULL);
+	w->ep = xpi_ep_new(x, x->tp, NULL);
+	w->other = xpi_ep_new(w->peer, w->peer->tp, NULL);
 	FUZZ_CHECK(w->ep != NULL && w->other != NULL);
 	FUZZ_CHECK(w->peer->tp->ops->address(w->peer->be, xpi_ep_be(w->other), (struct xpi_core_ep *)w->other, address,
 	                                     &len) == XPORT_OK);

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "core/auth/auth.h"
+#include "core/cm/agree.h"
 #include "core/wire/hello.h"
 #include "fuzz/fuzz.h"
 
@@ -26,6 +27,28 @@ static void check_text(const char *s, size_t size)
 
 #define CHECK_TEXT(field) check_text(field, sizeof(field))
 
+/* Every pair exists and fits; every sentence ends. */
+static void agree(const struct xpi_hello *a, const struct xpi_hello *b)
+{
+	struct xpi_agreement all;
+	const char *hint;
+	char text[600], why[256];
+
+	xpi_agree(a, b, &all);
+	FUZZ_CHECK(all.n >= 0 && all.n <= XPI_PAIRS_MAX);
+	for (int i = 0; i < all.n; i++) {
+		FUZZ_CHECK(all.pairs[i].client < a->noffers && all.pairs[i].server < b->noffers);
+		FUZZ_CHECK(xpi_agree_fits(b, all.pairs[i].server, a, all.pairs[i].client, why, sizeof(why)) ==
+		           XPORT_OK);
+	}
+	xpi_agree_none(a, b, text, sizeof(text), &hint);
+	check_text(text, sizeof(text));
+	for (unsigned i = 0; i < a->noffers; i++) {
+		xpi_agree_passed(a, i, b, 0, why, sizeof(why));
+		check_text(why, sizeof(why));
+	}
+}
+
 /* What the peer says comes into sentences of ours: each ends, and none steers a terminal. */
 static void compare(const struct xpi_hello *theirs)
 {
@@ -34,8 +57,9 @@ static void compare(const struct xpi_hello *theirs)
 	                                .library = "0.1.0",
 	                                .backend = "loop",
 	                                .provider = "native",
-	                                .protocol = "loop 1",
-	                                .pointer_size = 8};
+	                                .pointer_size = 8,
+	                                .noffers = 1,
+	                                .offers = {{"loop", "native", "loop 1", "", XPI_OFFER_OPEN}}};
 	char text[512];
 
 	for (int i = 0; i < 3; i++) {
@@ -46,6 +70,8 @@ static void compare(const struct xpi_hello *theirs)
 		check_text(text, rooms[i]);
 	}
 	FUZZ_CHECK(xpi_hello_compatible(theirs, theirs, text, sizeof(text)) == XPORT_OK);
+	agree(&ours, theirs);
+	agree(theirs, theirs);
 }
 
 static void same_again(const struct xpi_hello *h)
@@ -71,7 +97,13 @@ static void try_hello(const uint8_t *block, size_t len)
 	CHECK_TEXT(h.backend);
 	CHECK_TEXT(h.provider);
 	CHECK_TEXT(h.stack);
-	CHECK_TEXT(h.protocol);
+	FUZZ_CHECK(h.noffers <= XPI_OFFERS_MAX && (h.offer < h.noffers || h.offer == XPI_OFFER_NONE));
+	for (unsigned i = 0; i < h.noffers; i++) {
+		CHECK_TEXT(h.offers[i].backend);
+		CHECK_TEXT(h.offers[i].provider);
+		CHECK_TEXT(h.offers[i].protocol);
+		CHECK_TEXT(h.offers[i].device);
+	}
 	CHECK_TEXT(h.host);
 	CHECK_TEXT(h.boot_id);
 	CHECK_TEXT(h.verdict_text);
@@ -211,14 +243,48 @@ static void tampered(size_t at, uint8_t by)
 	xpi_session_free(s[1]);
 }
 
+/* ---- words ---- */
+
+static void try_word(const uint8_t *block, size_t len)
+{
+	static struct xpi_word w, again;
+	static uint8_t buf[XPI_WORD_HEAD + XPI_WORD_BODY_MAX];
+	size_t n;
+
+	if (len < XPI_WORD_HEAD || !xpi_word_decode(block, len, &w))
+		return;
+	CHECK_TEXT(w.protocol);
+	CHECK_TEXT(w.text);
+	n = xpi_word_encode(&w, buf, sizeof(buf));
+	FUZZ_CHECK(n == len && memcmp(buf, block, n) == 0);
+	FUZZ_CHECK(xpi_word_decode(buf, n, &again) && memcmp(&w, &again, sizeof(w)) == 0);
+}
+
+/* With the length put right. */
+static void try_words(struct fuzz_in *in)
+{
+	size_t len;
+	uint8_t *block = fuzz_block(in, in->left, &len);
+
+	if (len >= XPI_WORD_HEAD && len - XPI_WORD_HEAD <= XPI_WORD_BODY_MAX) {
+		block[0] = block[0] & 1 ? 'T' : 'N';
+		block[1] = (uint8_t)((len - XPI_WORD_HEAD) >> 8);
+		block[2] = (uint8_t)(len - XPI_WORD_HEAD);
+	}
+	try_word(block, len);
+	free(block);
+}
+
 int FUZZ_ENTRY(hello)(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = {data, size};
-	unsigned what = fuzz_u8(&in) % 8;
+	unsigned what = fuzz_u8(&in) % 9;
 	uint8_t *block;
 	size_t len;
 
-	if (what == 3) {
+	if (what == 8) {
+		try_words(&in);
+	} else if (what == 3) {
 		try_blocks(&in);
 	} else if (what < 3) {
 		block = fuzz_block(&in, in.left, &len);

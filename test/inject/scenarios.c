@@ -56,12 +56,13 @@ static void fill(uint8_t *p, size_t len, unsigned seed)
 		p[i] = (uint8_t)(i * 7 + seed + (i >> 8));
 }
 
-static void memory(struct scene *s)
+/* Between two instances, if both are open. */
+static void use_memory(struct scene *s, bool opened)
 {
 	struct region r[2] = {{0}, {0}};
 
 	fill(local[1], sizeof(local[1]), 1);
-	if (sc_open_both(s))
+	if (opened)
 		sc_connect_both(s);
 	for (int i = 0; i < 2 && sc_connected(s); i++) {
 		sc_share(s, &r[i], i == 0);
@@ -77,6 +78,24 @@ static void memory(struct scene *s)
 	sc_unshare(s, &r[0]);
 	sc_unshare(s, &r[1]);
 	sc_close_all(s);
+}
+
+static void memory(struct scene *s)
+{
+	use_memory(s, sc_open_both(s));
+}
+
+/* The server has several transports, and opens the one that the client has when that connects. */
+static void several(struct scene *s)
+{
+	const char *backend = s->backend;
+	bool opened;
+
+	s->backend = "loop:rdma+loop:native";
+	opened = sc_open_side(s, 0) && sc_query(s, 0);
+	s->backend = "loop:native";
+	use_memory(s, opened && sc_open_side(s, 1) && sc_query(s, 1));
+	s->backend = backend;
 }
 
 static void messages(struct scene *s)
@@ -390,6 +409,7 @@ const struct scenario scenarios[] = {
 	{.name = "open", .run = open_close},
 	{.name = "connect", .run = connect_accept},
 	{.name = "memory", .run = memory},
+	{.name = "several", .run = several, .once = true},
 	{.name = "messages", .run = messages},
 	{.name = "close", .run = close_loaded},
 	{.name = "threads", .run = threads, .threads = true},

@@ -69,6 +69,16 @@ static int unknown(const char *provider, struct xport_error *err)
 	                near.name != NULL ? "; the nearest is loop:" : "", near.name != NULL ? near.name : "");
 }
 
+static const char *provider_of(const struct xpi_be *be)
+{
+	return be->ordered ? "rdma" : be->native ? "native" : "message";
+}
+
+static bool is_named(const struct xpi_be *be, const char *name)
+{
+	return name != NULL && strcmp(name, provider_of(be)) == 0;
+}
+
 static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 {
 	const char *provider = args->provider != NULL ? args->provider : "native";
@@ -76,6 +86,9 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 
 	if (!known(provider))
 		return unknown(provider, args->err);
+	if (loop_manners.absent != NULL && strcmp(provider, loop_manners.absent) == 0)
+		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "loop:%s is not here", provider);
+	loop_manners.opened++;
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
 		return xpi_fail(args->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an instance of loop");
@@ -126,7 +139,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->am_credits = loop_manners.wrong_caps ? 3 : CREDITS;
 	c->cma_min = loop_manners.cma_min;
 	c->am_cheap = loop_manners.am_cheap;
-	snprintf(c->provider, sizeof(c->provider), "%s", be->ordered ? "rdma" : be->native ? "native" : "message");
+	snprintf(c->provider, sizeof(c->provider), "%s", provider_of(be));
 	if (!be->native)
 		return;
 	c->mr_size = sizeof(struct loop_mr);
@@ -170,7 +183,11 @@ static int loop_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role
 	struct loop_address address;
 	bool found;
 
-	(void)role;
+	if (is_named(be, loop_manners.mute))
+		return XPORT_ERR_AGAIN;
+	if (is_named(be, loop_manners.cut) && (loop_manners.cut_role < 0 || loop_manners.cut_role == (int)role))
+		return xpi_fail(be->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the cable of loop:%s is cut",
+		                provider_of(be));
 	if (len != sizeof(address))
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of loop has %zu bytes, not %zu",
 		                sizeof(address), len);
@@ -326,8 +343,9 @@ static struct xpi_core_ep *channel(struct xpi_be *be, const struct loop_item *it
 
 static int loop_poll(struct xpi_be *be)
 {
-	int n = loop_manners.broken ? XPORT_ERR_SYSTEM
-	                            : loop_rma_poll(be) + __atomic_load_n(&loop_manners.busy, __ATOMIC_RELAXED);
+	int n = loop_manners.broken || is_named(be, loop_manners.breaks)
+	                ? XPORT_ERR_SYSTEM
+	                : loop_rma_poll(be) + __atomic_load_n(&loop_manners.busy, __ATOMIC_RELAXED);
 	struct loop_item *it;
 
 	if (n < 0)

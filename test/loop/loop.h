@@ -84,6 +84,13 @@ extern struct loop_manners {
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
 	int kept;           /* what kept frames end with, if that is not 0 */
 	int keys;           /* what rkey_pack returns, if that is not 0; n > 0: OK, and a key of n - 1 wrong bytes */
+	/* providers, by name, NULL: none */
+	const char *absent; /* cannot be opened */
+	const char *cut;    /* does not connect, */
+	int cut_role;       /* at this side, an enum xpi_role; -1: at both */
+	const char *mute;   /* never ends to connect */
+	const char *breaks; /* poll says that it is broken */
+	unsigned opened;    /* how many were opened */
 	void *mapped;       /* memory beyond any key is mapped there, if that is not NULL */
 } loop_manners;
 

@@ -24,8 +24,16 @@ xpi_hello sample(size_t private_len = 5, size_t address_len = 9)
 	strcpy(h.library, "0.1.0");
 	strcpy(h.backend, "ucx");
 	strcpy(h.provider, "tcp");
-	strcpy(h.protocol, "ucp-am 1");
 	strcpy(h.stack, "UCX 1.13.1");
+	h.noffers = 1;
+	strcpy(h.offers[0].backend, "ucx");
+	strcpy(h.offers[0].provider, "tcp");
+	strcpy(h.offers[0].protocol, "ucp-am 1");
+	strcpy(h.offers[0].device, "lo");
+	h.offers[0].flags = XPI_OFFER_OPEN;
+	h.offer = 0;
+	h.theirs = XPI_OFFER_NONE;
+	h.shm_fs = 24;
 	h.pointer_size = 8;
 	h.incarnation = 0x1122334455667788;
 	strcpy(h.host, "node1");
@@ -99,7 +107,15 @@ TEST(Hello, RoundTrip)
 		EXPECT_STREQ(in.library, out.library);
 		EXPECT_STREQ(in.backend, out.backend);
 		EXPECT_STREQ(in.provider, out.provider);
-		EXPECT_STREQ(in.protocol, out.protocol);
+		ASSERT_EQ(1, out.noffers);
+		EXPECT_STREQ("ucx", out.offers[0].backend);
+		EXPECT_STREQ("tcp", out.offers[0].provider);
+		EXPECT_STREQ("ucp-am 1", out.offers[0].protocol);
+		EXPECT_STREQ("lo", out.offers[0].device);
+		EXPECT_EQ(XPI_OFFER_OPEN, out.offers[0].flags);
+		EXPECT_EQ(0, out.offer);
+		EXPECT_EQ(XPI_OFFER_NONE, out.theirs);
+		EXPECT_EQ(in.shm_fs, out.shm_fs);
 		EXPECT_STREQ(in.stack, out.stack);
 		EXPECT_EQ(in.pointer_size, out.pointer_size);
 		EXPECT_EQ(in.big_endian, out.big_endian);
@@ -136,7 +152,13 @@ TEST(Hello, TheLongestFits)
 	longest(h.library, sizeof(h.library));
 	longest(h.backend, sizeof(h.backend));
 	longest(h.provider, sizeof(h.provider));
-	longest(h.protocol, sizeof(h.protocol));
+	h.noffers = XPI_OFFERS_MAX;
+	for (xpi_offer &o : h.offers) {
+		longest(o.backend, sizeof(o.backend));
+		longest(o.provider, sizeof(o.provider));
+		longest(o.protocol, sizeof(o.protocol));
+		longest(o.device, sizeof(o.device));
+	}
 	longest(h.stack, sizeof(h.stack));
 	longest(h.host, sizeof(h.host));
 	longest(h.boot_id, sizeof(h.boot_id));
@@ -308,15 +330,33 @@ TEST(Hello, IncompatibleNamesBothSides)
 {
 	xpi_hello ours = sample(), theirs = sample();
 	int status;
-	std::string text;
+	std::string text, wire = ", wire " + std::to_string(XPI_WIRE_VERSION) + ")";
 
-	strcpy(theirs.backend, "ofi");
+	strcpy(theirs.offers[0].backend, "ofi");
 	strcpy(theirs.stack, "libfabric 1.17.0");
+	strcpy(theirs.library, "0.2.0");
 	text = verdict(ours, theirs, &status);
 	EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, status);
-	EXPECT_EQ("the peer runs ofi:tcp (libfabric 1.17.0, libxport 0.1.0, wire 3), this side ucx:tcp (UCX 1.13.1, "
-	          "libxport 0.1.0, wire 3)",
+	EXPECT_EQ("the peer runs ofi:tcp (libfabric 1.17.0, libxport 0.2.0" + wire +
+	                  ", this side ucx:tcp (UCX 1.13.1, libxport 0.1.0" + wire,
 	          text);
+}
+
+/* A peer of another version is named although its offers cannot be read. */
+TEST(Hello, AnOldPeerIsRefusedWithASentence)
+{
+	xpi_hello ours = sample(), theirs;
+	xpi_hello old = sample();
+	int status;
+
+	old.wire_version = 3;
+	ASSERT_TRUE(decode(encode(old), &theirs));
+	EXPECT_EQ(0, theirs.noffers);
+	std::string text = verdict(ours, theirs, &status);
+	EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, status);
+	EXPECT_EQ(0u, text.find("the peer runs ucx:tcp (UCX 1.13.1, libxport 0.1.0, wire 3), this side ucx:tcp"))
+		<< text;
+	EXPECT_NE(nullptr, strstr(xpi_hello_advice(&ours, &theirs), "same version"));
 }
 
 /* What helps is said of what differs, and of nothing else. */
@@ -329,33 +369,6 @@ TEST(Hello, AdviceIsOfWhatDiffers)
 	EXPECT_EQ(nullptr, xpi_hello_advice(&ours, &theirs));
 	theirs.wire_version = 99;
 	EXPECT_NE(nullptr, strstr(xpi_hello_advice(&ours, &theirs), "version"));
-	strcpy(theirs.provider, "shm");
-	EXPECT_NE(nullptr, strstr(xpi_hello_advice(&ours, &theirs), "XPORT_BACKEND"));
-}
-
-/* Only where memory is shared, and only if both are known to be on one host. */
-TEST(Hello, AnotherPidNamespaceIsOutOfReachOfSharedMemory)
-{
-	xpi_hello ours = sample(), theirs = sample();
-	char text[512] = "";
-
-	strcpy(ours.boot_id, "b");
-	strcpy(theirs.boot_id, "b");
-	strcpy(ours.provider, "shm");
-	ours.pid_ns = 7;
-	theirs.pid_ns = 8;
-	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
-	ours.one_host = true;
-	EXPECT_EQ(XPORT_ERR_UNREACHABLE, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
-	EXPECT_NE(nullptr, strstr(text, "different PID namespaces")) << text;
-	EXPECT_NE(nullptr, strstr(text, "ucx:shm")) << text;
-	theirs.pid_ns = 0;
-	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
-	theirs.pid_ns = 7;
-	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
-	theirs.pid_ns = 8;
-	strcpy(theirs.boot_id, "c");
-	EXPECT_EQ(XPORT_OK, xpi_hello_reachable(&ours, &theirs, text, sizeof(text)));
 }
 
 TEST(Hello, EachDifferenceIsIncompatible)
@@ -365,9 +378,6 @@ TEST(Hello, EachDifferenceIsIncompatible)
 		const char *told;
 	} cases[] = {
 		{[](xpi_hello *h) { h->wire_version = 99; }, "wire 99"},
-		{[](xpi_hello *h) { strcpy(h->backend, "verbs"); }, "verbs:tcp"},
-		{[](xpi_hello *h) { strcpy(h->provider, "shm"); }, "ucx:shm"},
-		{[](xpi_hello *h) { strcpy(h->protocol, "ucp-am 2"); }, "\"ucp-am 2\""},
 		{[](xpi_hello *h) { strcpy(h->library, "0.2.0"); }, "libxport 0.2.0"},
 		{[](xpi_hello *h) { strcpy(h->library, "1.1.0"); }, "libxport 1.1.0"},
 		{[](xpi_hello *h) { h->pointer_size = 4; }, "32-bit"},
@@ -385,15 +395,65 @@ TEST(Hello, EachDifferenceIsIncompatible)
 	}
 }
 
-TEST(Hello, AListenerOfAnyProviderTakesEach)
+/* A number of offers, or a place among them, beyond the list. */
+TEST(Hello, OffersThatAreNotThereAreRefused)
 {
-	xpi_hello ours = sample(), theirs = sample();
-	int status;
+	xpi_hello h = sample(), out;
 
-	ours.any_provider = true;
-	strcpy(theirs.provider, "shm");
-	verdict(ours, theirs, &status);
-	EXPECT_EQ(XPORT_OK, status);
+	h.offer = 1;
+	EXPECT_FALSE(decode(encode(h), &out));
+	h = sample();
+	h.theirs = XPI_OFFERS_MAX;
+	EXPECT_FALSE(decode(encode(h), &out));
+	h = sample();
+	h.offers[0].flags = 0x80;
+	EXPECT_FALSE(decode(encode(h), &out));
+	h = sample();
+	h.noffers = XPI_OFFERS_MAX + 1;
+	EXPECT_TRUE(encode(h).empty());
+	h = sample();
+	h.noffers = 0;
+	h.offer = XPI_OFFER_NONE;
+	EXPECT_TRUE(decode(encode(h), &out));
+}
+
+TEST(Hello, WordsRoundTrip)
+{
+	std::vector<uint8_t> buf(XPI_WORD_HEAD + XPI_WORD_BODY_MAX);
+	xpi_word take{}, next{}, out;
+
+	take.kind = 'T';
+	take.attempt = 3;
+	take.offer = 1;
+	take.theirs = 2;
+	take.frame_max = 8192;
+	take.credits = 64;
+	memset(take.protocol, 'p', sizeof(take.protocol) - 1);
+	take.address_len = XPI_ADDRESS_MAX;
+	memset(take.address, 'a', sizeof(take.address));
+	next.kind = 'N';
+	next.attempt = 4;
+	next.status = XPORT_ERR_UNREACHABLE;
+	memset(next.text, 'x', sizeof(next.text) - 1);
+	for (const xpi_word *w : {&take, &next}) {
+		size_t n = xpi_word_encode(w, buf.data(), buf.size());
+
+		ASSERT_GT(n, size_t(XPI_WORD_HEAD));
+		EXPECT_EQ(n, xpi_word_length(buf.data()));
+		for (size_t cut = 0; cut < n; cut++) {
+			std::vector<uint8_t> part(buf.begin(), buf.begin() + long(cut));
+
+			EXPECT_FALSE(xpi_word_decode(part.data(), cut, &out)) << cut;
+			EXPECT_EQ(0u, xpi_word_encode(w, part.data(), cut)) << cut;
+		}
+		std::vector<uint8_t> exact(buf.begin(), buf.begin() + long(n));
+		ASSERT_TRUE(xpi_word_decode(exact.data(), n, &out));
+		EXPECT_EQ(0, memcmp(w, &out, sizeof(out)));
+		exact[0] = 'Q';
+		EXPECT_FALSE(xpi_word_decode(exact.data(), n, &out));
+	}
+	buf[1] = 0xff;
+	EXPECT_EQ(0u, xpi_word_length(buf.data()));
 }
 
 TEST(Hello, BothBytesOrdersAreNamed)

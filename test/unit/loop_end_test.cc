@@ -90,7 +90,7 @@ TEST_P(LoopEnd, ClosingAsThePeerDoesAfterAllWasAnswered)
 	share(r, 64);
 	uint64_t word = 1;
 	ASSERT_EQ(xport_put(a.ep, &word, 8, r.key, 0, nullptr), XPORT_OK);
-	ASSERT_EQ(xport_poll(a.x, nullptr, 0), 0);                 /* it leaves */
+	ASSERT_EQ(xport_poll(a.x, nullptr, 0), 0);              /* it leaves */
 	EXPECT_EQ(xport_ep_close(b.ep, 50), XPORT_ERR_TIMEOUT); /* answers, and is not heard */
 	EXPECT_EQ(xport_ep_close(a.ep, 10000), XPORT_OK);
 	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
@@ -327,7 +327,7 @@ TEST_P(LoopEnd, DestroyedWithCompletionsNotReaped)
 /* What the network cancels tells why the endpoint ended, and not what the network makes of that. */
 TEST_P(LoopEnd, OperationsOfTheNetworkEndAsTheirEndpoint)
 {
-	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none" && p != "set_none")
 		GTEST_SKIP() << "there are none";
 	std::vector<uint8_t> in(4096);
 	Remote r;
@@ -363,7 +363,7 @@ TEST_P(LoopEnd, OperationsOfTheNetworkEndAsTheirEndpoint)
 /* A region ends once none of those that hold its native key uses it any more, though the endpoint of one ends meanwhile. */
 TEST_P(LoopEnd, ARegionOutlivesAllWhoHoldItsKey)
 {
-	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none" && p != "set_none")
 		GTEST_SKIP() << "there are no native keys";
 	uint8_t key[2048];
 	size_t len = sizeof(key);
@@ -530,7 +530,8 @@ TEST_P(LoopEnd, ClosingAfterTheLossOfThePeer)
 	begin_again();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, LoopEnd, testing::Values("native_none", "native_all", "rdma_none", "message_none"),
+INSTANTIATE_TEST_SUITE_P(Ways, LoopEnd,
+                         testing::Values("native_none", "native_all", "rdma_none", "message_none", "set_none"),
                          [](const auto &i) { return std::string(i.param); });
 
 } // namespace

@@ -111,7 +111,7 @@ TEST_P(Loop, DeregisteredKeysAreStale)
 	auto out = pattern(4096, 9);
 	ASSERT_EQ(xport_put(a.ep, out.data(), 4096, r.key, 0, nullptr), XPORT_OK);
 	EXPECT_EQ(wait(a, XPORT_OP_PUT).status, XPORT_OK);
-	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none") {
+	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none" || p == "set_none") {
 		/* A native key has to be revoked: the peer must poll meanwhile, and knows it afterwards. */
 		std::atomic<bool> stop{false};
 		std::thread peer([&] {
@@ -149,7 +149,7 @@ TEST_P(Loop, DeregisteredKeysAreStale)
 /* A put that can be proven no more, at once or later, ends the endpoint and all that waits for it. */
 TEST_P(Loop, ADrainThatFails)
 {
-	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none")
+	if (std::string p = GetParam(); p != "native_none" && p != "rdma_none" && p != "set_none")
 		GTEST_SKIP() << "drains are absent";
 	for (int later = 0; later < 2; later++) {
 		Remote r;
@@ -174,7 +174,7 @@ TEST_P(Loop, ADrainThatFails)
 /* A frame that was taken and did not leave ends the endpoint, whatever it ends with: nothing sends it again. */
 TEST_P(Loop, AKeptFrameThatFails)
 {
-	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none")
+	if (std::string p = GetParam(); p == "native_none" || p == "rdma_none" || p == "set_none")
 		GTEST_SKIP() << "puts by message are absent";
 	Remote r;
 	uint64_t word = 1;
@@ -514,7 +514,8 @@ TEST(LoopStrict, ThreadMultipleIsNotWatched)
 	xport_close(x);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Loop, testing::Values("native_none", "native_all", "rdma_none", "message_none"),
+INSTANTIATE_TEST_SUITE_P(Ways, Loop,
+                         testing::Values("native_none", "native_all", "rdma_none", "message_none", "set_none"),
                          [](const auto &i) { return std::string(i.param); });
 
 } // namespace

@@ -59,7 +59,7 @@ protected:
 		args.err = &err;
 		args.peer_timeout_ms = settings.peer_timeout_ms;
 		snprintf(settings.backend, sizeof(settings.backend), "%s", backend.c_str());
-		return xpi_select(&settings, &args, &choice);
+		return xpi_select(&settings, &args, &choice, &candidates);
 	}
 
 	void close()
@@ -76,6 +76,7 @@ protected:
 	struct xpi_settings settings;
 	struct xport_error err;
 	struct xpi_choice choice;
+	struct xpi_candidates candidates;
 };
 
 TEST_F(Select, ByName)
@@ -148,6 +149,66 @@ TEST_F(Select, MalformedLists)
 		EXPECT_EQ(XPORT_ERR_CONFIG, select(v)) << v;
 		EXPECT_NE(nullptr, strstr(err.text, "XPORT_BACKEND")) << err.text;
 	}
+}
+
+TEST_F(Select, MalformedSets)
+{
+	struct {
+		const char *value, *text;
+	} cases[] = {
+		{"loop+", "\"\" is not"},
+		{"+loop", "\"\" is not"},
+		{"loop++ucx", "\"\" is not"},
+		{"loop,ucx+", "\"\" is not"},
+		{"loop:+ucx", "\"loop:\" is not"},
+		{"loop:message+loop:message", "loop:message is there twice"},
+		{"loop:native,loop+loop", "loop is there twice"},
+		{"loop+auto", "auto is a set already"},
+		{"auto+loop", "auto is a set already"},
+		{"loop:1+loop:2+loop:3+loop:4+loop:5+loop:6+loop:7+loop:8+loop:9+loop:10+loop:11+loop:12+loop:13+"
+	         "loop:14+loop:15+loop:16+loop:17",
+	         "at most 16"},
+		{"loop:123456789012345678901234567890123456789012345678+loop", "too long"},
+	};
+
+	for (const auto &c : cases) {
+		EXPECT_EQ(XPORT_ERR_CONFIG, select(c.value)) << c.value;
+		EXPECT_NE(nullptr, strstr(err.text, "XPORT_BACKEND")) << err.text;
+		expect_text(c.text);
+	}
+	/* In a set a name that does not exist is an error, although another one does. */
+	EXPECT_EQ(XPORT_ERR_NO_BACKEND, select("loop+lopo"));
+	expect_text("there is no back end lopo");
+	EXPECT_STREQ("did you mean loop?", err.hint);
+}
+
+TEST_F(Select, OfASetTheFirstUsableOneIsOpen)
+{
+	ASSERT_EQ(XPORT_OK, select("loop:nosuch+loop:native+loop:message")) << err.text;
+	EXPECT_EQ(1, choice.candidate);
+	ASSERT_EQ(3, candidates.n);
+	EXPECT_EQ(XPI_CANDIDATE_FAILED, candidates.list[0].state);
+	EXPECT_NE(nullptr, strstr(candidates.list[0].reason, "nosuch")) << candidates.list[0].reason;
+	EXPECT_EQ(XPI_CANDIDATE_OPEN, candidates.list[1].state);
+	EXPECT_STREQ("native", candidates.list[1].provider);
+	EXPECT_EQ(XPI_CANDIDATE_UNOPENED, candidates.list[2].state);
+	EXPECT_STREQ("loop:message", candidates.list[2].name);
+	close();
+	EXPECT_EQ(XPORT_ERR_NO_BACKEND, select("loop:one+loop:two"));
+	expect_text("none of 2 is usable: loop:one: ");
+	EXPECT_EQ(0, candidates.n);
+}
+
+/* The alternatives of a list may be sets. */
+TEST_F(Select, OfAlternativesTheFirstWithSomethingUsable)
+{
+	ASSERT_EQ(XPORT_OK, select("loop:one+loop:two,loop:native+loop:message,loop")) << err.text;
+	ASSERT_EQ(2, candidates.n);
+	EXPECT_STREQ("loop:native", candidates.list[0].name);
+	close();
+	ASSERT_EQ(XPORT_OK, select("loop:one,loop")) << err.text;
+	EXPECT_EQ(1, candidates.n) << "a list of single names is no set";
+	close();
 }
 
 TEST_F(Select, UnknownProviderIsNeverReplaced)

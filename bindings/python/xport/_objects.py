@@ -135,6 +135,17 @@ class Endpoint:
 		return self._info().peer_pid
 
 	@property
+	def transport(self):
+		"""What the connection goes over: "ucx:tcp"."""
+		info = self._info()
+		return ffi.string(info.backend).decode() + ":" + ffi.string(info.provider).decode()
+
+	@property
+	def passed_over(self):
+		"""With several transports: why no better one is used."""
+		return ffi.string(self._info().passed_over).decode()
+
+	@property
 	def is_open(self):
 		return self._ep != NULL and self._x._x != NULL and self._info().state == lib.XPORT_EP_OPEN
 

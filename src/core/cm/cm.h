@@ -8,6 +8,7 @@
  *                                   <-- HELLO (with its own, and the verdict on the client)
  *   both: back end's ep_connect with the peer's address, repeated until it is done
  *   READY -->                       <-- READY      (one byte, 'R', each way)
+ *   with several transports more words pass before that: negotiate.h
  *   OPEN once the peer's READY came and the own was sent
  *
  * A side whose own step fails after its HELLO sends 'F', a status (32 bits big-endian), a 16-bit length and a sentence,

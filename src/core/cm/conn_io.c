@@ -58,6 +58,24 @@ int xpi_conn_flush(struct xpi_conn *conn)
 	return send_rest(conn, conn->out, conn->out_len, &conn->out_done);
 }
 
+int xpi_conn_say(struct xpi_conn *conn, const void *bytes, size_t len)
+{
+	size_t seal = conn->session != NULL ? XPI_SEAL_LEN : 0;
+
+	/* The space of what has left is free. */
+	memmove(conn->out, conn->out + conn->out_done, conn->out_len - conn->out_done);
+	conn->out_len -= conn->out_done;
+	conn->out_done = 0;
+	if (conn->out_len + len + seal > sizeof(conn->out))
+		return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "%s does not read what it is sent",
+		                conn->remote);
+	memcpy(conn->out + conn->out_len, bytes, len);
+	if (seal > 0)
+		xpi_session_seal(conn->session, XPI_SEAL_HANDSHAKE, bytes, len, conn->out + conn->out_len + len);
+	conn->out_len += len + seal;
+	return XPORT_OK;
+}
+
 static int peer_went(struct xpi_conn *conn, int error)
 {
 	const char *when = conn->step <= XPI_CONN_HELLO ? "without an answer" : "while the connection was being made";
@@ -104,14 +122,15 @@ int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t eve
 int xpi_conn_watch(struct xpi_conn *conn)
 {
 	int64_t deadline_ms = conn->deadline_ms;
-	int64_t ask_ms = xpi_now_ms() + (conn->step == XPI_CONN_NATIVE ? NATIVE_MS : QUEUED_MS);
+	bool native = conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING;
+	int64_t ask_ms = xpi_now_ms() + (native ? NATIVE_MS : QUEUED_MS);
 	uint32_t events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
 
 	if (conn->word_done < conn->word_len || (conn->step >= XPI_CONN_HELLO && conn->out_done < conn->out_len))
 		events |= EPOLLOUT;
 	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < deadline_ms)
 		deadline_ms = conn->addr_deadline_ms;
-	if ((conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_QUEUED) && ask_ms < deadline_ms)
+	if ((native || conn->step == XPI_CONN_QUEUED) && ask_ms < deadline_ms)
 		deadline_ms = ask_ms;
 	return xpi_conn_watch_fd(conn->x, &conn->watch, conn->fd, events, deadline_ms);
 }

@@ -11,11 +11,14 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/cm/addr.h"
+#include "core/cm/agree.h"
 #include "core/cm/handshake.h"
+#include "core/cm/negotiate.h"
 #include "core/liveness/monitor.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/locked.h"
+#include "core/object/set.h"
 #include "core/wire/hello.h"
 
 /* ---- TCP ---- */
@@ -144,22 +147,38 @@ static int connect_tcp(struct xpi_conn *conn)
 
 /* ---- HELLO ---- */
 
+/* Where nothing is common, this side computes the same, and says more. */
+static int connect_refused(struct xpi_conn *conn, const struct xpi_hello *ours)
+{
+	const struct xpi_hello *peer = &conn->peer;
+	struct xport *x = conn->x;
+	struct xpi_agreement both;
+	const char *hint;
+	char text[600];
+	int rc;
+
+	xpi_agree(ours, peer, &both);
+	if (both.n == 0 && (peer->verdict == XPORT_ERR_INCOMPATIBLE || peer->verdict == XPORT_ERR_UNREACHABLE)) {
+		rc = xpi_agree_none(ours, peer, text, sizeof(text), &hint);
+		return xpi_fail(&x->err, rc, 0, NULL, hint, "%s", text);
+	}
+	return xpi_fail(&x->err, xpi_conn_peer_status(peer->verdict), 0, NULL, NULL, "%s refused: %s", conn->remote,
+	                peer->verdict_text);
+}
+
 static int connect_hello(struct xpi_conn *conn)
 {
 	const struct xpi_hello *peer = &conn->peer;
 	struct xport *x = conn->x;
 	struct xpi_hello ours;
-	char text[512];
+	char text[600];
 
-	xpi_conn_identity(conn->ep->tp, &ours);
+	xpi_conn_identity(x, conn->ep->tp, &ours);
 	if (xpi_hello_compatible(&ours, peer, text, sizeof(text)) != XPORT_OK)
 		return xpi_fail(&x->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, xpi_hello_advice(&ours, peer), "%s", text);
-	if (xpi_hello_reachable(&ours, peer, text, sizeof(text)) != XPORT_OK)
-		return xpi_fail(&x->err, XPORT_ERR_UNREACHABLE, 0, NULL, xpi_hello_unreachable_hint, "%s", text);
 	if (peer->verdict != XPORT_OK)
-		return xpi_fail(&x->err, xpi_conn_peer_status(peer->verdict), 0, NULL, NULL, "%s refused: %s",
-		                conn->remote, peer->verdict_text);
-	return xpi_conn_take_peer(conn);
+		return connect_refused(conn, &ours);
+	return xpi_negotiate_chosen(conn);
 }
 
 const struct xpi_conn_role xpi_conn_client = {.tcp = connect_tcp, .hello = connect_hello};
@@ -185,7 +204,8 @@ static int connect_begin(struct xpi_conn *conn, const struct xport_conn_attr *at
 	struct xport *x = conn->x;
 	int rc;
 
-	conn->ep = xpi_ep_new(x->tp, attr != NULL ? attr->context : NULL);
+	/* Of several the server chooses one. */
+	conn->ep = xpi_ep_new(x, xpi_several(x) ? NULL : x->tp, attr != NULL ? attr->context : NULL);
 	if (conn->ep == NULL)
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an endpoint");
 	conn->ep->conn = conn;

@@ -14,6 +14,7 @@
 #include "core/auth/auth.h"
 #include "core/cm/addr.h"
 #include "core/cm/cm.h"
+#include "core/cm/negotiate.h"
 #include "core/liveness/monitor.h"
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
@@ -119,6 +120,8 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 		[XPI_CONN_PROOF] = "something listens there, but it does not prove that it has the key",
 		[XPI_CONN_HELLO] = "something listens there, but it sent no HELLO",
 		[XPI_CONN_QUEUED] = "the backlog is full",
+		[XPI_CONN_TAKE] = "the HELLOs were exchanged, but the peer did not say over which transport it goes on",
+		[XPI_CONN_LEAVING] = "a transport did not connect, and its stack does not let go of it",
 		[XPI_CONN_NATIVE] = "the HELLOs were exchanged, but the network did not connect",
 		[XPI_CONN_READY] = "the network connected, but the peer did not become ready",
 		[XPI_CONN_REFUSING] = "it does not take its refusal",
@@ -129,6 +132,8 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 		[XPI_CONN_PROOF] = "check that it is a listener of this library, and that its program polls",
 		[XPI_CONN_HELLO] = "check that it is a listener of this library, and that its program polls",
 		[XPI_CONN_QUEUED] = NULL,
+		[XPI_CONN_TAKE] = "check that the peer's program polls",
+		[XPI_CONN_LEAVING] = NULL,
 		[XPI_CONN_NATIVE] = "check that both programs poll, and that the network lets them reach each other",
 		[XPI_CONN_READY] = "check that the peer's program polls",
 		[XPI_CONN_REFUSING] = NULL,
@@ -141,33 +146,44 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 
 /* ---- HELLO ---- */
 
+int xpi_conn_address(struct xpi_conn *conn, uint8_t *buf, size_t *len)
+{
+	struct xport_ep *ep = conn->ep;
+	sigset_t mask;
+	int rc;
+
+	xpi_fd_fill();
+	xpi_signals_hold(&mask);
+	rc = ep->tp->ops->address(ep->tp->be, xpi_ep_be(ep), (struct xpi_core_ep *)ep, buf, len);
+	xpi_signals_release(&mask);
+	if (rc == XPORT_OK && conn->ep != NULL)
+		conn->ep->prepared = true;
+	return rc;
+}
+
 int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t private_len, int verdict, const char *text)
 {
 	struct xport *x = conn->x;
 	struct xpi_hello h;
-	sigset_t mask;
 	size_t len = XPI_ADDRESS_MAX;
 	int rc;
 
-	xpi_conn_identity(conn->ep != NULL ? conn->ep->tp : x->tp, &h);
+	xpi_conn_identity(x, conn->ep != NULL ? conn->ep->tp : NULL, &h);
 	h.verdict = verdict;
 	snprintf(h.verdict_text, sizeof(h.verdict_text), "%s", text != NULL ? text : "");
 	if (conn->ep != NULL) {
 		h.ep_id = conn->ep->id;
 		h.session = conn->ep->session;
-		xpi_fd_fill();
-		xpi_signals_hold(&mask);
-		rc = conn->ep->tp->ops->address(conn->ep->tp->be, xpi_ep_be(conn->ep), (struct xpi_core_ep *)conn->ep,
-		                                h.address, &len);
-		xpi_signals_release(&mask);
-		if (rc != XPORT_OK)
-			return rc;
-		if (conn->ep != NULL)
-			conn->ep->prepared = true;
-		h.address_len = (uint16_t)len;
 		h.private_len = (uint16_t)private_len;
 		if (private_len > 0)
 			memcpy(h.private_data, private_data, private_len);
+	}
+	if (h.offer != XPI_OFFER_NONE) {
+		h.theirs = conn->listener != NULL ? conn->theirs : XPI_OFFER_NONE;
+		rc = xpi_conn_address(conn, h.address, &len);
+		if (rc != XPORT_OK)
+			return rc;
+		h.address_len = (uint16_t)len;
 	}
 	conn->out_done = 0;
 	conn->out_len = xpi_hello_encode(&h, conn->out, XPI_HELLO_MAX);
@@ -186,8 +202,11 @@ int xpi_conn_take_peer(struct xpi_conn *conn)
 	    peer->peer_timeout_ms < 200 || peer->peer_timeout_ms > 3600000)
 		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "the HELLO of %s has impossible limits",
 		                conn->remote);
-	if (!xpi_ep_set_peer(conn->ep, peer))
+	if (conn->peer_known)
+		xpi_ep_set_limits(conn->ep, peer);
+	else if (!xpi_ep_set_peer(conn->ep, peer))
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for the peer's description");
+	conn->peer_known = true;
 	conn->step = XPI_CONN_NATIVE;
 	conn->native_ms = xpi_now_ms();
 	return XPORT_OK;
@@ -259,46 +278,63 @@ static int step_queued(struct xpi_conn *conn)
 
 /* ---- After the HELLO ---- */
 
-/*
- * Looks for the peer's READY or failure, byte by byte: behind its READY, once it has ours, come the frames of the
- * control channel.
- */
-static int read_ready(struct xpi_conn *conn)
+/* The peer's READY, of which one byte is here. */
+static int hear_ready(struct xpi_conn *conn)
 {
-	bool ours_sent = conn->step == XPI_CONN_READY;
-	int rc;
+	int rc = conn->session != NULL ? xpi_conn_fill(conn, 1 + XPI_SEAL_LEN) : 1;
 
-	while (!conn->peer_ready || !ours_sent) {
+	if (rc != 1)
+		return rc;
+	rc = xpi_conn_check_seal(conn, XPI_SEAL_HANDSHAKE, 1);
+	if (rc != XPORT_OK)
+		return rc;
+	conn->in_len = 0;
+	/* Otherwise it is of an attempt that was given up. */
+	if (conn->step != XPI_CONN_TAKE)
+		conn->peer_ready = true;
+	else if (++conn->stale > XPI_PAIRS_MAX)
+		return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "%s is ready too often",
+		                conn->remote);
+	return 1;
+}
+
+/*
+ * Looks for the peer's READY, word or failure, one after the other and not a byte further: behind its READY, once it has
+ * ours, come the frames of the control channel.  1: the step has changed; 0: nothing more is here.
+ */
+static int read_words(struct xpi_conn *conn)
+{
+	enum xpi_conn_step step = conn->step;
+	int rc = 1;
+
+	while (rc == 1 && conn->step == step && (!conn->peer_ready || step != XPI_CONN_READY)) {
 		rc = xpi_conn_fill(conn, 1);
 		if (rc != 1)
 			return rc;
 		if (conn->in[0] == FAILED)
 			return xpi_conn_read_failed(conn);
-		if (conn->in[0] != READY || conn->peer_ready)
+		if (conn->in[0] == 'T' || conn->in[0] == 'N')
+			rc = xpi_negotiate_word(conn);
+		else if (conn->in[0] == READY && !conn->peer_ready)
+			rc = hear_ready(conn);
+		else
 			return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
 			                "%s sent something else than that it is ready", conn->remote);
-		rc = conn->session != NULL ? xpi_conn_fill(conn, 1 + XPI_SEAL_LEN) : 1;
-		if (rc != 1)
-			return rc;
-		rc = xpi_conn_check_seal(conn, XPI_SEAL_HANDSHAKE, 1);
-		if (rc != XPORT_OK)
-			return rc;
-		conn->in_len = 0;
-		conn->peer_ready = true;
 	}
-	return 0;
+	return rc < 0 ? rc : conn->step != step;
 }
 
-static void say_ready(struct xpi_conn *conn)
+static int say_ready(struct xpi_conn *conn)
 {
-	uint8_t *p = conn->out + conn->out_len;
+	static const uint8_t ready = READY;
 
-	*p = READY;
-	conn->out_len++;
-	if (conn->session == NULL)
-		return;
-	xpi_session_seal(conn->session, XPI_SEAL_HANDSHAKE, p, 1, p + 1);
-	conn->out_len += XPI_SEAL_LEN;
+	return xpi_conn_say(conn, &ready, 1);
+}
+
+static int native_broke(struct xpi_conn *conn)
+{
+	return xpi_fail(&conn->x->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the network did not connect: %s",
+	                conn->ep->end.native_why);
 }
 
 static int step_native(struct xpi_conn *conn)
@@ -306,10 +342,12 @@ static int step_native(struct xpi_conn *conn)
 	struct xpi_transport *tp = conn->ep->tp;
 	enum xpi_role role = conn->listener != NULL ? XPI_PASSIVE : XPI_ACTIVE;
 	sigset_t mask;
-	int rc = conn->rang ? read_ready(conn) : 0;
+	int rc = conn->rang ? read_words(conn) : 0;
 
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
+	if (conn->ep->end.broken)
+		return xpi_negotiate_failed(conn, native_broke(conn));
 	xpi_fd_fill();
 	xpi_signals_hold(&mask);
 	rc = tp->ops->ep_connect(tp->be, xpi_ep_be(conn->ep), role, conn->peer.address, conn->peer.address_len);
@@ -318,10 +356,10 @@ static int step_native(struct xpi_conn *conn)
 	if (conn->dead || rc == XPORT_ERR_AGAIN)
 		return 0;
 	if (rc != XPORT_OK)
-		return rc;
-	say_ready(conn);
+		return xpi_negotiate_failed(conn, rc);
+	rc = say_ready(conn);
 	conn->step = XPI_CONN_READY;
-	return 1;
+	return rc == XPORT_OK ? 1 : rc;
 }
 
 static bool same_host(const struct xpi_hello *peer)
@@ -348,6 +386,7 @@ static int establish(struct xpi_conn *conn)
 	}
 	xpi_watch_remove(x->live, &conn->watch);
 	ep->conn = NULL;
+	xpi_negotiate_passed(conn);
 	ep->chan.session = conn->session;
 	rc = xpi_ep_established(ep, fd, same_host(&conn->peer), &conn->peer);
 	if (rc != XPORT_OK) {
@@ -369,12 +408,6 @@ static int establish(struct xpi_conn *conn)
 	return 0;
 }
 
-static int native_broke(struct xpi_conn *conn)
-{
-	return xpi_fail(&conn->x->err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the network did not connect: %s",
-	                conn->ep->end.native_why);
-}
-
 static bool may_have_closed(struct xpi_conn *conn)
 {
 	if (xpi_now_ms() - conn->ep->end.broken_ms > XPI_BROKEN_MS)
@@ -386,15 +419,25 @@ static bool may_have_closed(struct xpi_conn *conn)
 /* A peer may have been ready, said all it had to say and closed before we look: its READY is on the way then. */
 static int step_ready(struct xpi_conn *conn)
 {
-	int rc = read_ready(conn);
+	int rc = read_words(conn);
 
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
 	if (!conn->peer_ready && conn->ep->end.broken && !may_have_closed(conn))
 		return native_broke(conn);
 	if (!conn->peer_ready || conn->out_done < conn->out_len)
 		return 0;
 	return establish(conn);
+}
+
+/* Until the peer says over which transport it goes on. */
+static int step_take(struct xpi_conn *conn)
+{
+	int rc = read_words(conn);
+
+	if (rc == 0 && conn->ep->end.broken && conn->ep->prepared)
+		return xpi_negotiate_failed(conn, native_broke(conn));
+	return rc;
 }
 
 /* 1: there may be more to do at once; 0: wait; else a status. */
@@ -404,7 +447,7 @@ static int take_step(struct xpi_conn *conn)
 
 	if (conn->step == XPI_CONN_TCP)
 		return conn->role->tcp(conn);
-	if (conn->ep != NULL && conn->ep->end.broken && conn->step != XPI_CONN_READY)
+	if (conn->ep != NULL && conn->ep->end.broken && conn->step <= XPI_CONN_QUEUED)
 		return native_broke(conn);
 	rc = xpi_conn_flush(conn);
 	if (rc < 0)
@@ -419,6 +462,10 @@ static int take_step(struct xpi_conn *conn)
 		return step_hello(conn);
 	case XPI_CONN_QUEUED:
 		return step_queued(conn);
+	case XPI_CONN_TAKE:
+		return step_take(conn);
+	case XPI_CONN_LEAVING:
+		return xpi_negotiate_leave(conn);
 	case XPI_CONN_NATIVE:
 		return step_native(conn);
 	case XPI_CONN_READY:
@@ -433,7 +480,7 @@ static int take_step(struct xpi_conn *conn)
 /* Whether the step is tried again without a word from the peer. */
 static bool asks(const struct xpi_conn *conn)
 {
-	return conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_QUEUED;
+	return conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING || conn->step == XPI_CONN_QUEUED;
 }
 
 static void handshake_step(struct xpi_conn *conn)
@@ -450,9 +497,11 @@ static void handshake_step(struct xpi_conn *conn)
 		xpi_conn_drop(conn->ep);
 		return;
 	}
-	do
+	do {
 		rc = take_step(conn);
-	while (rc == 1 && !conn->dead);
+		if (rc == 0 && !conn->dead && xpi_negotiate_late(conn))
+			rc = xpi_negotiate_failed(conn, xpi_conn_timeout(conn));
+	} while (rc == 1 && !conn->dead);
 	if (rc == 0 && !conn->dead && xpi_now_ms() >= conn->deadline_ms)
 		rc = xpi_conn_timeout(conn);
 	/* What is asked again at every poll costs no system call. */
@@ -483,7 +532,7 @@ bool xpi_conn_walk(struct xport *x)
 			handshake_step(conn);
 		if (conn->dead)
 			xpi_conn_free(conn);
-		else if (conn->step == XPI_CONN_NATIVE)
+		else if (conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING)
 			soon = soon || xpi_now_ms() - conn->native_ms < NATIVE_BUSY_MS;
 	}
 	return soon;

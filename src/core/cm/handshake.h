@@ -9,6 +9,7 @@
 #define XPI_CORE_CM_HANDSHAKE_H
 
 #include "core/cm/addr.h"
+#include "core/cm/agree.h"
 #include "core/cm/cm.h"
 #include "core/object/ep.h"
 #include "core/wire/hello.h"
@@ -19,6 +20,8 @@ enum xpi_conn_step {
 	XPI_CONN_PROOF,   /* with a key: until the peer's PROOF is here */
 	XPI_CONN_HELLO,   /* until the peer's HELLO is here */
 	XPI_CONN_QUEUED,  /* server: its HELLO is good; until the backlog has a place */
+	XPI_CONN_TAKE,    /* until the peer's word about the transport of this attempt is here */
+	XPI_CONN_LEAVING, /* the transport did not connect: until its back end has let go of the endpoint */
 	XPI_CONN_NATIVE,  /* ep_connect is under way */
 	XPI_CONN_READY,   /* until both READY have passed */
 	XPI_CONN_REFUSING /* server: until the refusal has left */
@@ -60,11 +63,24 @@ struct xpi_conn {
 	int tcp_errno;               /* of the most telling failure */
 	struct xpi_conn_wait *wait;  /* NULL: asynchronous */
 	struct xpi_session *session; /* NULL: there is no key */
+	/* the transport, see negotiate.h */
+	struct xpi_agreement agreement;
+	int at;                       /* server: the pair of this attempt */
+	uint8_t attempt;              /* of this connection, from 0 */
+	uint8_t mine, theirs;         /* offers of the attempt, ours and the peer's */
+	bool pending;                 /* client: the server's next choice is to be taken */
+	bool peer_known;              /* xpi_ep_set_peer was called */
+	int status;                   /* of the last attempt that failed */
+	unsigned stale;               /* words of earlier attempts */
+	int64_t attempt_ms;           /* when to try the next pair */
+	uint32_t tried_offers;        /* bits: ours that did not connect */
+	char tried[256];              /* and why */
+	char why[200];                /* of the last one */
 	/* bytes; a word is START or PROOF, and goes before anything else */
 	size_t out_len, out_done, in_len, word_len, word_done;
 	struct xpi_hello peer;
 	uint8_t word[XPI_START_LEN];
-	uint8_t out[XPI_HELLO_MAX + 2 * XPI_SEAL_LEN + 8];
+	uint8_t out[XPI_HELLO_MAX + XPI_WORD_HEAD + XPI_WORD_BODY_MAX + 4 * XPI_SEAL_LEN + 8];
 	uint8_t in[XPI_HELLO_MAX + XPI_SEAL_LEN];
 };
 
@@ -87,10 +103,12 @@ void xpi_conn_fail(struct xpi_conn *conn, int status);
 int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t events, int64_t deadline_ms);
 /* Begins to watch conn->fd for what the step needs.  On failure the caller fails the handshake. */
 int xpi_conn_watch(struct xpi_conn *conn);
-/* Our HELLO, but for what belongs to an endpoint. */
-void xpi_conn_identity(const struct xpi_transport *tp, struct xpi_hello *h);
+/* Our HELLO, but for what belongs to an endpoint. `tp`: the transport whose limits it has; NULL: any. */
+void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, struct xpi_hello *h);
 /* Encodes our HELLO into conn->out; ep NULL: a refusal, with `verdict` and its sentence. */
 int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t private_len, int verdict, const char *text);
+/* The native address of conn->ep, of `*len` bytes at most; what the endpoint is prepared for from then on. */
+int xpi_conn_address(struct xpi_conn *conn, uint8_t *buf, size_t *len);
 /* No time is left: XPORT_ERR_TIMEOUT, and how far it came. */
 int xpi_conn_timeout(struct xpi_conn *conn);
 /* Fills the addresses of both ends into the endpoint. */
@@ -104,6 +122,8 @@ int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr);
 /* Sends what may be said by now.  1: all of it is; 0: the socket is full. */
 int xpi_conn_flush(struct xpi_conn *conn);
 
+/* Adds a message behind what is to be sent, with its seal.  The HELLO was sealed. */
+int xpi_conn_say(struct xpi_conn *conn, const void *bytes, size_t len);
 /* Reads until conn->in holds `want` bytes and never one more: what follows belongs to others.  1: they are there. */
 int xpi_conn_fill(struct xpi_conn *conn, size_t want);
 /* Tells the peer why its handshake ends.  What does not fit into the socket now is not worth waiting for. */

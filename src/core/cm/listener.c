@@ -15,6 +15,7 @@
 #include "core/cm/addr.h"
 #include "core/cm/cm.h"
 #include "core/cm/handshake.h"
+#include "core/cm/negotiate.h"
 #include "core/liveness/monitor.h"
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
@@ -98,16 +99,25 @@ static int make_endpoint(struct xpi_conn *conn)
 {
 	struct xport_listener *l = conn->listener;
 	struct xport *x = conn->x;
+	struct xpi_transport *tp = xpi_negotiate_choose(conn);
 	int rc;
 
-	conn->ep = xpi_ep_new(x->tp, l->context);
+	if (tp == NULL)
+		return x->err.status;
+	conn->ep = xpi_ep_new(x, tp, l->context);
 	if (conn->ep == NULL)
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for an endpoint");
 	conn->ep->conn = conn;
 	conn->ep->accepted = true;
 	xpi_conn_names(conn);
 	rc = xpi_conn_hello(conn, l->private_data, l->private_len, XPORT_OK, NULL);
-	return rc == XPORT_OK && !conn->dead ? xpi_conn_take_peer(conn) : rc;
+	if (rc != XPORT_OK || conn->dead)
+		return rc;
+	/* A client with several transports says its address when it knows which one. */
+	if (conn->peer.offer == conn->theirs)
+		return xpi_conn_take_peer(conn);
+	conn->step = XPI_CONN_TAKE;
+	return XPORT_OK;
 }
 
 /* Makes the endpoint, or refuses, or waits for the backlog.  A failure: nothing was sent. */
@@ -117,13 +127,13 @@ static int listener_hello(struct xpi_conn *conn)
 	struct xport *x = conn->x;
 	struct xport_ep *ep;
 	struct xpi_hello ours;
-	char text[512];
+	char text[600];
 	int rc;
 
-	xpi_conn_identity(x->tp, &ours);
+	xpi_conn_identity(x, NULL, &ours);
 	rc = xpi_hello_compatible(&ours, &conn->peer, text, sizeof(text));
 	if (rc == XPORT_OK)
-		rc = xpi_hello_reachable(&ours, &conn->peer, text, sizeof(text));
+		rc = xpi_negotiate_agree(conn, text, sizeof(text));
 	if (rc != XPORT_OK)
 		return listener_refuse(conn, rc, text);
 	if (waiting(l) >= l->backlog) {

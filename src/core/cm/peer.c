@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "core/cm/addr.h"
 #include "core/cm/handshake.h"
+#include "core/cm/negotiate.h"
 #include "core/liveness/flow.h"
 #include "core/liveness/monitor.h"
 #include "core/object/ep.h"
@@ -22,22 +23,21 @@ static bool big_endian(void)
 	return *(const uint8_t *)&one == 0;
 }
 
-void xpi_conn_identity(const struct xpi_transport *tp, struct xpi_hello *h)
+void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, struct xpi_hello *h)
 {
-	const struct xport *x = tp->x;
-
 	memset(h, 0, sizeof(*h));
+	h->offer = tp != NULL ? (uint8_t)tp->index : XPI_OFFER_NONE;
+	h->theirs = XPI_OFFER_NONE;
+	tp = tp != NULL ? tp : x->tp;
 	h->wire_version = XPI_WIRE_VERSION;
 	snprintf(h->library, sizeof(h->library), "%s", PACKAGE_VERSION);
 	snprintf(h->backend, sizeof(h->backend), "%s", tp->ops->name);
 	snprintf(h->provider, sizeof(h->provider), "%s", tp->caps.provider);
-	h->any_provider = tp->caps.local_provider;
-	h->one_host = tp->caps.cma_min > 0;
-	snprintf(h->protocol, sizeof(h->protocol), "%s", tp->caps.protocol);
 	snprintf(h->stack, sizeof(h->stack), "%s", tp->caps.stack);
 	h->pointer_size = sizeof(void *);
 	h->big_endian = big_endian();
 	xpi_hello_process(h);
+	xpi_offers_fill(x, h);
 	h->incarnation = x->incarnation;
 	h->frame_max = (uint32_t)tp->caps.am_max;
 	h->credits = tp->caps.am_credits;
@@ -117,8 +117,9 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 	}
 	ep->state = XPI_EP_OPEN;
 	XPI_PROBE_CONNECT(ep, ep->peer.name, ep->peer.pid);
-	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s", ep->peer.name,
-	        (long long)ep->peer.pid, ep->peer.host, ep->tp->ops->name, ep->tp->caps.provider);
+	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s%s%s", ep->peer.name,
+	        (long long)ep->peer.pid, ep->peer.host, ep->tp->ops->name, ep->tp->caps.provider,
+	        ep->passed_over != NULL ? "; passed over " : "", ep->passed_over != NULL ? ep->passed_over : "");
 	if (ep->announce)
 		xpi_event(x, &ep->up_room, XPORT_EVENT_CONNECTED, XPORT_OK, ep, ep->context);
 	return XPORT_OK;

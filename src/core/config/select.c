@@ -7,13 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/nearest.h"
 #include "base/status.h"
-#include "core/config/module_path.h"
 #include "core/config/registry.h"
 #include "core/config/settings.h"
 
-enum { NATTEMPTS_MAX = 32, NPROVIDERS_MAX = 24 };
+enum { NATTEMPTS_MAX = 32 };
 
 /* What was tried and why it is not usable. */
 struct attempt {
@@ -148,171 +146,7 @@ static int try_provider(struct trial *t, const struct xpi_backend *ops, const ch
 	return XPORT_OK;
 }
 
-/* ---- auto --------------------------------------------------------------------------------------------------- */
-
-struct providers {
-	struct xport_candidate list[NPROVIDERS_MAX];
-	int n;
-};
-
-static void candidates_collect(void *arg, const struct xport_candidate *c)
-{
-	struct providers *p = (struct providers *)arg;
-
-	if (p->n < NPROVIDERS_MAX)
-		p->list[p->n++] = *c;
-}
-
-/* The tests' own back ends are for those who ask for them by name. */
-static bool of_site(const struct xpi_registry_entry *entry)
-{
-	for (int i = 0; xpi_site_backends[i] != NULL; i++)
-		if (xpi_site_backends[i] == entry->builtin)
-			return true;
-	return false;
-}
-
-static int try_all_providers(struct trial *t, const struct xpi_registry_entry *entry)
-{
-	const struct xpi_backend *ops;
-	struct providers p;
-	int rc;
-
-	forget(t->err);
-	rc = xpi_registry_load(entry, t->args.log, t->err, &ops);
-	if (rc != XPORT_OK)
-		return note(t, entry->name, rc);
-	p.n = 0;
-	rc = ops->list(t->args.log, candidates_collect, &p);
-	if (rc < 0)
-		return note(t, entry->name, rc);
-	for (int i = 0; i < p.n; i++) {
-		const struct xport_candidate *c = &p.list[i];
-		const char *colon = strchr(c->name, ':');
-
-		if (c->state != XPORT_READY) {
-			rc = xpi_fail(t->err, XPORT_ERR_NO_BACKEND, 0, NULL, c->hint, "%s", c->reason);
-			note(t, c->name, rc);
-			continue;
-		}
-		rc = try_provider(t, ops, c->name, colon != NULL ? colon + 1 : NULL);
-		if (rc == XPORT_OK)
-			return XPORT_OK;
-	}
-	if (p.n == 0)
-		return note(t, entry->name,
-		            xpi_fail(t->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "it has no providers here"));
-	return XPORT_ERR_NO_BACKEND;
-}
-
-static int try_auto(struct trial *t)
-{
-	const struct xpi_registry_entry *e;
-
-	for (e = xpi_registry(); e->name != NULL; e++)
-		if (!of_site(e) && try_all_providers(t, e) == XPORT_OK)
-			return XPORT_OK;
-	return XPORT_ERR_NO_BACKEND;
-}
-
 /* ---- By name ------------------------------------------------------------------------------------------------ */
-
-static const struct xpi_registry_entry *backend_find(const char *name, size_t len)
-{
-	const struct xpi_registry_entry *e;
-
-	for (e = xpi_registry(); e->name != NULL; e++)
-		if (strlen(e->name) == len && memcmp(e->name, name, len) == 0)
-			return e;
-	return NULL;
-}
-
-/* Providers that are asked for without their back end. */
-static const char *const provider_names[] = {"ucx:tcp", "ucx:shm",     "ucx:rc",  "ofi:tcp",
-                                             "ofi:shm", "ofi:sockets", "ofi:net", "ofi:verbs"};
-enum { NPROVIDER_NAMES = sizeof(provider_names) / sizeof(provider_names[0]) };
-
-/* The part behind the colon, if the back end before it is built; else NULL. */
-static const char *provider_part(const char *name)
-{
-	size_t n = strcspn(name, ":");
-	const struct xpi_registry_entry *e = backend_find(name, n);
-
-	return e != NULL && e->why_not == NULL ? name + n + 1 : NULL;
-}
-
-/* Looks for providers of that name as well.  Writes "ucx:tcp or ofi:tcp" and returns it, or what is nearest among the back ends;
- * NULL: nothing is. */
-static const char *meant(const struct xpi_nearest *backend, char *buf, size_t size)
-{
-	struct xpi_nearest near = xpi_nearest(backend->wanted);
-	size_t n = 0;
-
-	for (int i = 0; i < NPROVIDER_NAMES; i++)
-		if (provider_part(provider_names[i]) != NULL)
-			xpi_nearest_look(&near, provider_part(provider_names[i]));
-	if (near.name == NULL || (backend->name != NULL && backend->distance <= near.distance))
-		return backend->name;
-	for (int i = 0; i < NPROVIDER_NAMES; i++) {
-		const char *part = provider_part(provider_names[i]);
-
-		if (part != NULL && strcmp(part, near.name) == 0 && n < size)
-			n += (size_t)snprintf(buf + n, size - n, "%s%s", n > 0 ? " or " : "", provider_names[i]);
-	}
-	return buf;
-}
-
-static int selection_unknown(const char *name, struct xport_error *err)
-{
-	char all[160] = "", hint[96] = "", names[64];
-	struct xpi_nearest near = xpi_nearest(name);
-	const struct xpi_registry_entry *e;
-	const char *best;
-	size_t n = 0;
-
-	xpi_nearest_look(&near, "auto");
-	for (e = xpi_registry(); e->name != NULL; e++) {
-		xpi_nearest_look(&near, e->name);
-		if (n < sizeof(all))
-			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", n > 0 ? ", " : "", e->name);
-	}
-	best = meant(&near, names, sizeof(names));
-	if (best != NULL)
-		snprintf(hint, sizeof(hint), "did you mean %s?", best);
-	return xpi_fail(err, XPORT_ERR_NO_BACKEND, 0, NULL, hint, "there is no back end %s%s%s%s; there are: %s", name,
-	                best != NULL ? " (did you mean " : "", best != NULL ? best : "", best != NULL ? "?)" : "", all);
-}
-
-/* Cuts the next item off *list into `item`; false at the end.  Items are not longer than the list was. */
-static bool next_item(const char **list, char *item, size_t size)
-{
-	size_t n;
-
-	if (*list == NULL)
-		return false;
-	n = strcspn(*list, ",");
-	snprintf(item, size, "%.*s", (int)n, *list);
-	*list = (*list)[n] == ',' ? *list + n + 1 : NULL;
-	return true;
-}
-
-static int check_items(const char *list, struct xport_error *err)
-{
-	char item[256];
-
-	while (next_item(&list, item, sizeof(item))) {
-		size_t n = strcspn(item, ":");
-		bool provider = item[n] == ':';
-
-		if (n == 0 || (provider && item[n + 1] == '\0'))
-			return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
-			                "XPORT_BACKEND: \"%.100s\" is not auto, NAME or NAME:PROVIDER", item);
-		item[n] = '\0';
-		if (strcmp(item, "auto") == 0 && provider)
-			return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL, "XPORT_BACKEND: auto takes no provider");
-	}
-	return XPORT_OK;
-}
 
 /* What no version knows may be a slip of the pen: said even where another one of the list does. */
 static int try_unknown(struct trial *t, const char *item)
@@ -321,7 +155,7 @@ static int try_unknown(struct trial *t, const char *item)
 	int rc;
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, ":"), item);
-	rc = selection_unknown(name, t->err);
+	rc = xpi_candidates_unknown(name, t->err);
 	xpi_log(t->args.log, XPORT_LOG_INFO, "0206", "XPORT_BACKEND: %s", t->err->text);
 	return note(t, item, rc);
 }
@@ -329,12 +163,10 @@ static int try_unknown(struct trial *t, const char *item)
 static int try_item(struct trial *t, const char *item)
 {
 	size_t n = strcspn(item, ":");
-	const struct xpi_registry_entry *entry = backend_find(item, n);
+	const struct xpi_registry_entry *entry = xpi_candidates_entry(item, n);
 	const struct xpi_backend *ops;
 	int rc;
 
-	if (strcmp(item, "auto") == 0)
-		return try_auto(t);
 	forget(t->err);
 	if (entry == NULL)
 		return try_unknown(t, item);
@@ -346,10 +178,10 @@ static int try_item(struct trial *t, const char *item)
 
 int xpi_select_back_end(const struct xpi_be_open_args *args, const char *name, const struct xpi_backend **ops)
 {
-	const struct xpi_registry_entry *entry = backend_find(name, strlen(name));
+	const struct xpi_registry_entry *entry = xpi_candidates_entry(name, strlen(name));
 
 	if (entry == NULL)
-		return selection_unknown(name, args->err);
+		return xpi_candidates_unknown(name, args->err);
 	return xpi_registry_load(entry, args->log, args->err, ops);
 }
 
@@ -390,20 +222,57 @@ static int selection_none_usable(struct trial *t)
 	                "none of %d is usable: %s", t->nattempts, text);
 }
 
-int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_args *args, struct xpi_choice *choice)
+/* Opens one candidate; `item` is its whole name. */
+static int try_candidate(struct trial *t, struct xpi_candidate *c, const char *item)
+{
+	int rc = try_item(t, item);
+
+	if (rc != XPORT_OK) {
+		xpi_candidate_failed(c, rc, t->err->text[0] != '\0' ? t->err->text : xpi_status_text(rc));
+		return rc;
+	}
+	c->state = XPI_CANDIDATE_OPEN;
+	c->any_provider = t->choice->caps.local_provider;
+	c->shares_memory = t->choice->caps.cma_min > 0;
+	memcpy(c->provider, t->choice->caps.provider, sizeof(c->provider));
+	return XPORT_OK;
+}
+
+int xpi_select_candidate(const struct xpi_settings *settings, const struct xpi_be_open_args *args,
+                         struct xpi_candidate *candidate, struct xpi_choice *choice)
+{
+	struct trial t = {.settings = settings, .args = *args, .err = args->err, .choice = choice};
+
+	memset(choice, 0, sizeof(*choice));
+	return try_candidate(&t, candidate, candidate->name);
+}
+
+int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_args *args, struct xpi_choice *choice,
+               struct xpi_candidates *candidates)
 {
 	struct trial t = {.settings = settings, .args = *args, .err = args->err, .choice = choice};
 	const char *list = settings->backend;
-	char item[sizeof(settings->backend)];
-	int rc = check_items(list, args->err);
+	char alternative[sizeof(settings->backend)];
+	int rc = xpi_candidates_check(list, args->err);
 
 	memset(choice, 0, sizeof(*choice));
+	candidates->n = 0;
 	if (rc != XPORT_OK)
 		return rc;
-	while (next_item(&list, item, sizeof(item)))
-		if (try_item(&t, item) == XPORT_OK)
-			return XPORT_OK;
+	while (xpi_candidates_next(&list, alternative, sizeof(alternative))) {
+		xpi_candidates_fill(candidates, alternative);
+		for (int i = 0; i < candidates->n; i++) {
+			struct xpi_candidate *c = &candidates->list[i];
+
+			/* Whole, where the entry has no space for all of the name. */
+			if (try_candidate(&t, c, candidates->n == 1 ? alternative : c->name) == XPORT_OK) {
+				choice->candidate = i;
+				return XPORT_OK;
+			}
+		}
+	}
 	memset(choice, 0, sizeof(*choice));
+	candidates->n = 0;
 	return selection_none_usable(&t);
 }
 

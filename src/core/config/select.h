@@ -4,21 +4,36 @@
 #define XPI_CORE_CONFIG_SELECT_H
 
 #include "backends/backend.h"
+#include "core/config/candidates.h"
 #include "core/config/settings.h"
 
 struct xpi_choice {
 	const struct xpi_backend *ops;
 	struct xpi_be *be;
 	struct xpi_be_caps caps;
+	int candidate; /* its place in the set */
 };
 
 /*
- * Opens the first usable one of settings->backend ("auto": each candidate of each back end in order).  One that is
- * open but lacks a required capability is closed again and counts as not usable.  If none is: NO_BACKEND, and the text
- * lists each that was tried with its reason; for a name that does not exist it suggests the nearest that does.
- * `args` is complete but for the provider.
+ * xpi_select - open the first usable transport of settings->backend.
+ *
+ * A transport that is open but lacks a required capability is closed again, and counts as not usable.
+ *
+ * args        complete but for the provider
+ * candidates  the set that it belongs to; those before it have failed, those after it are not opened
+ *
+ * Returns XPORT_OK, or, described,
+ *   XPORT_ERR_NO_BACKEND  none is usable. The text lists each that was tried with its reason, and for a name that does not
+ *                         exist the nearest that does
+ *   XPORT_ERR_CONFIG      the value of XPORT_BACKEND is malformed
+ *   XPORT_ERR_NO_MEMORY   out of memory
  */
-int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_args *args, struct xpi_choice *choice);
+int xpi_select(const struct xpi_settings *settings, const struct xpi_be_open_args *args, struct xpi_choice *choice,
+               struct xpi_candidates *candidates);
+
+/* xpi_select_candidate - open one candidate of a set, and note the outcome in it. Returns XPORT_OK, or why not. */
+int xpi_select_candidate(const struct xpi_settings *settings, const struct xpi_be_open_args *args,
+                         struct xpi_candidate *candidate, struct xpi_choice *choice);
 
 /* Whether every remote access is checked at the target too: by the back end, or because the core carries them all. */
 bool xpi_choice_target_bounds(const struct xpi_settings *settings, const struct xpi_be_caps *caps);

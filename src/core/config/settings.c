@@ -27,8 +27,9 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
  * xport_attr for a variable is set, the variable is ignored.
  */
 #define VARIABLES(X) \
-	X(BACKEND, "XPORT_BACKEND", "list", "auto | NAME | NAME:PROVIDER, or a list of these, separated by commas", \
-	  "auto", "the transport; of a list, the first that is usable") \
+	X(BACKEND, "XPORT_BACKEND", "list", \
+	  "auto | NAME | NAME:PROVIDER | A+B+C, or a list of these, separated by commas", "auto", \
+	  "the transport; of a list, the first that is usable; with + or auto, the best common one for each peer") \
 	X(REQUIRE, "XPORT_REQUIRE", "list", "target_bounds, passive_target", "", \
 	  "capabilities without which opening fails") \
 	X(EMULATE, "XPORT_EMULATE", "list", "put, get, atomic, cma, all", "", \

@@ -17,6 +17,7 @@
 #include "core/object/match.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/set.h"
 #include "core/object/stats.h"
 #include "core/object/usdt.h"
 
@@ -53,14 +54,21 @@ static void ep_free(struct xport_ep *ep)
 	xpi_event_unroom(ep->x, &ep->end.buffer);
 	free(ep->peer.private_data);
 	free(ep->reply.ahead_refused);
+	free(ep->passed_over);
+	xpi_ep_unuse(ep);
 	free(ep);
 }
 
-struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context)
+/* Bytes for the back end's state: of any transport that may still be agreed. */
+static size_t state_size(const struct xport *x, const struct xpi_transport *tp)
 {
-	struct xport *x = tp->x;
+	return xpi_several(x) ? XPI_EP_BE_MAX : tp->caps.ep_size;
+}
+
+struct xport_ep *xpi_ep_new(struct xport *x, struct xpi_transport *tp, void *context)
+{
 	size_t fixed = (sizeof(struct xport_ep) + 15) & ~(size_t)15;
-	size_t size = (fixed + tp->caps.ep_size + 63) & ~(size_t)63;
+	size_t size = (fixed + state_size(x, tp) + 63) & ~(size_t)63;
 	struct xport_ep *ep;
 	uint32_t slot;
 
@@ -72,7 +80,6 @@ struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context)
 		return NULL;
 	memset(ep, 0, size);
 	ep->x = x;
-	ep->tp = tp;
 	ep->up_room = xpi_event_room(x);
 	ep->end.buffer = xpi_event_room(x);
 	/* Nothing else may stand in for it: who can guess it writes in the peer's name. */
@@ -87,7 +94,6 @@ struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context)
 	ep->tx.epoch = x->epoch - 1;
 	ep->tx.burst_seq = UINT32_MAX - 2; /* no burst so far */
 	ep->msg.window = XPI_WINDOW;
-	ep->rx.credits = tp->caps.am_credits;
 	ep->chan.fd = ep->chan.pidfd = -1;
 	ep->end.bye_patience = 4;
 	xpi_list_init(&ep->rma.q);
@@ -105,7 +111,27 @@ struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context)
 	xpi_list_init(&ep->early);
 	x->slots[slot].ep = ep;
 	xpi_list_push(&x->eps, &ep->link);
+	if (tp != NULL)
+		xpi_ep_use(ep, tp);
 	return ep;
+}
+
+void xpi_ep_use(struct xport_ep *ep, struct xpi_transport *tp)
+{
+	ep->tp = tp;
+	ep->rx.credits = tp->caps.am_credits;
+	memset(xpi_ep_be(ep), 0, tp->caps.ep_size);
+	xpi_transport_join(tp);
+}
+
+void xpi_ep_unuse(struct xport_ep *ep)
+{
+	if (ep->tp != NULL)
+		xpi_transport_quit(ep->tp);
+	ep->tp = NULL;
+	ep->end.broken = false;
+	ep->end.broken_by = 0;
+	ep->end.native_why[0] = '\0';
 }
 
 void xpi_ep_unindex(struct xport_ep *ep)

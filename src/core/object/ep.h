@@ -70,7 +70,7 @@ struct xpi_ep_end {
 struct xport_ep {
 	/* the data path */
 	struct xport *x;
-	struct xpi_transport *tp; /* what it goes over */
+	struct xpi_transport *tp; /* what it goes over; NULL: not agreed yet */
 	uint8_t state;            /* enum xpi_ep_state: first thing every operation looks at */
 	bool closed;              /* by xport_ep_close or _destroy */
 	bool destroyed;           /* the application gave it back */
@@ -109,6 +109,7 @@ struct xport_ep {
 	struct xpi_ready *ready; /* while it waits for xport_accept */
 	struct xpi_chan chan;
 	char local[64];
+	char *passed_over; /* why no better transport is used, a text; NULL: this is the best one, or out of memory */
 	void *context;
 	/* the back end's state follows, see xpi_ep_be() */
 };
@@ -123,12 +124,21 @@ _Static_assert(XPI_EP_LINE(rma.n_posted) == XPI_EP_LINE(n.bytes_out) &&
                "one more line has the counters of puts and messages");
 
 /*
- * xpi_ep_new - create an endpoint over this transport in state CONNECTING, with an id, a session, and memory for the
- * back end's state.
+ * xpi_ep_new - create an endpoint in state CONNECTING, with an id, a session, and memory for the back end's state.
+ *
+ * tp  the transport; NULL: it is not agreed yet, and xpi_ep_use follows
  *
  * Returns NULL if out of memory.
  */
-struct xport_ep *xpi_ep_new(struct xpi_transport *tp, void *context);
+struct xport_ep *xpi_ep_new(struct xport *x, struct xpi_transport *tp, void *context);
+
+/* xpi_ep_use - have an endpoint that is CONNECTING go over this transport. The back end's state is zeroed. */
+void xpi_ep_use(struct xport_ep *ep, struct xpi_transport *tp);
+/*
+ * xpi_ep_unuse - the opposite, if the transport did not connect. The back end knows nothing of the endpoint any more; what
+ * it reported is forgotten.
+ */
+void xpi_ep_unuse(struct xport_ep *ep);
 
 /* xpi_ep_be - the back end's state of the endpoint. */
 static inline void *xpi_ep_be(struct xport_ep *ep)

@@ -27,6 +27,7 @@
 
 struct xpi_match;
 struct xpi_outbox;
+struct xpi_set;
 struct xpi_transport;
 
 enum { XPI_UNEXPECTED_CLASSES = 9 }; /* of messages that nobody receives yet, by length (msg.h) */
@@ -37,7 +38,8 @@ enum {
 	XPI_TODO_CLOCK = 2,   /* something needs a clock */
 	XPI_TODO_SETTLE = 4,  /* somebody sleeps on the descriptor, which has to be settled */
 	XPI_TODO_RELEASE = 8, /* an endpoint waits for its completions to be reaped to be freed */
-	XPI_TODO_TICK = 16    /* the timer has expired: look at the clock now, not at the 256th poll */
+	XPI_TODO_TICK = 16,   /* the timer has expired: look at the clock now, not at the 256th poll */
+	XPI_TODO_BROKE = 32   /* a transport of several broke: its endpoints end */
 };
 
 enum { XPI_LOOKS = 8 }; /* looks for old operations that are remembered: longer than the limit is */
@@ -67,6 +69,7 @@ struct xpi_fd {
 	int set;   /* epoll: the others, and those of the back end */
 	int wake;  /* eventfd */
 	int timer; /* ticks for back ends without a descriptor and for XPORT_OP_TIMEOUT */
+	long tick_ms; /* what the timer is set to; 0: it does not tick */
 	int user;  /* with the progress thread: the application's descriptor */
 	bool user_signalled;
 	bool asked; /* by xport_fd: stays in use after xport_wait */
@@ -112,7 +115,7 @@ struct xport {
 	unsigned todo;         /* XPI_TODO_* */
 	uint32_t epoch;        /* counts polls */
 	uint32_t tick;         /* XPORT_OP_TIMEOUT: counts the looks for old operations */
-	struct xpi_be *be;     /* what a turn polls: the back end of the only transport */
+	struct xpi_be *be;     /* what a turn polls: the back end of the only transport, or the set */
 	int (*poll)(struct xpi_be *be);
 	struct xpi_list work;                                     /* endpoints with something to send or acknowledge */
 	struct xpi_pool op_pool, lone_pool;                       /* operations, frames of one record */
@@ -126,7 +129,7 @@ struct xport {
 	uint32_t mr_table_size, nmr, mr_next;
 	uint32_t nreceives;
 	struct xpi_outbox *outbox;  /* memory offered to peers of this host, see cma.h; NULL: never yet */
-	struct xpi_transport *tp;   /* the first of transports */
+	struct xpi_transport *tp;   /* the one that was opened first */
 	struct xpi_list transports; /* one for each back end that is open */
 	struct xpi_backpressure backpressure;
 	struct xpi_cq cq;
@@ -135,6 +138,7 @@ struct xport {
 	struct xport_error err;
 	struct xpi_log *log; /* = &settings.log */
 	uint64_t incarnation;
+	struct xpi_set *set; /* the transports that are open, and those that may be opened */
 	pid_t pid;
 	struct xpi_live *live;
 	struct xpi_wake_flag wake_flag;

@@ -13,6 +13,7 @@
 #include "core/config/select.h"
 #include "core/config/settings.h"
 #include "core/object/instance.h"
+#include "core/object/set.h"
 #include "core/object/usdt.h"
 #include "core/wire/rkey_format.h"
 
@@ -154,10 +155,14 @@ static int region_valid(struct xport *x, uint64_t length, uint32_t rights, const
 	return XPORT_OK;
 }
 
-/* Whether the adapter shall carry atomics on a region with these rights. */
+/*
+ * Whether the adapter shall carry atomics on a region with these rights. Among several transports never: peers over the others
+ * would change the same words by the CPU.
+ */
 static bool by_adapter(const struct xpi_transport *tp, uint32_t rights)
 {
-	return (rights & XPORT_ATOMIC_NIC) != 0 && xpi_choice_nic_atomic(&tp->x->settings, &tp->caps);
+	return !xpi_several(tp->x) && (rights & XPORT_ATOMIC_NIC) != 0 &&
+	       xpi_choice_nic_atomic(&tp->x->settings, &tp->caps);
 }
 
 /* Whether peers may reach memory with these rights without us. */
@@ -215,6 +220,41 @@ static int reg(struct xport_mr *mr, struct xpi_transport *tp)
 	return r;
 }
 
+/* On one of several transports: the others go on without it. */
+static void reg_or_log(struct xport_mr *mr, struct xpi_transport *tp)
+{
+	struct xport_error before = mr->x->err;
+
+	if (reg(mr, tp) != XPORT_OK)
+		xpi_log(mr->x->log, XPORT_LOG_INFO, "0027",
+		        "%s:%s cannot register a region of %" PRIu64 " bytes: peers over it reach it by messages: %s",
+		        tp->ops->name, tp->caps.provider, mr->length, mr->x->err.text);
+	mr->x->err = before;
+}
+
+/* On all that are open and do not know it. The only transport of an instance must take it. */
+static int reg_all(struct xport_mr *mr)
+{
+	if (!xpi_several(mr->x))
+		return xpi_mr_on(mr, mr->x->tp) == NULL ? reg(mr, mr->x->tp) : XPORT_OK;
+	xpi_list_for(l, &mr->x->transports) {
+		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (xpi_mr_on(mr, tp) == NULL)
+			reg_or_log(mr, tp);
+	}
+	return XPORT_OK;
+}
+
+void xpi_mr_know_all(struct xpi_transport *tp)
+{
+	struct xport *x = tp->x;
+
+	for (uint32_t i = 0; i < x->mr_table_size; i++)
+		if (x->mr_table[i] != NULL && !x->mr_table[i]->dying)
+			reg_or_log(x->mr_table[i], tp);
+}
+
 int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, void *buf, size_t *len)
 {
 	void *state = xpi_mr_on(mr, tp);
@@ -252,20 +292,35 @@ static int allocate_there(struct xport_mr *mr, struct xpi_transport *tp)
 	return XPORT_OK;
 }
 
-/* Memory for xport_mr_alloc, of the back end's if it has better than ours. */
-static int allocate(struct xport_mr *mr, struct xpi_transport *tp)
+/* The first back end that has memory better than ours provides it. */
+static int allocate_native(struct xport_mr *mr)
+{
+	int r = XPORT_ERR_NOT_SUPPORTED;
+
+	xpi_list_for(l, &mr->x->transports) {
+		r = allocate_there(mr, xpi_container(l, struct xpi_transport, link));
+		if (r == XPORT_OK || (r != XPORT_ERR_NOT_SUPPORTED && !xpi_several(mr->x)))
+			break;
+	}
+	return r;
+}
+
+/* Memory for xport_mr_alloc. */
+static int allocate(struct xport_mr *mr)
 {
 	void *base;
-	int r = allocate_there(mr, tp);
+	int r = allocate_native(mr);
 
-	if (r != XPORT_ERR_NOT_SUPPORTED)
+	if (r == XPORT_OK)
+		return reg_all(mr);
+	if (r != XPORT_ERR_NOT_SUPPORTED && !xpi_several(mr->x))
 		return r;
 	base = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
-		return xpi_refuse(tp->x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "cannot allocate %" PRIu64 " bytes",
+		return xpi_refuse(mr->x, XPORT_ERR_NO_MEMORY, "xport_mr_alloc", "cannot allocate %" PRIu64 " bytes",
 		                  mr->length);
 	mr->base = base;
-	r = reg(mr, tp);
+	r = reg_all(mr);
 	if (r != XPORT_OK)
 		munmap(base, mr->length);
 	mr->mapped = r == XPORT_OK;
@@ -274,7 +329,6 @@ static int allocate(struct xport_mr *mr, struct xpi_transport *tp)
 
 int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bool alloc, struct xport_mr **out)
 {
-	struct xpi_transport *tp = x->tp;
 	struct mapped memory = {0};
 	struct xport_mr *mr;
 	uint64_t random;
@@ -293,7 +347,7 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 		                  x->nmr);
 	mr = calloc(1, sizeof(*mr));
 	if (mr == NULL)
-		return state_refuse(tp);
+		return state_refuse(x->tp);
 	mr->x = x;
 	mr->base = base;
 	mr->length = length;
@@ -303,12 +357,12 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	mr->ro_lo = memory.ro_lo;
 	mr->ro_hi = memory.ro_hi;
 	mr->id = (random & ~INDEX_MASK) | slot;
-	r = alloc ? allocate(mr, tp) : reg(mr, tp);
+	r = alloc ? allocate(mr) : reg_all(mr);
 	if (r != XPORT_OK) {
 		free(mr);
 		return r;
 	}
-	mr->by_adapter = by_adapter(tp, rights) && has_native_key(mr, tp);
+	mr->by_adapter = by_adapter(x->tp, rights) && has_native_key(mr, x->tp);
 	x->mr_table[slot] = mr;
 	x->nmr++;
 	XPI_PROBE_REGISTER(x, mr->base, length, rights);
@@ -338,9 +392,11 @@ void xpi_mr_drop(struct xport_mr *mr)
 
 /* ---- the key ---- */
 
-/* Whether some transport may have a native key of the region. */
+/* Whether some transport may have a native key of the region; of several, one that is not open yet. */
 static bool has_native(const struct xport_mr *mr)
 {
+	if (xpi_several(mr->x))
+		return true;
 	for (int i = 0; i < XPI_TRANSPORTS_MAX; i++)
 		if (mr->on[i] != NULL)
 			return true;

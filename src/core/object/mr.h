@@ -60,6 +60,8 @@ static inline void xpi_mr_idle(struct xport_mr *mr)
 int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bool alloc, struct xport_mr **mr);
 /* xpi_mr_writable - true if [buf, buf + len) of a readonly region is writable now. Reads the process's memory map. */
 bool xpi_mr_writable(const struct xport_mr *mr, const void *buf, size_t len) __attribute__((cold));
+/* xpi_mr_know_all - register all regions on a transport that was opened after them. One that it refuses goes by messages. */
+void xpi_mr_know_all(struct xpi_transport *tp);
 /* xpi_mr_drop - deregister and free a region that no peer uses any more. */
 void xpi_mr_drop(struct xport_mr *mr);
 /*

@@ -14,6 +14,7 @@
 #include "core/object/instance.h"
 
 enum { XPI_TRANSPORTS_MAX = 16 }; /* of an instance */
+enum { XPI_TRANSPORT_HOT = 1000 };
 
 struct xpi_transport {
 	struct xport *x;
@@ -23,7 +24,13 @@ struct xpi_transport {
 	const struct xpi_backend *ops;
 	struct xpi_be_caps caps;
 	struct xpi_pool frame_pool; /* frames of many records, with room for the longest that this back end sends */
-	unsigned index;             /* among those of the instance, see xport_mr.on */
+	unsigned index;             /* its candidate's place in the set; see xport_mr.on */
+	/* with several transports, see poll_all.c */
+	uint32_t hot;   /* it is in use: polls that it stays so without another event; 0: idle */
+	uint32_t cools; /* what a poll without an event takes off it; 0: polling costs no system call */
+	uint32_t neps;  /* endpoints over it */
+	int broke;      /* what poll returned, once it failed for good; else XPORT_OK */
+	bool broke_told;
 	/* life */
 	struct xpi_list link; /* in x->transports */
 };
@@ -34,10 +41,18 @@ static inline struct xpi_transport *xpi_transport_of(struct xpi_core *core)
 	return (struct xpi_transport *)core;
 }
 
+/* xpi_transport_used - note that the transport got something to do, so that polling soon finds something. */
+static inline void xpi_transport_used(struct xpi_transport *tp)
+{
+	tp->hot = XPI_TRANSPORT_HOT;
+}
+
 /*
- * xpi_transport_open - open the first usable back end of the instance's settings.
+ * xpi_transport_open - open the first usable back end of the instance's settings, and create x->set.
  *
- * up          the callbacks that the back end gets
+ * With several candidates also the first that shares memory, so that memory of xport_mr_alloc can be mapped by peers.
+ *
+ * up          the callbacks that the back ends get
  * frame_head  bytes that each frame of frame_pool has before the back end's am_max
  *
  * Returns XPORT_OK, or an error of xpi_select described in x->err, or
@@ -45,6 +60,19 @@ static inline struct xpi_transport *xpi_transport_of(struct xpi_core *core)
  *   XPORT_ERR_INCOMPATIBLE  the capabilities of the back end contradict its slots
  */
 int xpi_transport_open(struct xport *x, const struct xpi_core_ops *up, size_t frame_head);
+
+/*
+ * xpi_transport_get - the transport of a candidate, which is opened if it is not open. May block while it opens.
+ *
+ * Regions that exist are registered on it. One that it refuses is reached by messages.
+ *
+ * Returns NULL if it cannot be used; x->err says why.
+ */
+struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate);
+
+/* xpi_transport_join, xpi_transport_quit - count an endpoint that goes over the transport, and no longer does. */
+void xpi_transport_join(struct xpi_transport *tp);
+void xpi_transport_quit(struct xpi_transport *tp);
 
 /* xpi_transport_close - close the back end and free the transport. Its endpoints, regions and keys are gone. */
 void xpi_transport_close(struct xpi_transport *tp);

@@ -14,6 +14,7 @@
 #include "core/object/instance.h"
 #include "core/object/locked.h"
 #include "core/object/poll_budget.h"
+#include "core/object/set.h"
 #include "core/object/transport.h"
 
 static int epoll_add(struct xport *x, int fd)
@@ -25,30 +26,88 @@ static int epoll_add(struct xport *x, int fd)
 	return XPORT_OK;
 }
 
-/* Ticks for what has no descriptor of its own. */
+/* Whether the clock is needed for this transport now: one of several without endpoints waits for nothing. */
+static bool is_waited_for(const struct xpi_transport *tp)
+{
+	return tp->neps > 0 || !xpi_several(tp->x);
+}
+
+static long shorter(long ms, long other)
+{
+	return ms == 0 || (other > 0 && other < ms) ? other : ms;
+}
+
+/* Between two ticks, for what has no descriptor of its own; 0: there is nothing. */
+static long tick_ms(const struct xport *x)
+{
+	long ms = x->settings.op_timeout_ms > 0 ? x->settings.op_timeout_ms / 4 + 1 : 0;
+
+	xpi_list_for(l, &x->transports) {
+		const struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (is_waited_for(tp))
+			ms = shorter(ms, (long)tp->caps.poll_ms);
+	}
+	return ms;
+}
+
+static bool is_by_clock(const struct xport *x)
+{
+	xpi_list_for(l, &x->transports) {
+		const struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (is_waited_for(tp) && (tp->caps.poll_ms != 0 || tp->caps.by_clock))
+			return true;
+	}
+	return false;
+}
+
 static int timer_open(struct xport *x)
 {
-	long ms = (long)x->tp->caps.poll_ms;
-	struct itimerspec t = {0};
-
-	if (x->settings.op_timeout_ms > 0 && (ms == 0 || ms > x->settings.op_timeout_ms / 4 + 1))
-		ms = x->settings.op_timeout_ms / 4 + 1;
-	if (ms == 0)
-		return XPORT_OK;
 	x->fd.timer = xpi_fd_up(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (x->fd.timer < 0)
 		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot create a timer descriptor");
+	return epoll_add(x, x->fd.timer);
+}
+
+static void timer_set(struct xport *x, long ms)
+{
+	struct itimerspec t = {0};
+
+	if (x->fd.timer < 0 || x->fd.tick_ms == ms)
+		return;
+	x->fd.tick_ms = ms;
 	t.it_value.tv_sec = t.it_interval.tv_sec = ms / 1000;
 	t.it_value.tv_nsec = t.it_interval.tv_nsec = ms % 1000 * 1000000;
 	timerfd_settime(x->fd.timer, 0, &t, NULL);
-	return epoll_add(x, x->fd.timer);
+}
+
+int xpi_fd_add(struct xport *x, struct xpi_transport *tp)
+{
+	int fds[8], n = tp->ops->fds(tp->be, fds, 8), r = XPORT_OK;
+
+	for (int i = 0; i < n && r == XPORT_OK; i++)
+		r = epoll_add(x, fds[i]);
+	/* Where it has no endpoint yet, one that comes sets the timer. */
+	if (r == XPORT_OK && x->fd.timer < 0 && (tp->caps.poll_ms != 0 || x->settings.op_timeout_ms > 0))
+		r = timer_open(x);
+	return r;
+}
+
+void xpi_fd_clock(struct xport *x)
+{
+	bool by_clock = is_by_clock(x);
+
+	if (x->sleepers.spin.by_clock != by_clock)
+		xpi_spin_init(&x->sleepers.spin, by_clock);
+	timer_set(x, tick_ms(x));
 }
 
 int xpi_fd_open(struct xport *x)
 {
-	int fds[8], n, r;
+	int r;
 
-	xpi_spin_init(&x->sleepers.spin, x->tp->caps.poll_ms != 0 || x->tp->caps.by_clock);
+	xpi_spin_init(&x->sleepers.spin, is_by_clock(x));
 	x->fd.set = xpi_fd_up(epoll_create1(EPOLL_CLOEXEC));
 	x->fd.wake = xpi_fd_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (x->fd.set < 0 || x->fd.wake < 0)
@@ -60,10 +119,11 @@ int xpi_fd_open(struct xport *x)
 			                      "cannot create a descriptor for the instance");
 	}
 	r = epoll_add(x, x->fd.wake);
-	n = x->tp->ops->fds(x->tp->be, fds, 8);
-	for (int i = 0; i < n && r == XPORT_OK; i++)
-		r = epoll_add(x, fds[i]);
-	return r == XPORT_OK ? timer_open(x) : r;
+	xpi_list_for(l, &x->transports)
+		if (r == XPORT_OK)
+			r = xpi_fd_add(x, xpi_container(l, struct xpi_transport, link));
+	timer_set(x, tick_ms(x));
+	return r;
 }
 
 int xpi_fd_watch_live(struct xport *x)
@@ -143,6 +203,20 @@ void xpi_signal(struct xport *x)
 	xpi_wake(x);
 }
 
+/* Has every transport report its next event by a descriptor; false: one has something to do first. */
+static bool arm_all(struct xport *x)
+{
+	xpi_list_for(l, &x->transports) {
+		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (tp->broke == XPORT_OK && tp->ops->arm(tp->be) != XPORT_OK) {
+			xpi_transport_used(tp); /* so that it is polled next */
+			return false;
+		}
+	}
+	return true;
+}
+
 /* From awake to ARMED; false: there is something to do first. */
 bool xpi_fd_arm(struct xport *x)
 {
@@ -155,8 +229,7 @@ bool xpi_fd_arm(struct xport *x)
 		x->todo |= XPI_TODO_TICK; /* who sleeps on the descriptor polls once a wake-up */
 		return false;
 	}
-	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) ||
-	    x->tp->ops->arm(x->tp->be) != XPORT_OK)
+	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) || !arm_all(x))
 		return false;
 	xpi_fd_set_state(x, XPI_FD_ARMED);
 	return true;

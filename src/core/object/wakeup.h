@@ -54,6 +54,10 @@ void xpi_eventfd_write(int fd);
 /* xpi_fd_init - mark all descriptors as not open. */
 void xpi_fd_init(struct xport *x);
 int xpi_fd_open(struct xport *x);
+/* xpi_fd_add - watch the descriptors of a transport that was opened after the instance. Returns a status. */
+int xpi_fd_add(struct xport *x, struct xpi_transport *tp);
+/* xpi_fd_clock - set the timer anew: a transport got its first endpoint, or lost its last one. */
+void xpi_fd_clock(struct xport *x);
 /* xpi_fd_watch_live - without the helper thread: wake sleepers for the work of that thread. */
 int xpi_fd_watch_live(struct xport *x);
 void xpi_fd_close(struct xport *x);

@@ -66,6 +66,7 @@ int xpi_fast_put_network(struct xport_ep *ep, const void *buf, size_t len, struc
 	struct xport *x = ep->x;
 	struct xpi_transport *tp = ep->tp;
 
+	xpi_transport_used(tp);
 	if (tp->ops->put(tp->be, xpi_ep_be(ep), buf, len, NULL, xpi_rkey_be(k), offset, NULL) != XPORT_OK)
 		return xpi_put_long(ep, buf, len, k, offset, opt);
 	XPI_PROBE_OP_POSTED(ep, XPORT_OP_PUT, len, opt->context);

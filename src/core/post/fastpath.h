@@ -87,6 +87,7 @@ static inline __attribute__((always_inline)) int xpi_fast_leave(struct xport_ep 
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->rx.acked, &ep->rx.state);
 	/* Here, where whatever a probe makes the compiler forget is not needed any more. */
 	XPI_PROBE_OP_POSTED(ep, type, len, context);
+	xpi_transport_used(ep->tp);
 	r = ep->tp->am_send(ep->tp->be, xpi_ep_be(ep), tx->buf, sizeof(struct xpi_frame_head) + rlen + len,
 	                    &tx->wait.req);
 	if (xpi_rarely(r != XPORT_OK))

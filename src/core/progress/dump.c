@@ -9,6 +9,7 @@
 #include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
+#include "core/object/set.h"
 #include "core/object/stats.h"
 #include "core/progress/open.h"
 
@@ -88,12 +89,24 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 	}
 }
 
+static void dump_transports(struct xport *x)
+{
+	xpi_list_for(l, &x->transports) {
+		const struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		xpi_log(x->log, XPORT_LOG_ERROR, "0029", "  %s:%s: %u endpoints%s", tp->ops->name, tp->caps.provider,
+		        tp->neps, tp->broke != XPORT_OK ? ", broken" : "");
+	}
+}
+
 void xpi_dump(struct xport *x)
 {
 	xpi_assert_locked(x);
 	xpi_log(x->log, XPORT_LOG_ERROR, "0023",
 	        "instance of %s:%s: %u receives posted, attention %u, descriptor state %d", x->tp->ops->name,
 	        x->tp->caps.provider, x->nreceives, atomic_load(&x->attention), (int)x->fd_state);
+	if (xpi_several(x))
+		dump_transports(x);
 	xpi_list_for(l, &x->eps)
 		dump_ep(x, xpi_container(l, struct xport_ep, link));
 }

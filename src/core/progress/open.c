@@ -65,6 +65,7 @@ static void instance_parts_close(struct xport *x)
 	xpi_fd_close(x);
 	xpi_list_for_safe(l, &x->transports)
 		xpi_transport_close(xpi_container(l, struct xpi_transport, link));
+	free(x->set);
 	xpi_cma_close(x);
 	xpi_match_free(x->match);
 	xpi_pool_fini(&x->op_pool);

@@ -16,6 +16,7 @@
 #include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/set.h"
 #include "core/progress/dump.h"
 #include "core/protocol/pump.h"
 #include "core/protocol/rma.h"
@@ -202,6 +203,19 @@ static void pump(struct xport *x)
 		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
 }
 
+/* Ends the endpoints over a transport that broke. NULL: all of them. */
+static void end_over(struct xport *x, const struct xpi_transport *tp, const char *why)
+{
+	xpi_list_for_safe(l, &x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (ep->state >= XPI_EP_FAILING || (tp != NULL && ep->tp != tp))
+			continue;
+		snprintf(ep->end.why, sizeof(ep->end.why), "%s", why);
+		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
+	}
+}
+
 /* Nothing comes from below any more: every endpoint ends, and with it what was posted on it.  That comes first, the error
  * once none is left. */
 static __attribute__((cold)) int broke(struct xport *x, int n)
@@ -210,16 +224,31 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 
 	snprintf(why, sizeof(why), "the back end failed%s%.120s", x->err.status == n ? ": " : "",
 	         x->err.status == n ? x->err.text : "");
-	xpi_list_for_safe(l, &x->eps) {
-		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
-
-		if (ep->state >= XPI_EP_FAILING)
-			continue;
-		memcpy(ep->end.why, why, sizeof(why));
-		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
-	}
+	end_over(x, NULL, why);
 	fail_steps(x);
 	return xpi_list_empty(&x->ending.eps) ? xpi_refuse(x, n, "xport_poll", "%s", why) : 0;
+}
+
+/* One of several transports broke: the others go on. */
+static __attribute__((cold)) void one_broke(struct xport *x)
+{
+	char why[sizeof(((struct xport_ep *)NULL)->end.why)];
+
+	x->todo &= ~(unsigned)XPI_TODO_BROKE;
+	xpi_list_for(l, &x->transports) {
+		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+
+		if (tp->broke == XPORT_OK || tp->broke_told)
+			continue;
+		tp->broke_told = true;
+		snprintf(why, sizeof(why), "%s:%s failed%s%.100s", tp->ops->name, tp->caps.provider,
+		         x->err.status == tp->broke ? ": " : "", x->err.status == tp->broke ? x->err.text : "");
+		xpi_log(x->log, XPORT_LOG_ERROR, "0028", "%s: its endpoints end, those over other transports go on",
+		        why);
+		xpi_candidate_failed(&x->set->candidates.list[tp->index], tp->broke, why);
+		end_over(x, tp, why);
+	}
+	fail_steps(x);
 }
 
 int xpi_progress_rest(struct xport *x, int n)
@@ -227,6 +256,8 @@ int xpi_progress_rest(struct xport *x, int n)
 	xpi_assert_locked(x);
 	if (n < 0)
 		return broke(x, n);
+	if (__builtin_expect((x->todo & XPI_TODO_BROKE) != 0, 0))
+		one_broke(x);
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))

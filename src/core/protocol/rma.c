@@ -166,6 +166,7 @@ int xpi_native_pieces(struct xport_ep *ep, struct xpi_op *op, uint64_t place, ui
 	struct xpi_transport *tp = ep->tp;
 	bool get = op->kind == XPORT_OP_GET;
 
+	xpi_transport_used(tp);
 	while (op->done < len) {
 		uint64_t n = len - op->done;
 		void *mr = op->mr != NULL ? xpi_mr_on(op->mr, tp) : NULL;
@@ -244,6 +245,7 @@ static int adapter_step(struct xport_ep *ep, struct xpi_op *op)
 		return untried(op, XPORT_ERR_STALE_KEY);
 	if (!k->native)
 		return k->settled ? untried(op, XPORT_ERR_NOT_SUPPORTED) : XPORT_ERR_AGAIN;
+	xpi_transport_used(tp);
 	r = tp->ops->atomic(tp->be, xpi_ep_be(ep), &a, xpi_rkey_be(k), op->offset, &op->wait.req);
 	if (r == XPORT_ERR_NOT_SUPPORTED)
 		return untried(op, r);
@@ -311,6 +313,7 @@ static bool native_drain_end(struct xport_ep *ep, uint64_t posted)
 	ep->rma.drain_running = true;
 	ep->rma.drain_to = ep->rma.native_posted;
 	ep->rma.drain.kind = XPI_WAIT_DRAIN;
+	xpi_transport_used(tp);
 	r = tp->ops->drain(tp->be, xpi_ep_be(ep), &ep->rma.drain.req);
 	if (r == XPI_PENDING)
 		return false;

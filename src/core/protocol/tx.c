@@ -110,6 +110,7 @@ static inline __attribute__((always_inline)) int emit(struct xport_ep *ep, struc
 	xpi_tx_head(tx)->seq = htole32(seq);
 	xpi_tx_head(tx)->flags = htole16((uint16_t)flags);
 	told = ep->rx.acked;
+	xpi_transport_used(tp);
 	xpi_seen_tell(&xpi_tx_head(tx)->seen, &ep->rx.acked, &seen);
 	r = dlen == 0 ? tp->am_send(tp->be, xpi_ep_be(ep), tx->buf, hlen, &tx->wait.req)
 	              : tp->ops->am_send_two(tp->be, xpi_ep_be(ep), tx->buf, hlen, data, dlen, &tx->wait.req);

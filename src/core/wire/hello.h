@@ -9,19 +9,32 @@
 
 #include "xport.h"
 
-#define XPI_WIRE_VERSION 3
+#define XPI_WIRE_VERSION 4
 #define XPI_PRIVATE_MAX 1024
 #define XPI_ADDRESS_MAX 2048
 /* Longest encoded HELLO: what is read from a stranger before anything is known of him. */
-#define XPI_HELLO_MAX 4096
+#define XPI_HELLO_MAX 7168
+
+/* A transport that a side has, or may have. */
+enum {
+	XPI_OFFER_OPEN = 1,   /* its back end is open: protocol and device are known */
+	XPI_OFFER_ANY = 2,    /* the peer's provider may have another name: devices, or the back end chooses */
+	XPI_OFFER_SHARED = 4, /* it shares memory: peers are processes of one host */
+	XPI_OFFER_FAILED = 8, /* it is not usable; device says why */
+	XPI_OFFER_ALL = 15
+};
+enum { XPI_OFFERS_MAX = 16, XPI_OFFER_NONE = 0xff };
+
+struct xpi_offer {
+	char backend[16], provider[48], protocol[48], device[48];
+	uint8_t flags; /* XPI_OFFER_* */
+};
 
 struct xpi_hello {
 	/* identity: must match, refused with a sentence that names both sides */
 	uint16_t wire_version;
 	char library[16];   /* "0.1.0" */
-	char backend[16], provider[48], protocol[48], stack[64];
-	bool one_host;     /* not sent: the provider shares memory, so that peers are processes of this PID namespace */
-	bool any_provider; /* not sent: the provider is a name of this machine only, and the peer's may be another */
+	char backend[16], provider[48], stack[64]; /* of the first offer that is open */
 	uint8_t pointer_size;
 	bool big_endian;
 	/* the process */
@@ -29,6 +42,15 @@ struct xpi_hello {
 	char host[64], boot_id[40];
 	uint64_t pid_ns, start_time;
 	int64_t pid;
+	uint64_t shm_fs; /* which file system /dev/shm is; 0: unknown */
+	/* transports, in order of preference */
+	uint8_t noffers;
+	struct xpi_offer offers[XPI_OFFERS_MAX];
+	/*
+	 * The transport that address and limits are of: its place in `offers`; XPI_OFFER_NONE: they follow when one is agreed.
+	 * Server: the one it chose, and in `theirs` its place among the client's offers.
+	 */
+	uint8_t offer, theirs;
 	/* the endpoint */
 	uint32_t ep_id;   /* its low 16 bits, the slot, go into each frame sent to it */
 	uint64_t session; /* random; goes into each frame sent to it, and only the peer knows it */
@@ -59,19 +81,52 @@ size_t xpi_hello_length(const void *first8);
 /* Decodes exactly `len` bytes.  False: damaged or not one.  With another wire version only the identity is filled. */
 bool xpi_hello_decode(const void *buf, size_t len, struct xpi_hello *h);
 
-/* XPORT_OK, or XPORT_ERR_INCOMPATIBLE with a sentence in `text`: "peer uses ofi:tcp (...), we use ucx:tcp (...)". */
+/*
+ * xpi_hello_compatible - whether two libraries can talk, whatever the transport.
+ *
+ * Returns XPORT_OK, or XPORT_ERR_INCOMPATIBLE with a sentence in `text`: "the peer runs ofi:tcp (...), this side ucx:tcp (...)".
+ */
 int xpi_hello_compatible(const struct xpi_hello *ours, const struct xpi_hello *theirs, char *text, size_t len);
-/* What to do where it is not; NULL: nothing that can be set. */
+/* xpi_hello_sides - that sentence, which lists what both sides have. */
+void xpi_hello_sides(const struct xpi_hello *ours, const struct xpi_hello *theirs, char *text, size_t len);
+/* xpi_hello_advice - what to do if two sides are not compatible. NULL: nothing that can be set. */
 const char *xpi_hello_advice(const struct xpi_hello *ours, const struct xpi_hello *theirs);
 
-/*
- * Where the provider shares memory: XPORT_OK, or XPORT_ERR_UNREACHABLE with a sentence in `text` if the peer is in another
- * PID namespace of this host.  Stacks name processes by their numbers, and would find no process, or a wrong one.
- */
-int xpi_hello_reachable(const struct xpi_hello *ours, const struct xpi_hello *theirs, char *text, size_t len);
-extern const char xpi_hello_unreachable_hint[];
+/* xpi_offer_name - "ucx:tcp", "verbs" in buf. Returns buf. */
+char *xpi_offer_name(const struct xpi_offer *o, char *buf, size_t len);
 
-/* Fills host, boot_id, pid_ns, pid, start_time of this process. */
+/*
+ * A word of the negotiation, after the HELLOs.
+ *
+ *   'T'  the sender goes on with one of its transports: its limits and address follow
+ *   'N'  the sender cannot connect over the transport of this attempt: the next one, please
+ *
+ * Bytes: kind, length of the body as 16 bits big-endian, body.
+ */
+enum { XPI_WORD_HEAD = 3, XPI_WORD_BODY_MAX = 2560 };
+
+struct xpi_word {
+	char kind;       /* 'T' or 'N' */
+	uint8_t attempt; /* counts the server's choices */
+	/* T */
+	uint8_t offer, theirs; /* places among the sender's and the receiver's offers */
+	uint32_t frame_max, credits;
+	char protocol[48];
+	uint16_t address_len;
+	uint8_t address[XPI_ADDRESS_MAX];
+	/* N */
+	int32_t status;
+	char text[200]; /* why the attempt failed; in a server's T: why the one before did */
+};
+
+/* xpi_word_encode - write a word. Returns its length; 0: it does not fit. */
+size_t xpi_word_encode(const struct xpi_word *w, void *buf, size_t len);
+/* xpi_word_length - the length of a word from its first XPI_WORD_HEAD bytes. 0: too long. */
+size_t xpi_word_length(const void *head);
+/* xpi_word_decode - read a word of exactly `len` bytes. False: it is damaged. */
+bool xpi_word_decode(const void *buf, size_t len, struct xpi_word *w);
+
+/* Fills host, boot_id, pid_ns, pid, start_time, shm_fs of this process. */
 void xpi_hello_process(struct xpi_hello *h);
 
 #endif

@@ -213,7 +213,7 @@ static void in_steps(struct pair *p, const struct tax_kind *k)
 /* What holds for the two processes, instead of the threads that the options would ask for. */
 static json_t *setup_of(struct pair *p)
 {
-	json_t *all = perf_setup(p->x, options, 1);
+	json_t *all = perf_setup(p->x, p->ep, options, 1);
 
 	json_object_update_new(all, json_pack("{s[ii] sb}", "threads_on_cores", atomic_load(&p->sh->core[0]),
 	                                      atomic_load(&p->sh->core[1]), "sleeps", options->wait));

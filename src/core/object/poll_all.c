@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* poll_all.c - one poll over several transports. */
+#include "base/clock.h"
+#include "core/object/instance.h"
+#include "core/object/set.h"
+
+/* So many polls in a row that find something go by without a look at the clock. */
+enum { BUSY_TURNS = 32 };
+
+/* An application that polls at such distances, in XPI_TICKS_SHORT, does not mind the time that polling all takes. */
+enum { SELDOM = 8 };
+
+static __attribute__((cold)) int transport_broke(struct xpi_transport *tp, int status)
+{
+	if (tp->broke == XPORT_OK) {
+		tp->broke = status;
+		tp->x->todo |= XPI_TODO_BROKE;
+	}
+	/* Its endpoints end by being polled on. */
+	tp->hot = tp->neps > 0;
+	return 0;
+}
+
+static inline int transport_poll(struct xpi_transport *tp)
+{
+	int n = tp->ops->poll(tp->be);
+
+	if (n == 0)
+		tp->hot -= tp->cools;
+	else if (n > 0)
+		tp->hot = XPI_TRANSPORT_HOT;
+	else
+		return transport_broke(tp, n);
+	return n;
+}
+
+/* The next of those that were not polled in this turn; all of them if the last time is long ago. */
+static __attribute__((noinline)) int transports_poll_idle(struct xpi_set *s, uint32_t polled, bool all)
+{
+	int n = 0;
+
+	for (unsigned i = 0; i < s->nopen; i++) {
+		unsigned at = s->next++ % s->nopen;
+		struct xpi_transport *tp = s->open[at];
+
+		if ((polled & 1u << at) != 0 || (tp->broke != XPORT_OK && tp->neps == 0))
+			continue;
+		tp->hot += tp->hot == 0;
+		n += transport_poll(tp);
+		if (!all)
+			break;
+	}
+	return n;
+}
+
+int xpi_poll_all(struct xpi_be *set)
+{
+	struct xpi_set *s = (struct xpi_set *)set;
+	uint32_t polled = 0;
+	int n = 0;
+
+	for (unsigned i = 0; i < s->nopen; i++) {
+		struct xpi_transport *tp = s->open[i];
+
+		if (tp->hot == 0)
+			continue;
+		polled |= 1u << i;
+		n += transport_poll(tp);
+	}
+	if (n == 0 || (++s->turns & (BUSY_TURNS - 1)) == 0) {
+		uint64_t now = xpi_ticks(), since = now - s->looked;
+
+		if (since >= XPI_TICKS_SHORT) {
+			s->looked = now;
+			n += transports_poll_idle(s, polled, since >= SELDOM * XPI_TICKS_SHORT);
+		}
+	}
+	return n;
+}
