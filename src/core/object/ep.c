@@ -72,7 +72,7 @@ struct xport_ep *xpi_ep_new(struct xport *x, struct xpi_transport *tp, void *con
 	struct xport_ep *ep;
 	uint32_t slot;
 
-	xpi_assert_locked(tp->x);
+	xpi_assert_locked(x);
 	if (ep_slot_find(x, &slot) != XPORT_OK)
 		return NULL;
 	ep = aligned_alloc(64, size);
