@@ -60,7 +60,7 @@ static bool untouched(size_t used)
 		CHECK(ADDED(s) == 0); \
 		CHECK(untouched(sizeof(*s))); \
 		memset(s, 0, sizeof(*s)); \
-		s->size = sizeof(*s) / 2; \
+		s->size = sizeof(s->size); \
 		CHECK((call) != XPORT_OK); \
 		s->size = (size_t)1 << 40; \
 		CHECK((call) != XPORT_OK); \
