@@ -111,6 +111,7 @@ fn connect(address: &str) {
     let s = Side::new(address);
     let info = s.ep.info().unwrap();
     assert!(info.is_open && info.peer_pid > 1 && s.key.length() == REGION as u64);
+    assert!(!info.backend.is_empty() && !info.provider.is_empty() && info.passed_over.is_empty());
     let e = s.x.connect_wait("127.0.0.1:1", b"", limit()).unwrap_err();
     assert_eq!(e.status, Status::Refused);
     assert!(e.operation == "xport_connect" && !e.hint.is_empty() && e.to_string().contains(&e.text));

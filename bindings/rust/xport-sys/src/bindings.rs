@@ -1455,12 +1455,16 @@ pub struct xport_ep_info {
     pub context: *mut ::std::os::raw::c_void,
     pub in_flight: u64,
     pub why: [::std::os::raw::c_char; 160usize],
+    pub backend: [::std::os::raw::c_char; 16usize],
+    pub provider: [::std::os::raw::c_char; 48usize],
+    pub device: [::std::os::raw::c_char; 64usize],
+    pub passed_over: [::std::os::raw::c_char; 256usize],
 }
 #[test]
 fn bindgen_test_layout_xport_ep_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_ep_info>(),
-        408usize,
+        792usize,
         concat!("Size of: ", stringify!(xport_ep_info))
     );
     assert_eq!(
@@ -1672,6 +1676,74 @@ fn bindgen_test_layout_xport_ep_info() {
         );
     }
     test_field_why();
+    fn test_field_backend() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).backend) as usize - ptr as usize
+            },
+            408usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(backend)
+            )
+        );
+    }
+    test_field_backend();
+    fn test_field_provider() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).provider) as usize - ptr as usize
+            },
+            424usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(provider)
+            )
+        );
+    }
+    test_field_provider();
+    fn test_field_device() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).device) as usize - ptr as usize
+            },
+            472usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(device)
+            )
+        );
+    }
+    test_field_device();
+    fn test_field_passed_over() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).passed_over) as usize - ptr as usize
+            },
+            536usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(passed_over)
+            )
+        );
+    }
+    test_field_passed_over();
 }
 impl Default for xport_ep_info {
     fn default() -> Self {

@@ -148,6 +148,12 @@ pub struct EndpointInfo {
     pub peer_pid: i64,
     /// Why the endpoint ended, a sentence; "" before its end.
     pub why: String,
+    /// The transport in use; "" until the peers have agreed on one.
+    pub backend: String,
+    pub provider: String,
+    pub device: String,
+    /// With several transports: why better ones are not used; "" if there is none.
+    pub passed_over: String,
 }
 
 /// What an instance is.
@@ -315,6 +321,10 @@ impl Library {
             peer_host: text(&i.peer_host),
             peer_pid: i.peer_pid,
             why: text(&i.why),
+            backend: text(&i.backend),
+            provider: text(&i.provider),
+            device: text(&i.device),
+            passed_over: text(&i.passed_over),
         })
     }
 
