@@ -31,6 +31,18 @@ void pair_pin(const struct pair *p)
 	}
 }
 
+/* Ends the process if the call of xport failed, and prints why. */
+static void pair_must(const struct pair *p, int status)
+{
+	struct xport_error e = {.size = sizeof(e)};
+
+	if (status == XPORT_OK)
+		return;
+	xport_last_error(p->x, &e);
+	fprintf(stderr, "%s: %s: %s%s%s\n", p->provider, e.operation, e.text, e.hint[0] != '\0' ? "; " : "", e.hint);
+	CHECK(status == XPORT_OK);
+}
+
 static void poll_ours(struct pair *p)
 {
 	if (p->x != NULL)
@@ -87,7 +99,7 @@ static void xport_side_open(struct pair *p)
 	                          .queue_depth = getenv("XPORT_QUEUE_DEPTH") != NULL ? 0 : DEPTH};
 	struct xport_mr_info info = {.size = sizeof(info)};
 
-	CHECK(xport_open(&attr, &p->x) == XPORT_OK);
+	pair_must(p, xport_open(&attr, &p->x));
 	CHECK(xport_mr_alloc(p->x, MEM, all_rights, &p->mr[0]) == XPORT_OK);
 	CHECK(xport_mr_query(p->mr[0], &info) == XPORT_OK);
 	p->mem[0] = info.base;
@@ -113,10 +125,10 @@ static void xport_side_connect(struct pair *p)
 	}
 	pair_barrier(p);
 	if (p->id == 1) {
-		CHECK(xport_accept(listener, 30000, &p->ep) == XPORT_OK);
+		pair_must(p, xport_accept(listener, 30000, &p->ep));
 		xport_listener_close(listener);
 	} else {
-		CHECK(xport_connect(p->x, p->sh->address, NULL, 30000, &p->ep) == XPORT_OK);
+		pair_must(p, xport_connect(p->x, p->sh->address, NULL, 30000, &p->ep));
 	}
 	for (int i = 0; i < 2; i++)
 		CHECK(xport_rkey_unpack(p->ep, p->sh->key[!p->id][i], p->sh->key_len[!p->id][i], &p->rkey[i]) ==
