@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xport_demo [FILE] - moves FILE (default: this program) over every provider that is usable here, and prints a line for
- * each.  Two processes do it; only XPORT_BACKEND differs from line to line.  If it is set, only that provider is used. */
+/* xport_demo [--mixed] [FILE] - moves FILE (default: this program) over every provider that is usable here, and prints a
+ * line for each.  Two processes do it; only XPORT_BACKEND differs from line to line.  If it is set, only that provider is
+ * used.  For --mixed see xport_demo_mixed.c. */
 #define XXH_INLINE_ALL
+#include "xport_demo.h"
+
 #include <err.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -13,36 +16,35 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <xport.h>
 #include <xxhash.h>
 
-enum { TARGET, INITIATOR, WINDOW = 16 << 20, ROUNDS = 1000, PATIENCE_S = 60, MAX = 64 };
+enum { TARGET, INITIATOR, WINDOW = 16 << 20, MAX = 64 };
 
 static struct memory { /* what each side lets the other reach */
 	_Alignas(4096) _Atomic uint64_t counter;
 	_Alignas(4096) uint8_t window[WINDOW], back[WINDOW]; /* a part of the file; the same, read back */
 } * memory;
+xport *x;
+const char *who;
 static int role, address[2]; /* a pipe by which the target tells where it listens */
-static xport *x;
 static xport_ep *ep;
 static xport_mr *mr;
 static xport_rkey *key;   /* to the peer's memory */
 static uint64_t notified; /* the last value that came with a put */
 
-/* Ends the process unless `bad` is 0: with the step, and what the library says of a status. */
-static void must(const char *step, int bad)
+void must(const char *step, int bad)
 {
 	struct xport_error e = {.size = sizeof(e)};
 
 	if (bad == 0)
 		return;
 	(void)xport_last_error(x, &e);
-	warnx("%s: %s: %s: %s. %s", getenv("XPORT_BACKEND"), role == TARGET ? "target" : "initiator", step,
+	warnx("%s: %s: %s: %s. %s", getenv("XPORT_BACKEND"), who, step,
 	      bad < 0 ? xport_strerror(bad) : "not as it should be", e.text);
 	_exit(1);
 }
 
-static double now(void)
+double now(void)
 {
 	struct timespec t;
 
@@ -50,9 +52,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Takes what a posting function returned, and reaps until `n` operations have completed, but once at least.  Two fit
- * into any queue, so XPORT_ERR_AGAIN is a failure, too.  SIGALRM ends a wait without end. */
-static void finish(const char *step, int status, int n)
+void finish(const char *step, int status, int n)
 {
 	must(step, status);
 	alarm(PATIENCE_S);
@@ -113,6 +113,7 @@ static void run(int fd, uint64_t size)
 	struct xport_rkey_info theirs = {.size = sizeof(theirs)};
 	double put_s = 0, get_s = 0, gb = 1e-9 * (double)size;
 
+	who = role == TARGET ? "target" : "initiator";
 	meet();
 	swap(0); /* both are here, and the network's own way is agreed upon, if there is one */
 	struct xport_opt opt = {.size = sizeof(opt), .mr = mr, .value = 1}; /* the value counts windows */
@@ -171,40 +172,55 @@ static int row(const char *backend, int fd, off_t size)
 }
 
 static const char usage[] =
-	"usage: xport_demo [FILE]\n"
+	"usage: xport_demo [--mixed] [FILE]\n"
 	"Move FILE (default: this program) over every provider that is usable here, and print a line for each.\n"
 	"If XPORT_BACKEND is set, only that provider is used.\n"
+	"--mixed: all at the same time. One process serves a peer for each provider.\n"
 	"Exit status: 0 if all succeeded, 1 if not, 2 for wrong arguments.\n";
+
+/* Lists the candidates into memory that a child process fills: so this one, which forks again, never loads a stack. */
+static const struct xport_candidate *candidates(void)
+{
+	struct xport_candidate *list =
+		mmap(NULL, MAX * sizeof(*list), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (list == MAP_FAILED)
+		err(1, "mmap");
+	snprintf(list->name, sizeof(list->name), "auto"); /* which says why, if listing fails */
+	if (fork() == 0)
+		_exit(xport_list(NULL, list, sizeof(*list), MAX) < 0);
+	wait(NULL);
+	return list;
+}
 
 int main(int argc, char **argv)
 {
-	const char *file = argc > 1 ? argv[1] : "/proc/self/exe", *only = getenv("XPORT_BACKEND");
+	const char *only = getenv("XPORT_BACKEND"), *file;
 	int fd, rows[] = {0, 0}; /* bad ones, good ones */
-	struct xport_candidate *list;
+	bool mixed = argc > 1 && strcmp(argv[1], "--mixed") == 0;
+	const struct xport_candidate *list;
 	struct stat st;
 
+	argc -= mixed, argv += mixed;
 	if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
 		bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
 
 		fputs(usage, help ? stdout : stderr);
 		return help ? 0 : 2;
 	}
+	file = argc == 2 ? argv[1] : "/proc/self/exe";
 	fd = open(file, O_RDONLY);
 	if (fd < 0 || fstat(fd, &st) != 0)
 		err(1, "%s", file);
 	if (!S_ISREG(st.st_mode))
 		errx(1, "%s: not one regular file", file);
-	list = mmap(NULL, MAX * sizeof(*list), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (list == MAP_FAILED)
-		err(1, "mmap");
 	setlinebuf(stdout);
 	printf("provider     put path  put GB/s get GB/s  messages, atomics\n");
 	if (only != NULL && *only != '\0')
-		return !row(only, fd, st.st_size);
-	snprintf(list->name, sizeof(list->name), "auto"); /* which says why, if listing fails */
-	if (fork() == 0) /* so that this process, which forks again, never loads a stack */
-		_exit(xport_list(NULL, list, sizeof(*list), MAX) < 0);
-	wait(NULL);
+		return mixed ? mixed_of(only, fd, (uint64_t)st.st_size) : !row(only, fd, st.st_size);
+	list = candidates();
+	if (mixed)
+		return mixed_all(list, MAX, fd, (uint64_t)st.st_size);
 	for (int i = 0; i < MAX && list[i].name[0] != '\0'; i++)
 		if (list[i].state == XPORT_READY)
 			rows[row(list[i].name, fd, st.st_size)]++;
