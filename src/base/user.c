@@ -221,15 +221,30 @@ int xpi_user_by_proc(const struct sockaddr_storage *local, const struct sockaddr
 	return four == 1 || six == 1 ? 1 : four < 0 && six < 0 ? -1 : 0;
 }
 
+/* One of the two ways of asking. */
+typedef int user_way(const struct sockaddr_storage *local, const struct sockaddr_storage *remote,
+                     struct xpi_socket_owner *owner);
+
 /* Whether a process holds the socket of these addresses open; then who made it. */
-static bool find(const struct sockaddr_storage *local, const struct sockaddr_storage *remote,
+static bool find(user_way *way, const struct sockaddr_storage *local, const struct sockaddr_storage *remote,
                  struct xpi_socket_owner *owner)
 {
-	int found = xpi_user_by_diag(local, remote, owner);
+	return way(local, remote, owner) == 1 && owner->inode != 0;
+}
 
-	if (found < 0)
-		found = xpi_user_by_proc(local, remote, owner);
-	return found == 1 && owner->inode != 0;
+/*
+ * The way that knows our own end, which is the socket `inode`; NULL: none does.  Without the module tcp_diag the kernel
+ * answers ENOENT, as for a socket that does not exist.  Where neither knows it, the socket is of another network namespace.
+ */
+static user_way *way_of(const struct sockaddr_storage *ours, const struct sockaddr_storage *theirs, ino_t inode)
+{
+	static user_way *const ways[] = {xpi_user_by_diag, xpi_user_by_proc};
+	struct xpi_socket_owner owner;
+
+	for (int i = 0; i < 2; i++)
+		if (find(ways[i], ours, theirs, &owner) && owner.inode == inode)
+			return ways[i];
+	return NULL;
 }
 
 enum xpi_peer_user xpi_peer_user(int fd, uid_t *uid)
@@ -237,6 +252,7 @@ enum xpi_peer_user xpi_peer_user(int fd, uid_t *uid)
 	struct sockaddr_storage ours = {0}, theirs = {0};
 	socklen_t our_len = sizeof(ours), their_len = sizeof(theirs);
 	struct xpi_socket_owner owner;
+	user_way *way;
 	struct stat st;
 
 	if (getsockname(fd, (struct sockaddr *)&ours, &our_len) != 0 ||
@@ -245,8 +261,8 @@ enum xpi_peer_user xpi_peer_user(int fd, uid_t *uid)
 		return XPI_PEER_UNKNOWN;
 	unmap(&ours);
 	unmap(&theirs);
-	/* Our own end first: the answers are about this network namespace, which the socket may not be of. */
-	if (!find(&ours, &theirs, &owner) || owner.inode != st.st_ino || !find(&theirs, &ours, &owner))
+	way = way_of(&ours, &theirs, st.st_ino);
+	if (way == NULL || !find(way, &theirs, &ours, &owner))
 		return XPI_PEER_UNKNOWN;
 	*uid = owner.uid;
 	return xpi_user_is_ours(owner.uid) ? XPI_PEER_OURS : XPI_PEER_OTHERS;

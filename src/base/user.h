@@ -23,7 +23,7 @@ enum xpi_peer_user {
 /*
  * xpi_peer_user - find the user who made the socket at the other end of the connected TCP socket `fd`.
  *
- * Asks the kernel by sock_diag(7); where that is missing, reads /proc/net/tcp.  A connection that its listener has not
+ * Asks the kernel by sock_diag(7); where that does not know our own end, reads /proc/net/tcp.  A connection that its listener has not
  * accepted yet belongs to nobody: XPI_PEER_UNKNOWN.  *uid is set with XPI_PEER_OURS and XPI_PEER_OTHERS.
  */
 enum xpi_peer_user xpi_peer_user(int fd, uid_t *uid);
