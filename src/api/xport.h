@@ -1157,8 +1157,9 @@ struct xport_completion {
  * Returns the number of completions written, which may be 0, or
  *   XPORT_ERR_INVALID       x is NULL; max is negative; list is NULL and max is not 0
  *   XPORT_ERR_SYSTEM, or another status that the stack caused
- *                           the back end failed, and every endpoint is lost.  The error is returned once no completions
- *                           are left to reap, and by each later call.  The application can only close the instance.
+ *                           the back end failed, and every endpoint is lost.  Of several transports, all failed.
+ *                           The error is returned once no completions are left to reap, and by each later call.  The
+ *                           application can only close the instance.
  */
 int xport_poll(xport *x, struct xport_completion *list, int max);
 

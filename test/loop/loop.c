@@ -86,8 +86,10 @@ static int loop_open(const struct xpi_be_open_args *args, struct xpi_be **out)
 
 	if (!known(provider))
 		return unknown(provider, args->err);
-	if (loop_manners.absent != NULL && strcmp(provider, loop_manners.absent) == 0)
-		return xpi_fail(args->err, XPORT_ERR_NO_BACKEND, 0, NULL, NULL, "loop:%s is not here", provider);
+	if (loop_manners.absent != NULL && strcmp(provider, loop_manners.absent) == 0 &&
+	    (loop_manners.present == 0 || loop_manners.present-- == 0))
+		return xpi_fail(args->err, loop_manners.absent_status ?: XPORT_ERR_NO_BACKEND, 0, NULL, NULL,
+		                "loop:%s is not here", provider);
 	loop_manners.opened++;
 	be = calloc(1, sizeof(*be));
 	if (be == NULL)
@@ -165,6 +167,8 @@ static int loop_address(struct xpi_be *be, void *ep_state, struct xpi_core_ep *c
 	struct loop_address address = {.instance = be->id};
 
 	ep->core_ep = core_ep;
+	if (is_named(be, loop_manners.lost))
+		return xpi_fail(be->err, XPORT_ERR_SYSTEM, 0, NULL, NULL, "loop:%s was taken out", provider_of(be));
 	if (*len < sizeof(address))
 		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of loop has %zu bytes",
 		                sizeof(address));

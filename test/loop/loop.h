@@ -85,11 +85,14 @@ extern struct loop_manners {
 	int kept;           /* what kept frames end with, if that is not 0 */
 	int keys;           /* what rkey_pack returns, if that is not 0; n > 0: OK, and a key of n - 1 wrong bytes */
 	/* providers, by name, NULL: none */
-	const char *absent; /* cannot be opened */
+	const char *absent; /* cannot be opened, */
+	int absent_status;  /* with this status; 0: NO_BACKEND, */
+	unsigned present;   /* but for the first so many times */
 	const char *cut;    /* does not connect, */
 	int cut_role;       /* at this side, an enum xpi_role; -1: at both */
 	const char *mute;   /* never ends to connect */
 	const char *breaks; /* poll says that it is broken */
+	const char *lost;   /* has no address any more */
 	unsigned opened;    /* how many were opened */
 	void *mapped;       /* memory beyond any key is mapped there, if that is not NULL */
 } loop_manners;

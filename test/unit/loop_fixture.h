@@ -63,7 +63,7 @@ protected:
 		std::string emulate = param.substr(param.find('_') + 1);
 
 		if (param.substr(0, 3) == "set") /* one of several */
-			backend = "loop:nosuch+loop:rdma+loop:message";
+			backend = "loop:nosuch+loop:rdma";
 		xport_attr attr{};
 		attr.size = sizeof(attr);
 		attr.backend = backend.c_str();

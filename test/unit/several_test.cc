@@ -177,7 +177,13 @@ protected:
 
 		ASSERT_EQ(XPORT_OK, xport_rkey_pack(mr, key, &len));
 		ASSERT_EQ(XPORT_OK, xport_rkey_unpack(p.client, key, len, &k));
-		poll(50); /* the native key comes */
+		xport_rkey_info info{};
+		info.size = sizeof(info);
+		/* The native key comes. A transport that was idle is polled only now and then. */
+		for (int i = 0; i < 100000 && over(p.client) != "loop:message" && info.put == 0; i++) {
+			poll();
+			ASSERT_EQ(XPORT_OK, xport_rkey_query(k, &info));
+		}
 		ASSERT_EQ(XPORT_OK, xport_put(p.client, bytes, strlen(bytes) + 1, k, 0, nullptr));
 		EXPECT_EQ(XPORT_OK, wait(x, XPORT_OP_PUT).status);
 		EXPECT_STREQ(bytes, at);
@@ -425,6 +431,73 @@ TEST_F(Several, AnOfferThatCannotBeOpenedIsPassedOver)
 	talk(p, x);
 }
 
+/* A hub that has no descriptor left for a moment does not do without a transport for ever. */
+TEST_F(Several, WhatTheSystemRefusedIsTriedAgain)
+{
+	loop_manners.absent = "rdma";
+	loop_manners.absent_status = XPORT_ERR_SYSTEM;
+	loop_manners.present = 2; /* for the clients */
+	xport *x = open("loop:rdma"), *y = open("loop:rdma+loop:message");
+	serve("loop:message+loop:rdma");
+	Pair p = connect(x);
+	EXPECT_EQ(nullptr, p.client) << "it cannot be opened now";
+	loop_manners.absent = nullptr;
+	std::this_thread::sleep_for(milliseconds(2100));
+	p = connect(x);
+	ASSERT_NE(nullptr, p.client) << err.text << logged;
+	EXPECT_EQ("loop:rdma", over(p.server));
+	p = connect(y);
+	ASSERT_NE(nullptr, p.client) << err.text << logged;
+}
+
+/* Two connections at a time: the first finds that a transport cannot be opened, the second has offered it already. */
+TEST_F(Several, AnOfferThatBecomesWrongIsPassedOver)
+{
+	xport_ep *ep[2];
+
+	serve("loop:native+loop:rdma");
+	xport *x = open("loop:message+loop:rdma+loop:native");
+	loop_manners.absent = "rdma";
+	loop_manners.present = 1; /* the server has it */
+	for (xport_ep *&e : ep)
+		ASSERT_EQ(XPORT_OK, xport_connect(x, name, nullptr, 0, &e));
+	for (int i = 0; i < 2; i++)
+		wait(x, XPORT_EVENT_CONNECTED);
+	for (xport_ep *e : ep)
+		EXPECT_EQ("loop:native", over(e)) << query(e).why << logged;
+}
+
+/* An adapter that was taken out: the server has it open, and gets no address from it. */
+TEST_F(Several, IfTheServerHasNoAddressTheNextIsTried)
+{
+	static const char set[] = "loop:rdma+loop:native";
+
+	loop_manners.lost = "rdma";
+	serve(set);
+	xport *x = open(set);
+	Pair p = connect(x);
+	ASSERT_NE(nullptr, p.client) << err.text << logged;
+	EXPECT_EQ("loop:native", over(p.client));
+	EXPECT_NE(nullptr, strstr(query(p.server).passed_over, "loop:rdma was taken out"))
+		<< query(p.server).passed_over;
+	talk(p, x);
+}
+
+TEST_F(Several, NorIfThatIsNotTheFirst)
+{
+	static const char set[] = "loop:rdma+loop:native+loop:message";
+
+	loop_manners.cut = "rdma";
+	loop_manners.cut_role = -1;
+	serve(set);
+	xport *x = open(set);
+	loop_manners.lost = "native";
+	Pair p = connect(x);
+	ASSERT_NE(nullptr, p.client) << err.text << logged;
+	EXPECT_EQ("loop:message", over(p.client));
+	talk(p, x);
+}
+
 /* The client says N for each of them. */
 TEST_F(Several, IfNoneConnectsTheErrorListsAll)
 {
@@ -520,6 +593,56 @@ TEST_F(Several, ATransportThatBreaksTakesOnlyItsOwnEndpoints)
 	loop_manners.breaks = nullptr;
 	all = {server, x, y};
 	EXPECT_EQ(nullptr, connect(open("loop:native"), 5000).client);
+}
+
+/* The only one that is open so far. */
+TEST_F(Several, IfTheFirstBreaksTheOthersServe)
+{
+	serve("loop:native+loop:message");
+	loop_manners.breaks = "native";
+	poll(10);
+	EXPECT_TRUE(has_logged("XP-0028")) << logged;
+	xport *x = open("loop:message");
+	Pair p = connect(x);
+	ASSERT_NE(nullptr, p.client) << err.text;
+	EXPECT_EQ("loop:message", over(p.server));
+	talk(p, x);
+}
+
+TEST_F(Several, IfNoneIsLeftEveryPollSaysSo)
+{
+	xport *x = open("loop:nosuch+loop:message");
+	xport_completion c;
+
+	all.clear();
+	EXPECT_EQ(0, xport_poll(x, &c, 1));
+	loop_manners.breaks = "message";
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(XPORT_ERR_SYSTEM, xport_poll(x, &c, 1)) << i;
+	err.size = sizeof(err);
+	EXPECT_EQ(XPORT_OK, xport_last_error(x, &err));
+	EXPECT_NE(nullptr, strstr(err.text, "none of 2 transports is left: loop:message failed")) << err.text;
+	xport_close(x);
+}
+
+/* A handshake does not end with its transport. */
+TEST_F(Several, AHandshakeGoesOnWithTheNext)
+{
+	static const char set[] = "loop:rdma+loop:message";
+	auto began = steady_clock::now();
+	xport_ep *ep;
+
+	loop_manners.mute = "rdma";
+	serve(set);
+	xport *x = open(set);
+	ASSERT_EQ(XPORT_OK, xport_connect(x, name, nullptr, 0, &ep));
+	while (over(ep) != "loop:rdma" && steady_clock::now() - began < std::chrono::seconds(20))
+		poll();
+	poll(10);
+	loop_manners.breaks = "rdma";
+	wait(x, XPORT_EVENT_CONNECTED);
+	EXPECT_EQ("loop:message", over(ep)) << logged;
+	EXPECT_TRUE(has_logged("loop:rdma does not connect, the next transport is tried: ")) << logged;
 }
 
 /* ---- sleeping ---- */

@@ -124,7 +124,8 @@ int xpi_conn_watch(struct xpi_conn *conn)
 	int64_t deadline_ms = conn->deadline_ms;
 	bool native = conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING;
 	int64_t ask_ms = xpi_now_ms() + (native ? NATIVE_MS : QUEUED_MS);
-	uint32_t events = conn->step == XPI_CONN_TCP || conn->step == XPI_CONN_REFUSING ? EPOLLOUT : EPOLLIN;
+	bool reads = conn->step != XPI_CONN_TCP && conn->step != XPI_CONN_REFUSING && conn->step != XPI_CONN_LEAVING;
+	uint32_t events = reads ? EPOLLIN : conn->step == XPI_CONN_LEAVING ? 0 : EPOLLOUT;
 
 	if (conn->word_done < conn->word_len || (conn->step >= XPI_CONN_HELLO && conn->out_done < conn->out_len))
 		events |= EPOLLOUT;

@@ -204,6 +204,7 @@ static int connect_begin(struct xpi_conn *conn, const struct xport_conn_attr *at
 	struct xport *x = conn->x;
 	int rc;
 
+	xpi_transports_forgive(x);
 	/* Of several the server chooses one. */
 	conn->ep = xpi_ep_new(x, xpi_several(x) ? NULL : x->tp, attr != NULL ? attr->context : NULL);
 	if (conn->ep == NULL)

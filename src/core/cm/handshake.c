@@ -169,6 +169,8 @@ int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t priva
 	int rc;
 
 	xpi_conn_identity(x, conn->ep != NULL ? conn->ep->tp : NULL, &h);
+	memcpy(conn->said, h.offers, sizeof(conn->said));
+	conn->nsaid = h.noffers;
 	h.verdict = verdict;
 	snprintf(h.verdict_text, sizeof(h.verdict_text), "%s", text != NULL ? text : "");
 	if (conn->ep != NULL) {

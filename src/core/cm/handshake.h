@@ -65,6 +65,8 @@ struct xpi_conn {
 	struct xpi_session *session; /* NULL: there is no key */
 	/* the transport, see negotiate.h */
 	struct xpi_agreement agreement;
+	uint8_t nsaid;                /* client: our offers, as our HELLO has said them */
+	struct xpi_offer said[XPI_OFFERS_MAX];
 	int at;                       /* server: the pair of this attempt */
 	uint8_t attempt;              /* of this connection, from 0 */
 	uint8_t mine, theirs;         /* offers of the attempt, ours and the peer's */

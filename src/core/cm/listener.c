@@ -110,7 +110,11 @@ static int make_endpoint(struct xpi_conn *conn)
 	conn->ep->conn = conn;
 	conn->ep->accepted = true;
 	xpi_conn_names(conn);
-	rc = xpi_conn_hello(conn, l->private_data, l->private_len, XPORT_OK, NULL);
+	do {
+		rc = xpi_conn_hello(conn, l->private_data, l->private_len, XPORT_OK, NULL);
+		if (rc != XPORT_OK && !conn->dead)
+			rc = xpi_negotiate_other(conn, rc);
+	} while (rc == 1);
 	if (rc != XPORT_OK || conn->dead)
 		return rc;
 	/* A client with several transports says its address when it knows which one. */
@@ -130,6 +134,7 @@ static int listener_hello(struct xpi_conn *conn)
 	char text[600];
 	int rc;
 
+	xpi_transports_forgive(x);
 	xpi_conn_identity(x, NULL, &ours);
 	rc = xpi_hello_compatible(&ours, &conn->peer, text, sizeof(text));
 	if (rc == XPORT_OK)

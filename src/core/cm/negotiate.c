@@ -38,10 +38,18 @@ void xpi_offers_fill(const struct xport *x, struct xpi_hello *h)
 	}
 }
 
-/* Ours, as the peer knows or will know them. */
+/* Ours, as they are now. A transport that was opened since our HELLO, or could not be, differs from what the peer knows. */
 static void negotiate_ours(const struct xpi_conn *conn, struct xpi_hello *ours)
 {
 	xpi_conn_identity(conn->x, conn->ep != NULL ? conn->ep->tp : NULL, ours);
+}
+
+/* Ours, as the client's HELLO has said them. */
+static void negotiate_said(const struct xpi_conn *conn, struct xpi_hello *ours)
+{
+	negotiate_ours(conn, ours);
+	memcpy(ours->offers, conn->said, sizeof(ours->offers));
+	ours->noffers = conn->nsaid;
 }
 
 static bool negotiate_at_server(const struct xpi_conn *conn)
@@ -77,17 +85,23 @@ static bool attempt_more(const struct xpi_conn *conn)
 	return (negotiate_at_server(conn) ? conn->at : conn->attempt) + 1 < conn->agreement.n;
 }
 
+/*
+ * Server, after an attempt that failed: the client has proved to be one. It gets as much time as a client has until it takes
+ * the next pair, since its stack may be slow to let go of the last one, or to open the next.
+ */
+static void attempt_extend(struct xpi_conn *conn)
+{
+	if (negotiate_at_server(conn))
+		conn->deadline_ms = conn->began_ms + XPI_CONNECT_MS;
+}
+
 /* Half of the time that is left, so that there is some for the others. */
 static void attempt_begin(struct xpi_conn *conn)
 {
 	int64_t now = xpi_now_ms();
 
-	/* The client has proved to be one, and is given the time to open what it needs. */
-	if (negotiate_at_server(conn) && conn->at > 0 && conn->deadline_ms < now + XPI_HALF_OPEN_MS) {
+	if (negotiate_at_server(conn) && conn->attempt > 0 && conn->deadline_ms > now + XPI_HALF_OPEN_MS)
 		conn->deadline_ms = now + XPI_HALF_OPEN_MS;
-		if (conn->deadline_ms > conn->began_ms + XPI_CONNECT_MS)
-			conn->deadline_ms = conn->began_ms + XPI_CONNECT_MS;
-	}
 	conn->attempt_ms = attempt_more(conn) ? now + (conn->deadline_ms - now) / 2 : INT64_MAX;
 }
 
@@ -142,7 +156,30 @@ struct xpi_transport *xpi_negotiate_choose(struct xpi_conn *conn)
 	return NULL;
 }
 
+int xpi_negotiate_other(struct xpi_conn *conn, int status)
+{
+	struct xpi_transport *tp;
+
+	if (conn->ep->prepared || conn->at + 1 >= conn->agreement.n)
+		return status;
+	attempt_note(conn, conn->mine, conn->x->err.text);
+	conn->status = status;
+	conn->at++;
+	xpi_ep_unuse(conn->ep);
+	tp = xpi_negotiate_choose(conn);
+	if (tp == NULL)
+		return conn->x->err.status;
+	xpi_ep_use(conn->ep, tp);
+	return 1;
+}
+
 /* ---- Words ---- */
+
+static int word_wrong(struct xpi_conn *conn)
+{
+	return xpi_fail(&conn->x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
+	                "%s broke the protocol while a transport was agreed", conn->remote);
+}
 
 static int word_say(struct xpi_conn *conn, const struct xpi_word *w)
 {
@@ -203,6 +240,7 @@ static void take_hear(struct xpi_conn *conn, const struct xpi_word *w)
 
 static int attempt_abandon(struct xpi_conn *conn)
 {
+	attempt_extend(conn);
 	conn->peer_ready = false;
 	conn->step = XPI_CONN_LEAVING;
 	return 1;
@@ -246,8 +284,11 @@ static int pair_next(struct xpi_conn *conn)
 	rc = take_say(conn, tp);
 	if (conn->dead)
 		return 0;
-	if (rc != XPORT_OK)
+	if (rc != XPORT_OK) {
+		conn->attempt--; /* the client has not heard of it */
 		return xpi_negotiate_failed(conn, rc);
+	}
+	attempt_extend(conn);
 	conn->step = XPI_CONN_TAKE;
 	return 1;
 }
@@ -275,13 +316,13 @@ static int choice_take(struct xpi_conn *conn)
 	return rc == XPORT_OK ? 1 : rc;
 }
 
-/* Client: whether the server may choose this. */
+/* Client: whether the server may choose this, as far as it knows us. If it cannot be used any more, choice_take says so. */
 static int choice_check(struct xpi_conn *conn, unsigned mine, unsigned theirs)
 {
 	struct xpi_hello ours;
 	char why[256] = "there is no such transport";
 
-	negotiate_ours(conn, &ours);
+	negotiate_said(conn, &ours);
 	if (mine < ours.noffers && theirs < conn->peer.noffers &&
 	    xpi_agree_fits(&ours, mine, &conn->peer, theirs, why, sizeof(why)) == XPORT_OK) {
 		conn->mine = (uint8_t)mine;
@@ -299,7 +340,7 @@ int xpi_negotiate_chosen(struct xpi_conn *conn)
 
 	if (rc != XPORT_OK)
 		return rc;
-	negotiate_ours(conn, &ours);
+	negotiate_said(conn, &ours);
 	xpi_agree(&ours, &conn->peer, &conn->agreement);
 	return choice_take(conn);
 }
@@ -309,13 +350,13 @@ static int word_at_server(struct xpi_conn *conn, const struct xpi_word *w)
 	int rc;
 
 	if (w->attempt != conn->attempt)
-		return ++conn->stale <= XPI_PAIRS_MAX ? 1 : XPORT_ERR_PROTOCOL;
+		return ++conn->stale <= XPI_PAIRS_MAX ? 1 : word_wrong(conn);
 	if (w->kind == 'N') {
 		xpi_fail(&conn->x->err, xpi_conn_peer_status(w->status), 0, NULL, NULL, "the client says: %s", w->text);
 		return xpi_negotiate_failed(conn, conn->x->err.status);
 	}
 	if (conn->step != XPI_CONN_TAKE || w->offer != conn->theirs || w->theirs != conn->mine)
-		return XPORT_ERR_PROTOCOL;
+		return word_wrong(conn);
 	take_hear(conn, w);
 	rc = pair_fits_still(conn);
 	if (rc != XPORT_OK)
@@ -331,7 +372,7 @@ static int word_at_client(struct xpi_conn *conn, const struct xpi_word *w)
 
 	if (w->kind != 'T' || w->attempt != (uint8_t)(conn->attempt + 1) || conn->attempt >= XPI_PAIRS_MAX ||
 	    w->offer >= conn->peer.noffers)
-		return XPORT_ERR_PROTOCOL;
+		return word_wrong(conn);
 	if (conn->step != XPI_CONN_TAKE) /* else we have noted it ourselves */
 		attempt_next(conn, w->text);
 	take_hear(conn, w);
@@ -352,22 +393,16 @@ int xpi_negotiate_word(struct xpi_conn *conn)
 	if (rc != 1)
 		return rc;
 	len = xpi_word_length(conn->in);
-	rc = len > 0 ? xpi_conn_fill(conn, len + seal) : XPORT_ERR_PROTOCOL;
-	if (rc == 0)
-		return 0;
-	if (rc == 1) {
-		rc = xpi_conn_check_seal(conn, XPI_SEAL_HANDSHAKE, len);
-		if (rc != XPORT_OK)
-			return rc;
-		rc = xpi_word_decode(conn->in, len, &w) ? 1 : XPORT_ERR_PROTOCOL;
-		conn->in_len = 0;
-	}
-	if (rc == 1)
-		rc = negotiate_at_server(conn) ? word_at_server(conn, &w) : word_at_client(conn, &w);
-	if (rc == XPORT_ERR_PROTOCOL)
-		return xpi_fail(&conn->x->err, rc, 0, NULL, NULL, "%s broke the protocol while a transport was agreed",
-		                conn->remote);
-	return rc;
+	rc = len > 0 ? xpi_conn_fill(conn, len + seal) : word_wrong(conn);
+	if (rc != 1)
+		return rc;
+	rc = xpi_conn_check_seal(conn, XPI_SEAL_HANDSHAKE, len);
+	if (rc != XPORT_OK)
+		return rc;
+	if (!xpi_word_decode(conn->in, len, &w))
+		return word_wrong(conn);
+	conn->in_len = 0;
+	return negotiate_at_server(conn) ? word_at_server(conn, &w) : word_at_client(conn, &w);
 }
 
 int xpi_negotiate_leave(struct xpi_conn *conn)

@@ -41,6 +41,13 @@ int xpi_negotiate_agree(struct xpi_conn *conn, char *text, size_t len);
  */
 struct xpi_transport *xpi_negotiate_choose(struct xpi_conn *conn);
 
+/*
+ * xpi_negotiate_other - server: no address could be had of the chosen transport, with `status`, before the HELLO was sent.
+ *
+ * Returns 1 if the endpoint goes over the next pair now, else the status by which the handshake fails.
+ */
+int xpi_negotiate_other(struct xpi_conn *conn, int status);
+
 /* xpi_negotiate_chosen - client: the server's HELLO is in conn->peer. Goes on as a step does. */
 int xpi_negotiate_chosen(struct xpi_conn *conn);
 

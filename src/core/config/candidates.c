@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/nearest.h"
 #include "core/config/module_path.h"
 #include "core/config/registry.h"
@@ -193,6 +194,7 @@ int xpi_candidates_check(const char *list, struct xport_error *err)
 void xpi_candidate_failed(struct xpi_candidate *c, int status, const char *reason)
 {
 	c->state = XPI_CANDIDATE_FAILED;
+	c->failed_ms = xpi_now_ms();
 	c->status = status;
 	snprintf(c->reason, sizeof(c->reason), "%.*s", (int)sizeof(c->reason) - 1, reason);
 }

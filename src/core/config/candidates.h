@@ -30,7 +30,8 @@ struct xpi_candidate {
 	bool shares_memory; /* for processes of one host only. Before it is open: known by the name */
 	uint8_t state;      /* enum xpi_candidate_state */
 	int status;         /* FAILED: why, */
-	char reason[200];   /* and a sentence */
+	char reason[200];   /* a sentence, */
+	int64_t failed_ms;  /* and when */
 };
 
 struct xpi_candidates {

@@ -10,27 +10,18 @@ enum { BUSY_TURNS = 32 };
 /* An application that polls at such distances, in XPI_TICKS_SHORT, does not mind the time that polling all takes. */
 enum { SELDOM = 8 };
 
-static __attribute__((cold)) int transport_broke(struct xpi_transport *tp, int status)
-{
-	if (tp->broke == XPORT_OK) {
-		tp->broke = status;
-		tp->x->todo |= XPI_TODO_BROKE;
-	}
-	/* Its endpoints end by being polled on. */
-	tp->hot = tp->neps > 0;
-	return 0;
-}
-
 static inline int transport_poll(struct xpi_transport *tp)
 {
 	int n = tp->ops->poll(tp->be);
 
-	if (n == 0)
+	if (n == 0) {
 		tp->hot -= tp->cools;
-	else if (n > 0)
+	} else if (n > 0) {
 		tp->hot = XPI_TRANSPORT_HOT;
-	else
-		return transport_broke(tp, n);
+	} else {
+		xpi_transport_broke(tp, n);
+		return 0;
+	}
 	return n;
 }
 

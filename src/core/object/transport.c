@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/signals.h"
 #include "core/config/registry.h"
@@ -11,6 +12,8 @@
 #include "core/object/mr.h"
 #include "core/object/set.h"
 #include "core/object/wakeup.h"
+
+enum { FORGIVE_MS = 2000 };
 
 static int fits(struct xpi_transport *tp)
 {
@@ -146,12 +149,13 @@ static int open_another(struct xport *x, unsigned candidate)
 static void open_shared(struct xport *x)
 {
 	struct xpi_candidates *c = &x->set->candidates;
-	int i = 0;
 
-	while (i < c->n && (!c->list[i].shares_memory || c->list[i].state == XPI_CANDIDATE_FAILED))
-		i++;
-	if (i < c->n && c->list[i].state == XPI_CANDIDATE_UNOPENED)
-		(void)open_another(x, (unsigned)i);
+	for (int i = 0; i < c->n; i++) {
+		if (!c->list[i].shares_memory || c->list[i].state == XPI_CANDIDATE_FAILED)
+			continue;
+		if (c->list[i].state == XPI_CANDIDATE_OPEN || open_another(x, (unsigned)i) == XPORT_OK)
+			return;
+	}
 }
 
 int xpi_transport_open(struct xport *x, const struct xpi_core_ops *up, size_t frame_head)
@@ -168,6 +172,19 @@ int xpi_transport_open(struct xport *x, const struct xpi_core_ops *up, size_t fr
 	if (r == XPORT_OK)
 		open_shared(x);
 	return r;
+}
+
+void xpi_transports_forgive(struct xport *x)
+{
+	int64_t before = xpi_now_ms() - FORGIVE_MS;
+
+	for (int i = 0; i < x->set->candidates.n; i++) {
+		struct xpi_candidate *c = &x->set->candidates.list[i];
+
+		if (c->state == XPI_CANDIDATE_FAILED && c->status == XPORT_ERR_SYSTEM && x->set->of[i] == NULL &&
+		    c->failed_ms < before)
+			c->state = XPI_CANDIDATE_UNOPENED;
+	}
 }
 
 struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate)
@@ -189,6 +206,8 @@ struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate)
 	r = open_another(x, candidate);
 	xpi_signals_release(&mask);
 	xpi_registry_leave();
+	if (r != XPORT_OK && x->err.status == XPORT_OK)
+		xpi_fail(&x->err, r, 0, NULL, NULL, "%s cannot be opened", c->name);
 	if (r != XPORT_OK)
 		return NULL;
 	tp = x->set->of[candidate];
@@ -199,6 +218,23 @@ struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate)
 	}
 	xpi_mr_know_all(tp);
 	return tp;
+}
+
+bool xpi_transport_broke(struct xpi_transport *tp, int status)
+{
+	struct xport *x = tp->x;
+
+	if (!xpi_several(x))
+		return false;
+	x->be = (struct xpi_be *)x->set;
+	x->poll = xpi_poll_all;
+	if (tp->broke == XPORT_OK) {
+		tp->broke = status;
+		x->todo |= XPI_TODO_BROKE;
+	}
+	/* Its endpoints end by being polled on. */
+	tp->hot = tp->neps > 0;
+	return true;
 }
 
 void xpi_transport_join(struct xpi_transport *tp)

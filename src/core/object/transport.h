@@ -62,6 +62,12 @@ static inline void xpi_transport_used(struct xpi_transport *tp)
 int xpi_transport_open(struct xport *x, const struct xpi_core_ops *up, size_t frame_head);
 
 /*
+ * xpi_transports_forgive - let transports be opened again that failed with XPORT_ERR_SYSTEM some seconds ago: for example, the
+ * process had no descriptor left.
+ */
+void xpi_transports_forgive(struct xport *x);
+
+/*
  * xpi_transport_get - the transport of a candidate, which is opened if it is not open. May block while it opens.
  *
  * Regions that exist are registered on it. One that it refuses is reached by messages.
@@ -69,6 +75,13 @@ int xpi_transport_open(struct xport *x, const struct xpi_core_ops *up, size_t fr
  * Returns NULL if it cannot be used; x->err says why.
  */
 struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate);
+
+/*
+ * xpi_transport_broke - note that poll of the transport failed for good. From then on the others are polled.
+ *
+ * Returns false if the instance has no others.
+ */
+bool xpi_transport_broke(struct xpi_transport *tp, int status);
 
 /* xpi_transport_join, xpi_transport_quit - count an endpoint that goes over the transport, and no longer does. */
 void xpi_transport_join(struct xpi_transport *tp);

@@ -203,7 +203,7 @@ static void pump(struct xport *x)
 		xpi_ep_pump(xpi_container(xpi_list_pop(&now), struct xport_ep, work));
 }
 
-/* Ends the endpoints over a transport that broke. NULL: all of them. */
+/* Ends the endpoints over a transport that broke; NULL: all of them. A handshake goes on with another transport. */
 static void end_over(struct xport *x, const struct xpi_transport *tp, const char *why)
 {
 	xpi_list_for_safe(l, &x->eps) {
@@ -211,6 +211,11 @@ static void end_over(struct xport *x, const struct xpi_transport *tp, const char
 
 		if (ep->state >= XPI_EP_FAILING || (tp != NULL && ep->tp != tp))
 			continue;
+		if (tp != NULL && ep->state == XPI_EP_CONNECTING) {
+			snprintf(ep->end.native_why, sizeof(ep->end.native_why), "%s", why);
+			xpi_ep_broken(ep);
+			continue;
+		}
 		snprintf(ep->end.why, sizeof(ep->end.why), "%s", why);
 		xpi_ep_fail(ep, XPORT_ERR_PEER_LOST, XPORT_EVENT_LOST);
 	}
@@ -229,12 +234,21 @@ static __attribute__((cold)) int broke(struct xport *x, int n)
 	return xpi_list_empty(&x->ending.eps) ? xpi_refuse(x, n, "xport_poll", "%s", why) : 0;
 }
 
-/* One of several transports broke: the others go on. */
-static __attribute__((cold)) void one_broke(struct xport *x)
+/* Whether one can still be used, or opened. */
+static bool candidates_left(const struct xpi_candidates *c)
 {
+	for (int i = 0; i < c->n; i++)
+		if (c->list[i].state != XPI_CANDIDATE_FAILED)
+			return true;
+	return false;
+}
+
+/* One of several transports broke: the others go on. If none is left, every poll says so. */
+static __attribute__((cold)) int one_broke(struct xport *x)
+{
+	const struct xpi_candidates *c = &x->set->candidates;
 	char why[sizeof(((struct xport_ep *)NULL)->end.why)];
 
-	x->todo &= ~(unsigned)XPI_TODO_BROKE;
 	xpi_list_for(l, &x->transports) {
 		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
 
@@ -243,21 +257,37 @@ static __attribute__((cold)) void one_broke(struct xport *x)
 		tp->broke_told = true;
 		snprintf(why, sizeof(why), "%s:%s failed%s%.100s", tp->ops->name, tp->caps.provider,
 		         x->err.status == tp->broke ? ": " : "", x->err.status == tp->broke ? x->err.text : "");
-		xpi_log(x->log, XPORT_LOG_ERROR, "0028", "%s: its endpoints end, those over other transports go on",
-		        why);
 		xpi_candidate_failed(&x->set->candidates.list[tp->index], tp->broke, why);
+		if (candidates_left(c))
+			xpi_log(x->log, XPORT_LOG_ERROR, "0028",
+			        "%s: its endpoints end, those over other transports go on", why);
 		end_over(x, tp, why);
 	}
 	fail_steps(x);
+	if (candidates_left(c)) {
+		x->todo &= ~(unsigned)XPI_TODO_BROKE;
+		return 0;
+	}
+	if (!xpi_list_empty(&x->ending.eps))
+		return 0;
+	return xpi_refuse(x, x->tp->broke != XPORT_OK ? x->tp->broke : XPORT_ERR_SYSTEM, "xport_poll",
+	                  "none of %d transports is left: %s", c->n, c->list[x->tp->index].reason);
 }
 
 int xpi_progress_rest(struct xport *x, int n)
 {
 	xpi_assert_locked(x);
-	if (n < 0)
-		return broke(x, n);
-	if (__builtin_expect((x->todo & XPI_TODO_BROKE) != 0, 0))
-		one_broke(x);
+	if (n < 0) {
+		if (!xpi_transport_broke(x->tp, n))
+			return broke(x, n);
+		n = 0;
+	}
+	if (__builtin_expect((x->todo & XPI_TODO_BROKE) != 0, 0)) {
+		int r = one_broke(x);
+
+		if (r < 0)
+			return r;
+	}
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))

@@ -236,6 +236,9 @@ static void *progress_thread(void *arg)
 		bool sleep = false;
 
 		xpi_lock(x);
+		/* Of several transports, one may need the clock and another not. */
+		if (spin.by_clock != x->sleepers.spin.by_clock)
+			spin = x->sleepers.spin;
 		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
 		xpi_user_fd_settle(x);
 		if (x->sleepers.stirred)
