@@ -313,6 +313,7 @@ private:
 struct connection {
 	const_bytes private_data; /* what the peer gets; copied */
 	int backlog = 0;          /* of a listener */
+	const char *transports = nullptr; /* the only ones that it may use, "A+B"; null: all of the instance */
 };
 
 /* An address that peers connect to. */
@@ -498,6 +499,7 @@ private:
 		a.private_data = how.private_data.data();
 		a.private_len = how.private_data.size();
 		a.backlog = how.backlog;
+		a.transports = how.transports;
 		return a;
 	}
 	result<region> made(int status, const char *what, xport_mr *h, std::shared_ptr<void> owner)

@@ -386,6 +386,9 @@ struct xport_conn_attr {
 	size_t private_len;       /* number of these bytes, at most xport_info.private_max */
 	void *context;            /* xport_ep_info.context of the new endpoint; xport_listen: of each accepted one */
 	int backlog;              /* xport_listen: connections that may wait for xport_accept; 0: 64 */
+	/* The only transports of this instance that the connection may use, such as "verbs+ofi:tcp"; "verbs" means all
+	   of this back end; NULL: all of the instance. */
+	const char *transports;
 };
 
 /*
@@ -407,7 +410,8 @@ struct xport_conn_attr {
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       x, address or listener is NULL; attr->size is wrong; the private data is too long, or is
- *                           NULL although private_len is not 0; the backlog is negative
+ *                           NULL although private_len is not 0; the backlog is negative;
+ *                           attr->transports names none of this instance's
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
  *   XPORT_ERR_UNREACHABLE   the name does not resolve
@@ -491,7 +495,8 @@ void xport_listener_close(xport_listener *listener);
  * Returns XPORT_OK, or one of the following.  With timeout_ms 0 an error that is found later is the status of
  * XPORT_EVENT_LOST.
  *   XPORT_ERR_INVALID       x, address or ep is NULL; timeout_ms is below -1; attr->size is wrong; the private data is
- *                           too long, or is NULL although private_len is not 0; the backlog is negative
+ *                           too long, or is NULL although private_len is not 0; the backlog is negative;
+ *                           attr->transports names none of this instance's
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
  *   XPORT_ERR_TIMEOUT       the time limit expired

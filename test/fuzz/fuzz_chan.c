@@ -196,7 +196,7 @@ static void say_hello(struct peer *p, struct fuzz_in *in, size_t cut)
 
 	if (!p->client)
 		note_hello(p);
-	xpi_conn_identity(p->side->peer, p->side->peer->tp, &h);
+	xpi_conn_identity(p->side->peer, p->side->peer->tp, 0, &h);
 	h.theirs = 0; /* as a server says */
 	h.pid = (how & 1) != 0 ? (int64_t)fuzz_u16(in) : 0;
 	h.ep_id = 65536;

@@ -81,7 +81,7 @@ static void connect_to(struct world *w, struct fuzz_in *in)
 	size_t len = sizeof(address);
 	unsigned limits = fuzz_u8(in);
 
-	xpi_conn_identity(w->peer, w->peer->tp, &h);
+	xpi_conn_identity(w->peer, w->peer->tp, 0, &h);
 	h.credits = 1 + (limits & 15) * 3;
 	h.requests = 1 + (limits >> 4);
 	h.frame_max = (limits & 1) != 0 ? 4096 : 8192;

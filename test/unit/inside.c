@@ -333,7 +333,7 @@ size_t inside_hello(xport *x, void *buf, size_t room)
 {
 	struct xpi_hello h;
 
-	xpi_conn_identity(x, x->tp, &h);
+	xpi_conn_identity(x, x->tp, 0, &h);
 	h.theirs = 0; /* as a server says */
 	h.ep_id = h.session = 1;
 	h.address_len = sizeof(struct loop_address);

@@ -110,14 +110,18 @@ protected:
 		xport_ep *client, *server;
 	};
 	xport_error err{};
-	Pair connect(xport *x, int timeout_ms = 20000)
+	Pair connect(xport *x, int timeout_ms = 20000, const char *transports = nullptr)
 	{
+		xport_conn_attr attr{};
+
 		auto end = steady_clock::now() + milliseconds(timeout_ms);
 		Pair p{};
 		xport_ep_info info{};
 
 		err.size = sizeof(err);
-		EXPECT_EQ(XPORT_OK, xport_connect(x, name, nullptr, 0, &p.client));
+		attr.size = sizeof(attr);
+		attr.transports = transports;
+		EXPECT_EQ(XPORT_OK, xport_connect(x, name, &attr, 0, &p.client));
 		info.size = sizeof(info);
 		for (unsigned i = 1; steady_clock::now() < end; i++) {
 			poll();
@@ -256,6 +260,59 @@ TEST_F(Several, TheEndpointSaysWhichAndWhyNotABetterOne)
 	EXPECT_NE(nullptr, strstr(info.passed_over, "loop:rdma: the peer does not offer that")) << info.passed_over;
 	EXPECT_STREQ("loop:native: the peer does not offer that", query(p.server).passed_over);
 	EXPECT_TRUE(has_logged("by loop:message; passed over loop:nosuch: ")) << logged;
+}
+
+/* A program may forbid transports for a connection, at either side. */
+TEST_F(Several, ConnectionsUseWhatTheProgramAllows)
+{
+	static const char set[] = "loop:native+loop:rdma+loop:message";
+	xport_conn_attr attr{};
+
+	serve(set);
+	xport *x = open(set);
+	Pair p = connect(x, 20000, "loop:message");
+	ASSERT_NE(nullptr, p.client) << err.text;
+	EXPECT_EQ("loop:message", over(p.client));
+	EXPECT_NE(nullptr,
+	          strstr(query(p.client).passed_over, "loop:rdma: not usable here: the program does not allow it"))
+		<< query(p.client).passed_over;
+	EXPECT_NE(nullptr, strstr(query(p.server).passed_over, "the peer cannot use it: the program does not allow it"))
+		<< query(p.server).passed_over;
+	talk(p, x);
+	EXPECT_EQ("loop:native", over(connect(x, 20000, "loop").client)) << "all of a back end";
+	EXPECT_EQ("loop:rdma", over(connect(x, 20000, "loop:message+loop:rdma").client))
+		<< "the order is the instance's";
+
+	xport_listener_close(listener);
+	attr.size = sizeof(attr);
+	attr.transports = "loop:rdma";
+	ASSERT_EQ(XPORT_OK, xport_listen(server, "127.0.0.1:0", &attr, &listener));
+	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
+	p = connect(x);
+	ASSERT_NE(nullptr, p.client) << err.text;
+	EXPECT_EQ("loop:rdma", over(p.client));
+	EXPECT_EQ(nullptr, connect(x, 20000, "loop:message").client);
+	EXPECT_EQ(XPORT_ERR_INCOMPATIBLE, err.status) << err.text;
+}
+
+TEST_F(Several, AnUnknownTransportOfAConnectionIsRefused)
+{
+	xport_conn_attr attr{};
+	xport_ep *ep;
+
+	serve("loop:native+loop:message");
+	for (const char *wrong :
+	     {"", "loop:rdma", "ucx", "loop:native+", "loop:native+loop:native", "loop:native,loop:message"}) {
+		attr.size = sizeof(attr);
+		attr.transports = wrong;
+		EXPECT_EQ(XPORT_ERR_INVALID, xport_connect(server, name, &attr, 0, &ep)) << wrong;
+		err.size = sizeof(err);
+		ASSERT_EQ(XPORT_OK, xport_last_error(server, &err));
+		EXPECT_NE(
+			nullptr,
+			strstr(err.text, "none of this instance's, or there twice; they are loop:native, loop:message"))
+			<< err.text;
+	}
 }
 
 /* One with a single transport has nothing to pass over. */

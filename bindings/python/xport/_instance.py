@@ -284,30 +284,33 @@ class Instance:
 
 	# ---- connections and memory ----
 
-	def _conn_attr(self, private_data, backlog=0):
+	def _conn_attr(self, private_data, transports, backlog=0):
 		data = bytes(private_data)
 		held = ffi.new("char[]", data) if data else NULL
-		return sized("xport_conn_attr", private_data=held, private_len=len(data), backlog=backlog), held
+		names = ffi.new("char[]", transports.encode()) if transports is not None else NULL
+		attr = sized("xport_conn_attr", private_data=held, private_len=len(data), backlog=backlog, transports=names)
+		return attr, (held, names)
 
-	def listen(self, address="127.0.0.1:0", private_data=b"", backlog=0):
+	def listen(self, address="127.0.0.1:0", private_data=b"", backlog=0, transports=None):
+		"""transports: the only ones that connections may use, "A+B"; None: all of the instance."""
 		with self._lock:
-			attr, _held = self._conn_attr(private_data, backlog)
+			attr, _held = self._conn_attr(private_data, transports, backlog)
 			out = ffi.new("xport_listener **")
 			self._must(lib.xport_listen(self._open(), address.encode(), attr, out), "xport_listen")
 			return Listener(self, out[0])
 
-	def connect(self, address, private_data=b"", timeout=None):
+	def connect(self, address, private_data=b"", timeout=None, transports=None):
 		"""Waits up to timeout seconds.  A coroutine calls connect_async instead."""
 		with self._lock:
-			attr, _held = self._conn_attr(private_data)
+			attr, _held = self._conn_attr(private_data, transports)
 			out = ffi.new("xport_ep **")
 			status = lib.xport_connect(self._open(), address.encode(), attr, max(1, milliseconds(timeout)) if timeout is not None else -1, out)
 			self._must(status, "xport_connect")
 			return Endpoint(self, out[0])
 
-	async def connect_async(self, address, private_data=b""):
+	async def connect_async(self, address, private_data=b"", transports=None):
 		with self._lock:
-			attr, _held = self._conn_attr(private_data)
+			attr, _held = self._conn_attr(private_data, transports)
 			out = ffi.new("xport_ep **")
 			self._must(lib.xport_connect(self._open(), address.encode(), attr, 0, out), "xport_connect")
 			ep = Endpoint(self, out[0])

@@ -173,7 +173,7 @@ static int connect_hello(struct xpi_conn *conn)
 	struct xpi_hello ours;
 	char text[600];
 
-	xpi_conn_identity(x, conn->ep->tp, &ours);
+	xpi_conn_identity(x, conn->ep->tp, conn->forbidden, &ours);
 	if (xpi_hello_compatible(&ours, peer, text, sizeof(text)) != XPORT_OK)
 		return xpi_fail(&x->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, xpi_hello_advice(&ours, peer), "%s", text);
 	if (peer->verdict != XPORT_OK)
@@ -241,7 +241,8 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 	struct xpi_addrs addrs;
 	struct xpi_conn *conn;
 	struct xport_ep *ep;
-	int rc = xpi_conn_attr_check(x, attr);
+	uint32_t forbidden;
+	int rc = xpi_conn_attr_check(x, attr, &forbidden);
 
 	xpi_assert_locked(x);
 	if (rc != XPORT_OK)
@@ -257,6 +258,7 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 		return XPORT_ERR_NO_MEMORY;
 	snprintf(conn->remote, sizeof(conn->remote), "%s", address);
 	conn->addrs = addrs;
+	conn->forbidden = forbidden;
 	conn->deadline_ms = deadline_ms;
 	rc = check_addresses(conn);
 	/* What the back end calls back meanwhile must not free it. */

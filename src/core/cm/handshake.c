@@ -168,7 +168,7 @@ int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t priva
 	size_t len = XPI_ADDRESS_MAX;
 	int rc;
 
-	xpi_conn_identity(x, conn->ep != NULL ? conn->ep->tp : NULL, &h);
+	xpi_conn_identity(x, conn->ep != NULL ? conn->ep->tp : NULL, conn->forbidden, &h);
 	memcpy(conn->said, h.offers, sizeof(conn->said));
 	conn->nsaid = h.noffers;
 	h.verdict = verdict;

@@ -65,6 +65,7 @@ struct xpi_conn {
 	struct xpi_session *session; /* NULL: there is no key */
 	/* the transport, see negotiate.h */
 	struct xpi_agreement agreement;
+	uint32_t forbidden;           /* candidates that this connection may not use, bits */
 	uint8_t nsaid;                /* client: our offers, as our HELLO has said them */
 	struct xpi_offer said[XPI_OFFERS_MAX];
 	int at;                       /* server: the pair of this attempt */
@@ -105,8 +106,11 @@ void xpi_conn_fail(struct xpi_conn *conn, int status);
 int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t events, int64_t deadline_ms);
 /* Begins to watch conn->fd for what the step needs.  On failure the caller fails the handshake. */
 int xpi_conn_watch(struct xpi_conn *conn);
-/* Our HELLO, but for what belongs to an endpoint. `tp`: the transport whose limits it has; NULL: any. */
-void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, struct xpi_hello *h);
+/*
+ * Our HELLO, but for what belongs to an endpoint. `tp`: the transport whose limits it has; NULL: any. `forbidden`: bits of the
+ * candidates that the connection may not use.
+ */
+void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h);
 /* Encodes our HELLO into conn->out; ep NULL: a refusal, with `verdict` and its sentence. */
 int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t private_len, int verdict, const char *text);
 /* The native address of conn->ep, of `*len` bytes at most; what the endpoint is prepared for from then on. */
@@ -119,7 +123,8 @@ void xpi_conn_names(struct xpi_conn *conn);
 int xpi_conn_take_peer(struct xpi_conn *conn);
 /* A status from the peer, as one of those that xport_connect may return. */
 int xpi_conn_peer_status(int32_t status);
-int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr);
+/* Checks the options of xport_connect and xport_listen, and sets the candidates that they forbid. */
+int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr, uint32_t *forbidden);
 
 /* Sends what may be said by now.  1: all of it is; 0: the socket is full. */
 int xpi_conn_flush(struct xpi_conn *conn);

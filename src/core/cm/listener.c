@@ -135,7 +135,7 @@ static int listener_hello(struct xpi_conn *conn)
 	int rc;
 
 	xpi_transports_forgive(x);
-	xpi_conn_identity(x, NULL, &ours);
+	xpi_conn_identity(x, NULL, conn->forbidden, &ours);
 	rc = xpi_hello_compatible(&ours, &conn->peer, text, sizeof(text));
 	if (rc == XPORT_OK)
 		rc = xpi_negotiate_agree(conn, text, sizeof(text));
@@ -188,6 +188,7 @@ static int accept_begin(struct xport_listener *l, int fd, const struct sockaddr 
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	conn->fd = fd;
 	conn->listener = l;
+	conn->forbidden = l->forbidden;
 	conn->step = l->x->settings.secret != NULL ? XPI_CONN_START : XPI_CONN_HELLO;
 	conn->deadline_ms = conn->began_ms + XPI_HALF_OPEN_MS;
 	xpi_addr_format(sa, conn->remote, sizeof(conn->remote));
@@ -358,7 +359,8 @@ int xpi_listener_open(struct xport *x, const char *address, const struct xport_c
 	struct sockaddr_storage sa = {0};
 	socklen_t len = sizeof(sa);
 	struct xport_listener *l;
-	int rc = xpi_conn_attr_check(x, attr);
+	uint32_t forbidden;
+	int rc = xpi_conn_attr_check(x, attr, &forbidden);
 
 	if (rc != XPORT_OK)
 		return rc;
@@ -367,6 +369,7 @@ int xpi_listener_open(struct xport *x, const char *address, const struct xport_c
 	l = listener_new(x, attr);
 	if (l == NULL)
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a listener");
+	l->forbidden = forbidden;
 	rc = bind_any(l, address);
 	if (rc == XPORT_OK && getsockname(l->fd, (struct sockaddr *)&sa, &len) != 0)
 		rc = xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot ask for the listener's name");

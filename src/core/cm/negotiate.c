@@ -13,7 +13,7 @@
 
 /* ---- Offers ---- */
 
-void xpi_offers_fill(const struct xport *x, struct xpi_hello *h)
+void xpi_offers_fill(const struct xport *x, uint32_t forbidden, struct xpi_hello *h)
 {
 	const struct xpi_set *set = x->set;
 
@@ -27,7 +27,10 @@ void xpi_offers_fill(const struct xport *x, struct xpi_hello *h)
 		memcpy(o->backend, c->backend, sizeof(o->backend));
 		memcpy(o->provider, c->provider, sizeof(o->provider));
 		o->flags = (uint8_t)((c->any_provider ? XPI_OFFER_ANY : 0) | (c->shares_memory ? XPI_OFFER_SHARED : 0));
-		if (c->state == XPI_CANDIDATE_FAILED) {
+		if ((forbidden & 1u << i) != 0) {
+			o->flags |= XPI_OFFER_FAILED;
+			snprintf(o->device, sizeof(o->device), "the program does not allow it");
+		} else if (c->state == XPI_CANDIDATE_FAILED) {
 			o->flags |= XPI_OFFER_FAILED;
 			snprintf(o->device, sizeof(o->device), "%.*s", (int)sizeof(o->device) - 1, c->reason);
 		} else if (tp != NULL) {
@@ -41,7 +44,7 @@ void xpi_offers_fill(const struct xport *x, struct xpi_hello *h)
 /* Ours, as they are now. A transport that was opened since our HELLO, or could not be, differs from what the peer knows. */
 static void negotiate_ours(const struct xpi_conn *conn, struct xpi_hello *ours)
 {
-	xpi_conn_identity(conn->x, conn->ep != NULL ? conn->ep->tp : NULL, ours);
+	xpi_conn_identity(conn->x, conn->ep != NULL ? conn->ep->tp : NULL, conn->forbidden, ours);
 }
 
 /* Ours, as the client's HELLO has said them. */

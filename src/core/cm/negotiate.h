@@ -24,8 +24,8 @@
 
 #include "core/cm/handshake.h"
 
-/* xpi_offers_fill - write the transports of the instance into our HELLO. */
-void xpi_offers_fill(const struct xport *x, struct xpi_hello *h);
+/* xpi_offers_fill - write the transports of the instance into our HELLO; `forbidden` ones as not usable. */
+void xpi_offers_fill(const struct xport *x, uint32_t forbidden, struct xpi_hello *h);
 
 /*
  * xpi_negotiate_agree - server: compute what both sides have in common. The client's HELLO is in conn->peer.

@@ -13,6 +13,7 @@
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/op_life.h"
+#include "core/object/set.h"
 #include "core/object/usdt.h"
 #include "core/wire/hello.h"
 
@@ -23,7 +24,7 @@ static bool big_endian(void)
 	return *(const uint8_t *)&one == 0;
 }
 
-void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, struct xpi_hello *h)
+void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h)
 {
 	memset(h, 0, sizeof(*h));
 	h->offer = tp != NULL ? (uint8_t)tp->index : XPI_OFFER_NONE;
@@ -37,7 +38,7 @@ void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, st
 	h->pointer_size = sizeof(void *);
 	h->big_endian = big_endian();
 	xpi_hello_process(h);
-	xpi_offers_fill(x, h);
+	xpi_offers_fill(x, forbidden, h);
 	h->incarnation = x->incarnation;
 	h->frame_max = (uint32_t)tp->caps.am_max;
 	h->credits = tp->caps.am_credits;
@@ -49,8 +50,9 @@ void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, st
 const char xpi_auth_hint[] =
 	"give both sides the same XPORT_AUTH_KEY_FILE; in a trusted network XPORT_AUTH=none will do";
 
-int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr)
+int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr, uint32_t *forbidden)
 {
+	*forbidden = 0;
 	if (attr == NULL)
 		return XPORT_OK;
 	if (attr->private_len > XPI_PRIVATE_MAX || (attr->private_len > 0 && attr->private_data == NULL))
@@ -59,6 +61,8 @@ int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr)
 		                XPI_PRIVATE_MAX);
 	if (attr->backlog < 0)
 		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL, "backlog is %d", attr->backlog);
+	if (attr->transports != NULL)
+		return xpi_candidates_forbid(&x->set->candidates, attr->transports, forbidden, &x->err);
 	return XPORT_OK;
 }
 

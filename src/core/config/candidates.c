@@ -191,6 +191,37 @@ int xpi_candidates_check(const char *list, struct xport_error *err)
 	return XPORT_OK;
 }
 
+/* A back end's name means all of its candidates; a provider may have been chosen by the back end. */
+static bool candidate_named(const struct xpi_candidate *c, const char *item)
+{
+	size_t n = strlen(c->backend);
+
+	return strcmp(item, c->name) == 0 || strcmp(item, c->backend) == 0 ||
+	       (strncmp(item, c->backend, n) == 0 && item[n] == ':' && strcmp(item + n + 1, c->provider) == 0);
+}
+
+int xpi_candidates_forbid(const struct xpi_candidates *c, const char *allowed, uint32_t *forbidden,
+                          struct xport_error *err)
+{
+	uint32_t named = 0, none;
+	char item[256], all[200] = "";
+	size_t len = 0;
+
+	for (int i = 0; i < c->n && len < sizeof(all); i++)
+		len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", i > 0 ? ", " : "", c->list[i].name);
+	while (candidates_cut(&allowed, '+', item, sizeof(item))) {
+		none = named;
+		for (int i = 0; i < c->n; i++)
+			named |= candidate_named(&c->list[i], item) ? 1u << i : 0;
+		if (none == named)
+			return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, "separate them by +",
+			                "transports: \"%.60s\" is none of this instance's, or there twice; they are %s",
+			                item, all);
+	}
+	*forbidden = ~named;
+	return XPORT_OK;
+}
+
 void xpi_candidate_failed(struct xpi_candidate *c, int status, const char *reason)
 {
 	c->state = XPI_CANDIDATE_FAILED;

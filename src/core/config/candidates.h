@@ -54,6 +54,14 @@ int xpi_candidates_check(const char *list, struct xport_error *err);
 /* xpi_candidates_fill - list the candidates of one alternative that was checked, none of them opened. */
 void xpi_candidates_fill(struct xpi_candidates *c, const char *alternative);
 
+/*
+ * xpi_candidates_forbid - set the bits of the candidates that a list "NAME+NAME:PROVIDER" does not name.
+ *
+ * Returns XPORT_OK, or, described, XPORT_ERR_INVALID: an item names none of them.
+ */
+int xpi_candidates_forbid(const struct xpi_candidates *c, const char *allowed, uint32_t *forbidden,
+                          struct xport_error *err);
+
 /* xpi_candidate_failed - note that a candidate cannot be used, and why. */
 void xpi_candidate_failed(struct xpi_candidate *c, int status, const char *reason);
 

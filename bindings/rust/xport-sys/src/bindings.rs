@@ -1284,12 +1284,13 @@ pub struct xport_conn_attr {
     pub private_len: usize,
     pub context: *mut ::std::os::raw::c_void,
     pub backlog: ::std::os::raw::c_int,
+    pub transports: *const ::std::os::raw::c_char,
 }
 #[test]
 fn bindgen_test_layout_xport_conn_attr() {
     assert_eq!(
         ::std::mem::size_of::<xport_conn_attr>(),
-        40usize,
+        48usize,
         concat!("Size of: ", stringify!(xport_conn_attr))
     );
     assert_eq!(
@@ -1382,6 +1383,23 @@ fn bindgen_test_layout_xport_conn_attr() {
         );
     }
     test_field_backlog();
+    fn test_field_transports() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_conn_attr>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).transports) as usize - ptr as usize
+            },
+            40usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_conn_attr),
+                "::",
+                stringify!(transports)
+            )
+        );
+    }
+    test_field_transports();
 }
 impl Default for xport_conn_attr {
     fn default() -> Self {
