@@ -31,8 +31,8 @@
 	  "register the region with the right. Nothing was sent.") \
 	X(XPORT_ERR_STALE_KEY, "the registration of the key has ended, or its process has", \
 	  "get a new key from the peer. Nothing was written.") \
-	X(XPORT_ERR_BAD_KEY, "damaged bytes, or not a key of this back end", \
-	  "pass all bytes that xport_rkey_pack(3) wrote, unchanged, to a peer with the same back end.") \
+	X(XPORT_ERR_BAD_KEY, "damaged bytes, or not a key", \
+	  "pass all bytes that xport_rkey_pack(3) wrote, unchanged.") \
 	X(XPORT_ERR_TRUNCATED, "the message is longer than its receive", \
 	  "post longer receives. The next message is not affected.") \
 	X(XPORT_ERR_CANCELED, "canceled", "nothing; the buffer belongs to the program again.") \

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -319,12 +320,22 @@ static int loop(void)
 	return rc;
 }
 
+/* The value of XPORT_BACKEND or -B if it means several transports; else NULL. */
+static const char *serve_set(void)
+{
+	const char *value = server.options->backend != NULL ? server.options->backend : getenv("XPORT_BACKEND");
+
+	if (value == NULL || *value == '\0')
+		return "auto";
+	return strcmp(value, "auto") == 0 || strchr(value, '+') != NULL ? value : NULL;
+}
+
 static bool listen_there(void)
 {
 	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = CP_HELLO, .private_len = sizeof(CP_HELLO)};
 	struct xport_info info = {.size = sizeof(info)};
 	struct xport_error e = {.size = sizeof(e)};
-	char name[256];
+	char name[256], one[80];
 
 	if (xport_listen(server.hub.x, server.options->listen, &attr, &server.listener) != XPORT_OK ||
 	    xport_listener_name(server.listener, name, sizeof(name)) != XPORT_OK ||
@@ -333,7 +344,8 @@ static bool listen_there(void)
 		cp_complain(&e);
 		return false;
 	}
-	printf("xport_cp: serving %s on %s, over %s:%s\n", server.options->serve, name, info.backend, info.provider);
+	snprintf(one, sizeof(one), "%s:%s", info.backend, info.provider);
+	printf("xport_cp: serving %s on %s, over %s\n", server.options->serve, name, serve_set() ? serve_set() : one);
 	return fflush(stdout) == 0;
 }
 
