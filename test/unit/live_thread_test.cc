@@ -5,8 +5,10 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "live_pair.h"
 #include "live_shim.h"
@@ -99,6 +101,45 @@ TEST(LiveThread, AForkedChildMayPutItAndTheParentGoesOn)
 }
 
 /* This process is stopped for longer than the timeout; the peers that sent beats meanwhile are not lost. */
+std::vector<int> epoll_sets()
+{
+	std::vector<int> found;
+	char to[64];
+
+	for (int fd = 3; fd < 200; fd++) {
+		ssize_t n = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), to, sizeof(to));
+
+		if (n > 0 && std::string(to, size_t(n)) == "anon_inode:[eventpoll]")
+			found.push_back(fd);
+	}
+	return found;
+}
+
+/* The program closed the helper's epoll set, and its number is one of the program's now: nothing is added there. */
+TEST(LiveThread, NothingIsAddedToASetOfTheProgram)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		shim *s = shim_new(true);
+		std::vector<int> sets = epoll_sets();
+		Pair p, q;
+		shim_watch *w = shim_watch_add(s, p.a, EPOLLIN, -1);
+
+		alarm(20);
+		if (sets.size() != 1 || w == nullptr)
+			_exit(2);
+		int mine = epoll_create1(0);
+		dup2(mine, sets[0]);
+		while (!shim_watch_rang(w)) /* the helper looks once a second */
+			usleep(1000);
+		_exit(shim_watch_add(s, q.a, EPOLLIN, -1) == nullptr ? 0 : 1);
+	}
+	waitpid(child, &status, 0);
+	EXPECT_EQ(0, status);
+}
+
 TEST(LiveThread, StoppedIsNotLost)
 {
 	pid_t child = fork();

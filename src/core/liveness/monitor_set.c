@@ -12,6 +12,11 @@ int xpi_live_ctl(struct xpi_live *live, int op, int fd, uint32_t events, void *o
 	struct epoll_event ev = {.events = events};
 
 	ev.data.u64 = (uintptr_t)object | source;
+	/* The number may be another file's by now. */
+	if (live->closed) {
+		errno = EBADF;
+		return XPORT_ERR_SYSTEM;
+	}
 	return epoll_ctl(live->epfd, op, fd, &ev) == 0 ? XPORT_OK : XPORT_ERR_SYSTEM;
 }
 
