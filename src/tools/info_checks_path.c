@@ -36,6 +36,7 @@ struct taken {
 	const struct info *info;
 	const struct xport_info *caps; /* NULL: it does not open */
 	bool chosen;                   /* by the library or by UCX, not by name */
+	bool all;                      /* of auto: what is open is only the first of several */
 };
 
 static struct taken path_taken(const struct info *info)
@@ -49,7 +50,8 @@ static struct taken path_taken(const struct info *info)
 	} else if (info->request.usable && info->request.caps.size != 0) {
 		t.caps = &info->request.caps;
 	}
-	t.chosen = asked != NULL && (strcmp(asked, "auto") == 0 || strcmp(asked, "ucx") == 0);
+	t.all = asked != NULL && strcmp(asked, "auto") == 0;
+	t.chosen = t.all || (asked != NULL && strcmp(asked, "ucx") == 0);
 	return t;
 }
 
@@ -79,6 +81,9 @@ static enum info_state passed_over(const struct taken *t, struct info_check *c)
 		if (strncmp(k->name, "verbs", 5) == 0 && (why == NULL || k->state == XPORT_READY))
 			why = k;
 	}
+	if (why != NULL && why->state == XPORT_READY && t->all)
+		return info_say(c, INFO_OK, "%s:%s is open, and %s opens for peers that have verbs, too",
+		                t->caps->backend, t->caps->provider, why->name);
 	if (why != NULL && why->state == XPORT_READY) {
 		info_cure(c, "export XPORT_BACKEND=verbs");
 		return info_say(c, INFO_PROBLEM, "%s:%s over %s is used, although verbs could use the RDMA devices",
