@@ -116,6 +116,16 @@ int svc_engine_peer(struct svc_engine *e, xport_ep *ep, const char *operation, s
 	return XPORT_OK;
 }
 
+int svc_engine_peer_known(struct svc_engine *e, xport_ep *ep, const char *operation, struct svc_msgq_peer **peer)
+{
+	struct svc_msgq_peer *p = e->destroying ? NULL : svc_msgq_find(&e->msgq, ep);
+
+	if (p == NULL || p->ended != XPORT_OK)
+		return svc_engine_peer(e, ep, operation, peer);
+	*peer = p;
+	return XPORT_OK;
+}
+
 void svc_engine_forget(struct svc_engine *e, const xport_ep *ep)
 {
 	pthread_mutex_lock(&e->lock);

@@ -114,6 +114,8 @@ void svc_engine_forget(struct svc_engine *e, const xport_ep *ep);
 
 /* The peer of an open endpoint. Returns XPORT_OK, or an error that is described. */
 int svc_engine_peer(struct svc_engine *e, xport_ep *ep, const char *operation, struct svc_msgq_peer **peer);
+/* The same, but a peer whose end was not reported yet is not looked at again: that costs as much as a message. */
+int svc_engine_peer_known(struct svc_engine *e, xport_ep *ep, const char *operation, struct svc_msgq_peer **peer);
 /*
  * To be called once for each message that ops->message has decoded: gives the credit of a reply back, takes its request
  * out of those in flight, and handles BYE.

@@ -30,7 +30,11 @@ enum {
 	SVC_FIRST_LEASE_INFO = SVC_SIZE_UP_TO(struct xport_lease_info, context),
 	SVC_FIRST_DIRECTORY_ATTR = SVC_SIZE_UP_TO(struct xport_directory_attr, peer_names),
 	SVC_FIRST_DIRECTORY_EVENT = SVC_SIZE_UP_TO(struct xport_directory_event, entry),
-	SVC_FIRST_DIRECTORY_INFO = SVC_SIZE_UP_TO(struct xport_directory_info, hits)
+	SVC_FIRST_DIRECTORY_INFO = SVC_SIZE_UP_TO(struct xport_directory_info, hits),
+	SVC_FIRST_RPCS_ATTR = SVC_SIZE_UP_TO(struct xport_rpcs_attr, retry_after_ms),
+	SVC_FIRST_RPCS_INFO = SVC_SIZE_UP_TO(struct xport_rpcs_info, memory_max),
+	SVC_FIRST_RPC_EVENT = SVC_SIZE_UP_TO(struct xport_rpc_event, trace),
+	SVC_FIRST_RPC_ARGS = SVC_SIZE_UP_TO(struct xport_rpc_args, id)
 };
 
 /* Whether a struct of a program may have this size. */

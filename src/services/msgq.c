@@ -10,6 +10,10 @@
 
 void svc_msg_free(struct svc_msgq_peer *p, struct svc_msg *msg)
 {
+	if (msg->reply) {
+		p->msgq->replies--;
+		p->msgq->replies_bytes -= sizeof(*msg) + msg->len;
+	}
 	if (msg->spare)
 		p->spare = msg;
 	else

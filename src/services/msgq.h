@@ -66,7 +66,7 @@ struct svc_msgq_peer {
 	uint32_t epoch_before;      /* ours, that is over */
 	uint32_t from, from_number; /* of the next message of it; 0: no epoch yet */
 	uint32_t from_before;       /* an epoch that is over */
-	struct svc_msg_list early;   /* messages that came before those that were sent before them */
+	struct svc_msg_list early;  /* messages that came before those that were sent before them */
 	unsigned nearly;
 	struct svc_msg *spare; /* for the word that all is over; NULL: it is on its way */
 	void *user;
@@ -99,12 +99,14 @@ struct svc_msgq {
 	const struct svc_msgq_fns *fns;
 	void *arg;
 	bool stopping;
-	bool stuck;        /* a full queue refused one */
-	unsigned receives; /* that it has */
-	unsigned unposted; /* of them, those that are to be posted, or have what waits */
-	unsigned waiting;  /* messages that wait */
-	unsigned flying;   /* that are under way */
-	uint64_t muted;    /* peers, ever */
+	bool stuck;             /* a full queue refused one */
+	unsigned receives;      /* that it has */
+	unsigned unposted;      /* of them, those that are to be posted, or have what waits */
+	unsigned waiting;       /* messages that wait */
+	unsigned flying;        /* that are under way */
+	unsigned replies;       /* that wait or are under way */
+	uint64_t replies_bytes; /* of these, with what keeps them */
+	uint64_t muted;         /* peers, ever */
 	struct svc_msgq_receive receive[SVC_MSGQ_RECEIVES];
 	struct svc_msgq_peer *bucket[SVC_MSGQ_BUCKETS];
 	uint8_t *buffers;
@@ -137,10 +139,22 @@ struct svc_msgq_peer *svc_msgq_find(const struct svc_msgq *m, const xport_ep *ep
 /* Sends: the bytes are copied.  NO_MEMORY; or the status by which the peer ended. */
 int svc_msgq_request(struct svc_msgq_peer *p, const void *bytes, size_t len);
 int svc_msgq_reply(struct svc_msgq_peer *p, const void *bytes, size_t len);
+/* Sends a request or a reply that consists of two parts. */
+int svc_msgq_send(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len,
+                  bool reply);
+/* Whether no request waits: the next one leaves at once, unless the endpoint's queue is full. */
+static inline bool svc_msgq_clear(const struct svc_msgq_peer *p)
+{
+	return p->requests.first == NULL && p->unanswered < SVC_MSGQ_WINDOW;
+}
+/* Bytes that a message of `len` bytes occupies until it is sent. */
+size_t svc_msgq_cost(size_t len);
 /* A request that cannot fail because memory is out: its message is made before, with room for `len` bytes, and is the queue's when
  * it is sent, or else to be freed.  NULL: out of memory. */
 struct svc_msg *svc_msgq_reserve(size_t len);
 void svc_msgq_request_in(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len);
+/* Ends the talk with the peer, for lack of memory to answer it. The epoch is over when that message is sent. */
+void svc_msgq_talk_over(struct svc_msgq_peer *p);
 /* As svc_msgq_reply, in `over`: the word that a service says at its end, of at most SVC_MSGQ_WORD bytes. */
 void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len);
 /* The last reply.  Not to one that nothing was said to, or heard of, since it was made anew: another one would hear it. */

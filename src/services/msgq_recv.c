@@ -4,23 +4,28 @@
 
 #include "services/msgq_impl.h"
 
-int svc_msgq_post_receives(struct svc_msgq *m)
+static int receive_post(struct svc_msgq *m, struct svc_msgq_receive *r)
 {
+	struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER, .context = r, .id = &r->id};
 	int status;
 
-	for (unsigned i = 0; i < m->receives && m->unposted > 0 && !m->stopping; i++) {
-		struct svc_msgq_receive *r = &m->receive[i];
-		struct xport_opt o = {.size = sizeof(o), .flags = XPORT_EAGER, .context = r, .id = &r->id};
-
-		if (r->posted || r->from != NULL)
-			continue;
-		status = xport_recv(m->x, r->bytes, m->max, m->tag, UINT64_MAX, &o);
-		if (status != XPORT_OK)
-			return status;
-		r->posted = true;
-		m->unposted--;
-	}
+	if (r->posted || r->from != NULL)
+		return XPORT_OK;
+	status = xport_recv(m->x, r->bytes, m->max, m->tag, UINT64_MAX, &o);
+	if (status != XPORT_OK)
+		return status;
+	r->posted = true;
+	m->unposted--;
 	return XPORT_OK;
+}
+
+int svc_msgq_post_receives(struct svc_msgq *m)
+{
+	int status = XPORT_OK;
+
+	for (unsigned i = 0; status == XPORT_OK && i < m->receives && m->unposted > 0 && !m->stopping; i++)
+		status = receive_post(m, &m->receive[i]);
+	return status;
 }
 
 static void msgq_peer_mute(struct svc_msgq_peer *p)
@@ -29,8 +34,7 @@ static void msgq_peer_mute(struct svc_msgq_peer *p)
 	svc_msgq_peer_end(p, XPORT_ERR_PROTOCOL);
 }
 
-/* The epoch is over when the news of it is on its way to the peer (post). */
-static void msgq_talk_over(struct svc_msgq_peer *p)
+void svc_msgq_talk_over(struct svc_msgq_peer *p)
 {
 	if (p->ended != XPORT_OK)
 		return;
@@ -45,7 +49,7 @@ static void msg_deliver(struct svc_msgq_peer *p, const uint8_t *bytes, size_t le
 	p->from_number++;
 	r = p->replies > SVC_MSGQ_REPLIES ? XPORT_ERR_PROTOCOL : p->msgq->fns->message(p->msgq->arg, p, bytes, len);
 	if (r == XPORT_ERR_NO_MEMORY)
-		msgq_talk_over(p);
+		svc_msgq_talk_over(p);
 	else if (r != XPORT_OK)
 		msgq_peer_mute(p);
 }
@@ -77,7 +81,7 @@ static void msg_early_keep(struct svc_msgq_peer *p, uint32_t number, const uint8
 	}
 	msg = malloc(sizeof(*msg) + len);
 	if (msg == NULL) {
-		msgq_talk_over(p);
+		svc_msgq_talk_over(p);
 		return;
 	}
 	msg->number = number;
@@ -136,10 +140,18 @@ static void msg_open(struct svc_msgq_peer *p, const uint8_t *bytes, size_t len)
 	}
 }
 
+/* Not part of receive_take, which has no need of its struct mostly. */
+static __attribute__((noinline)) bool endpoint_alive(const xport_ep *ep)
+{
+	struct xport_ep_info info = {.size = sizeof(info)};
+
+	return xport_ep_query(ep, &info) == XPORT_OK &&
+	       (info.state == XPORT_EP_OPEN || info.state == XPORT_EP_CONNECTING);
+}
+
 /* What has come in `r`; without memory for its peer it stays there. */
 static void receive_take(struct svc_msgq *m, struct svc_msgq_receive *r)
 {
-	struct xport_ep_info info = {.size = sizeof(info)};
 	xport_ep *ep = r->from;
 	struct svc_msgq_peer *p;
 
@@ -148,8 +160,7 @@ static void receive_take(struct svc_msgq *m, struct svc_msgq_receive *r)
 		return;
 	p = svc_msgq_find(m, ep);
 	/* Of an endpoint that has ended nobody would tell us again.  One that is not open yet will be, or an event tells. */
-	if (p == NULL && (xport_ep_query(ep, &info) != XPORT_OK ||
-	                  (info.state != XPORT_EP_OPEN && info.state != XPORT_EP_CONNECTING)))
+	if (p == NULL && !endpoint_alive(ep))
 		return;
 	if (p == NULL && (p = svc_msgq_peer(m, ep)) == NULL) {
 		r->from = ep;
@@ -191,6 +202,9 @@ bool svc_msgq_step(struct svc_msgq *m, const struct xport_completion *c)
 	} else if (c != NULL && (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)) {
 		svc_msgq_end(m, c->ep, c->status != XPORT_OK ? c->status : XPORT_ERR_PEER_CLOSED);
 	}
+	/* Mostly it is the one that has completed. */
+	if (own && c->type == XPORT_OP_RECV && !m->stopping)
+		(void)receive_post(m, r);
 	if (m->unposted > 0)
 		(void)svc_msgq_post_receives(m);
 	m->stuck = false;

@@ -51,11 +51,15 @@ void svc_msgq_send_queued(void *arg, struct svc_msgq_peer *p)
 		svc_msgq_peer_end(p, r);
 }
 
-static void msg_queue(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len, bool reply)
+/* The bytes are in it. */
+static void msg_queue(struct svc_msgq_peer *p, struct svc_msg *msg, size_t len, bool reply)
 {
 	msg->len = SVC_MSGQ_HEAD + len;
 	msg->reply = reply;
-	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
+	if (reply) {
+		p->msgq->replies++;
+		p->msgq->replies_bytes += sizeof(*msg) + msg->len;
+	}
 	msgs_push(reply ? &p->answers : &p->requests, msg);
 	p->replies += reply;
 	p->msgq->waiting++;
@@ -71,16 +75,25 @@ struct svc_msg *svc_msgq_reserve(size_t len)
 	return msg;
 }
 
-static int msg_put(struct svc_msgq_peer *p, const void *bytes, size_t len, bool reply)
+size_t svc_msgq_cost(size_t len)
+{
+	return sizeof(struct svc_msg) + SVC_MSGQ_HEAD + len;
+}
+
+int svc_msgq_send(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len,
+                  bool reply)
 {
 	struct svc_msg *msg;
 
 	if (p->ended != XPORT_OK)
 		return p->ended;
-	msg = svc_msgq_reserve(len);
+	msg = svc_msgq_reserve(head_len + body_len);
 	if (msg == NULL)
 		return XPORT_ERR_NO_MEMORY;
-	msg_queue(p, msg, bytes, len, reply);
+	memcpy(msg->bytes + SVC_MSGQ_HEAD, head, head_len);
+	if (body_len > 0)
+		memcpy(msg->bytes + SVC_MSGQ_HEAD + head_len, body, body_len);
+	msg_queue(p, msg, head_len + body_len, reply);
 	return XPORT_OK;
 }
 
@@ -94,25 +107,28 @@ void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len)
 	}
 	p->spare = NULL;
 	msg->spare = true;
-	msg_queue(p, msg, bytes, len, true);
+	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
+	msg_queue(p, msg, len, true);
 }
 
 int svc_msgq_request(struct svc_msgq_peer *p, const void *bytes, size_t len)
 {
-	return msg_put(p, bytes, len, false);
+	return svc_msgq_send(p, bytes, len, NULL, 0, false);
 }
 
 void svc_msgq_request_in(struct svc_msgq_peer *p, struct svc_msg *msg, const void *bytes, size_t len)
 {
-	if (p->ended == XPORT_OK)
-		msg_queue(p, msg, bytes, len, false);
-	else
+	if (p->ended != XPORT_OK) {
 		free(msg);
+		return;
+	}
+	memcpy(msg->bytes + SVC_MSGQ_HEAD, bytes, len);
+	msg_queue(p, msg, len, false);
 }
 
 int svc_msgq_reply(struct svc_msgq_peer *p, const void *bytes, size_t len)
 {
-	return msg_put(p, bytes, len, true);
+	return svc_msgq_send(p, bytes, len, NULL, 0, true);
 }
 
 void svc_msgq_bye(struct svc_msgq_peer *p, const void *bytes, size_t len)

@@ -55,6 +55,16 @@ static int make_directory(struct h *h, const void *attr)
 	return r;
 }
 
+static int make_rpcs(struct h *h, const void *attr)
+{
+	xport_rpcs *r;
+	int status = xport_rpcs_create(h->x, attr, &r);
+
+	if (status == XPORT_OK)
+		H_OK(xport_rpcs_destroy(r, NULL, NULL, h_ms(h->limit_ms)));
+	return status;
+}
+
 static int make_versioned(struct h *h, const void *attr)
 {
 	struct xport_versioned_attr *a = h_buf(h, ROOM);
@@ -82,6 +92,7 @@ static const struct maker makers[] = {
 	{"xport_cache_create", sizeof(struct xport_cache_attr), SVC_FIRST_CACHE_ATTR, make_cache},
 	{"xport_leases_create", sizeof(struct xport_leases_attr), SVC_FIRST_LEASES_ATTR, make_leases},
 	{"xport_directory_create", sizeof(struct xport_directory_attr), SVC_FIRST_DIRECTORY_ATTR, make_directory},
+	{"xport_rpcs_create", sizeof(struct xport_rpcs_attr), SVC_FIRST_RPCS_ATTR, make_rpcs},
 	{"xport_versioned_create", sizeof(struct xport_versioned_attr), SVC_FIRST_VERSIONED_ATTR, make_versioned},
 };
 
@@ -122,6 +133,7 @@ struct asked {
 	xport_cache *cache;
 	xport_leases *leases;
 	xport_directory *directory;
+	xport_rpcs *rpcs;
 };
 
 static int ask_pool(struct asked *a, void *info)
@@ -144,6 +156,11 @@ static int ask_directory(struct asked *a, void *info)
 	return xport_directory_query(a->directory, info);
 }
 
+static int ask_rpcs(struct asked *a, void *info)
+{
+	return xport_rpcs_query(a->rpcs, info);
+}
+
 static const struct {
 	size_t size, first;
 	int (*ask)(struct asked *a, void *info);
@@ -152,6 +169,7 @@ static const struct {
 	{sizeof(struct xport_cache_info), SVC_FIRST_CACHE_INFO, ask_cache},
 	{sizeof(struct xport_leases_info), SVC_FIRST_LEASES_INFO, ask_leases},
 	{sizeof(struct xport_directory_info), SVC_FIRST_DIRECTORY_INFO, ask_directory},
+	{sizeof(struct xport_rpcs_info), SVC_FIRST_RPCS_INFO, ask_rpcs},
 };
 
 static void write_out(struct h *h)
@@ -164,6 +182,7 @@ static void write_out(struct h *h)
 	H_OK(xport_cache_create(h->x, NULL, &a.cache));
 	H_OK(xport_leases_create(h->x, NULL, &a.leases));
 	H_OK(xport_directory_create(h->x, NULL, &a.directory));
+	H_OK(xport_rpcs_create(h->x, NULL, &a.rpcs));
 	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
 		size_t size = queries[i].size + MORE, first = queries[i].first;
 
@@ -181,6 +200,7 @@ static void write_out(struct h *h)
 		memcpy(bytes, &size, sizeof(size));
 		H_STATUS(XPORT_ERR_INVALID, queries[i].ask(&a, bytes));
 	}
+	H_OK(xport_rpcs_destroy(a.rpcs, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_directory_destroy(a.directory, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_leases_destroy(a.leases, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_cache_destroy(a.cache));

@@ -38,6 +38,18 @@ static void directory_destroyed(struct h *h)
 	H_OK(r);
 }
 
+static void rpcs_destroyed(struct h *h)
+{
+	int status = XPORT_ERR_TIMEOUT;
+	xport_rpcs *r;
+
+	h_open(h, NULL);
+	H_OK(xport_rpcs_create(h->x, NULL, &r));
+	for (int i = 0; status == XPORT_ERR_TIMEOUT && i < OFTEN; i++)
+		status = xport_rpcs_destroy(r, NULL, NULL, 0);
+	H_OK(status);
+}
+
 /* ---- what waits for a peer ---- */
 
 static void lender(struct h *h)
@@ -226,6 +238,7 @@ static void traffic_peer(struct h *h)
 const struct h_scenario svc_cases_limits[] = {
 	{"limit_leases_destroy", {leases_destroyed}, NULL, 0, 0},
 	{"limit_directory_destroy", {directory_destroyed}, NULL, 0, 0},
+	{"limit_rpcs_destroy", {rpcs_destroyed}, NULL, 0, 0},
 	{"limit_lease", {lender, borrower}, NULL, 0, 0},
 	{"limit_directory", {server, user}, NULL, 0, 0},
 	{"limit_queue", {owner, queue_peer}, NULL, 0, 0},

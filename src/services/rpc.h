@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rpc.h - the remote procedure calls of an instance.
+ *
+ * A call (caller) is in the list of open calls until its DONE, and in a list of its peer: in `queue` until it is sent, then in
+ * `sent`. A call with XPORT_RPC_LENT stays in `sent` after DONE until the callee has answered.
+ *
+ *	QUEUED --> SENT --> over        (over from QUEUED: deadline, cancel, endpoint's end: it did not run)
+ *
+ * A request (callee) is in the list of its peer, and in `ready` (handlers) or `events` (no handler) until the application
+ * has it. It ends by xport_rpc_reply, whatever happened to its caller.
+ *
+ *	WAITING --> TAKEN --> over
+ *
+ * Before the first call the caller sends HELLO. Its calls wait for WELCOME, which has the limits of the peer.
+ */
+#ifndef SVC_RPC_H
+#define SVC_RPC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "services/engine.h"
+#include "services/ring.h"
+#include "services/rpc_wire.h"
+#include "services/slots.h"
+
+enum { SVC_RPC_BUCKETS = 64 };
+
+struct svc_rpc_method {
+	struct svc_rpc_method *next; /* of its bucket */
+	uint64_t hash;
+	xport_rpc_fn fn;
+	void *arg;
+	uint64_t calls, errors;
+	char name[XPORT_RPC_NAME_MAX + 1];
+};
+
+/* The methods, found by hash, and in the order of their registration. */
+struct svc_rpc_methods {
+	struct svc_rpc_method *bucket[SVC_RPC_BUCKETS];
+	struct svc_rpc_method **list;
+	size_t n;
+};
+
+enum svc_rpc_greeting { SVC_RPC_STRANGER = 0, SVC_RPC_ASKED = 1, SVC_RPC_MET = 2 };
+
+struct svc_rpc_peer {
+	struct svc_msgq_peer *msgq;
+	/* as its caller */
+	int greeting; /* enum svc_rpc_greeting */
+	int refused;  /* MET: XPORT_OK, or why it takes no calls */
+	uint32_t max_payload, credits;
+	unsigned in_flight; /* calls that it has not answered */
+	struct svc_link queue, sent;
+	struct svc_link stalled; /* in rpcs.stalled, while calls wait for the message queue */
+	/* as its callee */
+	bool greeted;   /* HELLO came */
+	uint32_t takes; /* bytes of the longest reply that it takes */
+	unsigned active;
+	struct svc_link requests;
+};
+
+/* What an event is about: the first member of a call and of a request. */
+struct svc_rpc_node {
+	struct svc_link link; /* in rpcs.events or rpcs.ready */
+	bool call;
+};
+
+struct svc_rpc_call {
+	struct svc_rpc_node node;  /* first */
+	struct svc_link open;      /* in rpcs.open, until DONE */
+	struct svc_link of_peer;   /* in queue or sent */
+	struct svc_rpc_peer *peer; /* NULL: it has nothing with the peer any more */
+	xport_ep *ep;
+	uint64_t id, method;
+	int64_t until;
+	uint32_t deadline_ms;
+	uint32_t flags;
+	bool sent;
+	bool posting; /* in xport_send: if its peer ends meanwhile, it has not left */
+	bool done, released; /* events that were not taken, or never come */
+	int status, ran, release_status;
+	uint32_t retry_after_ms;
+	const char *why;
+	void *context;
+	void *reply;
+	size_t reply_max, reply_len;
+	uint8_t trace[SVC_RPC_TRACE];
+	uint8_t *payload; /* QUEUED: a copy */
+	size_t len;
+};
+
+struct svc_rpc_request {
+	struct svc_rpc_node node; /* first */
+	struct svc_link of_peer;
+	struct svc_rpc_peer *peer; /* NULL: its endpoint has ended */
+	xport_ep *ep;
+	struct svc_rpc_method *method;
+	uint64_t id, call; /* ours, the caller's */
+	int64_t until;     /* by the coarse clock */
+	uint32_t flags;
+	bool taken;    /* by the application */
+	bool answered; /* the caller has its answer */
+	bool cancelled;
+	int ended; /* peer NULL: why */
+	uint8_t trace[SVC_RPC_TRACE];
+	size_t len;
+	uint8_t payload[];
+};
+
+struct xport_rpcs {
+	struct svc_engine engine;
+	struct xport_rpcs_attr a;
+	struct svc_rpc_methods methods;
+	struct svc_slots calls, requests;
+	struct svc_rpc_call *call; /* one for each slot of `calls` */
+	uint8_t *scratch;          /* of max_payload bytes */
+	struct svc_link open, stalled, events, ready;
+	int64_t next_deadline; /* no open call has an earlier one */
+	/* Without the lock: false if `events`, or `ready`, is empty. */
+	_Atomic bool any_event, any_ready;
+	unsigned peers;
+	uint64_t request_bytes;
+	struct xport_rpcs_info info;
+};
+
+/* ---- rpc_methods.c ---- */
+
+/* Returns the hash of a name, and 0 if the name is malformed. */
+uint64_t svc_rpc_hash(const char *name);
+/* Enters a method, which is the table's then. Returns XPORT_OK, BUSY if the hash is taken, or NO_MEMORY. */
+int svc_rpc_methods_add(struct svc_rpc_methods *t, struct svc_rpc_method *m);
+struct svc_rpc_method *svc_rpc_methods_find(const struct svc_rpc_methods *t, uint64_t hash);
+void svc_rpc_methods_fini(struct svc_rpc_methods *t);
+/* Registers the methods of the library. Returns XPORT_OK or NO_MEMORY. */
+int svc_rpc_builtins_add(struct svc_rpc_methods *t);
+/* Answers a method of the library: writes at most `max` bytes to `out`, and returns how many. */
+size_t svc_rpc_builtin(const struct xport_rpcs *r, const struct svc_rpc_method *method, const uint8_t *payload,
+                       size_t len, uint8_t *out, size_t max);
+
+/* ---- rpc.c ---- */
+
+/* The peer's state, made if it is not there; NULL: out of memory. */
+struct svc_rpc_peer *svc_rpc_peer_of(struct xport_rpcs *r, struct svc_msgq_peer *msgq);
+/* Sends a message with its payload. Returns XPORT_OK, NO_MEMORY, or the status by which the peer ended. */
+int svc_rpc_send(struct svc_msgq_peer *to, const struct svc_rpc_message *m, bool reply);
+/* Registers a method like this one. Returns as xport_rpc_register. */
+int svc_rpc_register(struct xport_rpcs *r, const struct svc_rpc_method *like);
+/* Limit of what peers' requests occupy. */
+uint64_t svc_rpc_memory_max(const struct xport_rpcs *r);
+
+/* ---- rpc_caller.c ---- */
+
+/* WELCOME and REPLY. Returns as svc_engine_ops.message. */
+int svc_rpc_welcome(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m);
+int svc_rpc_answer(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m, bool answered);
+/* Ends all calls to the peer. */
+void svc_rpc_calls_end(struct xport_rpcs *r, struct svc_rpc_peer *p, int status);
+/* Sends calls that wait for the message queue, and ends those whose deadline has passed. */
+void svc_rpc_calls_work(struct xport_rpcs *r);
+/* Milliseconds until svc_rpc_calls_work must run; -1: no need. */
+int svc_rpc_calls_timeout(const struct xport_rpcs *r);
+/* Writes the next event of a call, and takes it out of the list when that was its last. */
+void svc_rpc_call_event(struct xport_rpcs *r, struct svc_rpc_call *call, struct xport_rpc_event *event);
+
+/* ---- rpc_callee.c ---- */
+
+/* HELLO, CALL and CANCEL. Returns as svc_engine_ops.message. */
+int svc_rpc_hello(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m);
+int svc_rpc_request(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m);
+int svc_rpc_cancelled(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m);
+/* The peer is gone: requests that nobody has taken end, the others are detached from it. */
+void svc_rpc_requests_end(struct xport_rpcs *r, struct svc_rpc_peer *p, int status);
+/* Takes a request out of its list for the application. Returns false if it is over instead. */
+bool svc_rpc_request_take(struct xport_rpcs *r, struct svc_rpc_request *q, struct xport_rpc_event *event);
+/* Runs the handlers of the requests that wait. Takes the lock. */
+void svc_rpc_dispatch(struct xport_rpcs *r);
+void svc_rpc_request_free(struct xport_rpcs *r, struct svc_rpc_request *q);
+
+#endif
