@@ -101,6 +101,9 @@ int svc_engine_peer(struct svc_engine *e, xport_ep *ep, const char *operation, s
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "the service is being destroyed");
 	if (xport_ep_query(ep, &info) != XPORT_OK)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "ep is not an endpoint");
+	if (info.state == XPORT_EP_CONNECTING)
+		return svc_fail(XPORT_ERR_INVALID, operation, "wait for XPORT_EVENT_CONNECTED",
+		                "the endpoint is not connected yet");
 	if (info.state != XPORT_EP_OPEN) {
 		r = info.reason != XPORT_OK ? info.reason : XPORT_ERR_CLOSED;
 		return svc_fail(r, operation, NULL, "the endpoint is not open: %s", xport_strerror(r));
@@ -221,7 +224,7 @@ static void say_bye(void *arg, struct svc_msgq_peer *p)
 	struct svc_engine *e = arg;
 	uint8_t bytes[SVC_MSGQ_WORD];
 
-	svc_msgq_drop(p);
+	svc_msgq_drop_requests(p); /* replies were promised: BYE goes behind them */
 	if (e->ops->closing != NULL)
 		e->ops->closing(e->service, p);
 	svc_msgq_bye(p, bytes, e->ops->bye(bytes));

@@ -29,9 +29,14 @@ static void msgs_drop_all(struct svc_msgq_peer *p, struct svc_msg_list *l)
 	}
 }
 
-void svc_msgq_drop(struct svc_msgq_peer *p)
+void svc_msgq_drop_requests(struct svc_msgq_peer *p)
 {
 	msgs_drop_all(p, &p->requests);
+}
+
+void svc_msgq_drop(struct svc_msgq_peer *p)
+{
+	svc_msgq_drop_requests(p);
 	msgs_drop_all(p, &p->answers);
 }
 

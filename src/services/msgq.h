@@ -25,6 +25,10 @@
  *
  * On the wire, before the service's bytes, little-endian: epoch, 4 bytes; number, 4; the receiver's epoch, 4.
  *
+ * End: an endpoint that refuses a post has ended. Messages of the peer that have arrived may still be in the application's
+ * hands, and its event comes behind them. So only sending stops; the event ends the peer. An endpoint that was closed here
+ * has no event, and ends the peer at once.
+ *
  * Locks: the service's, held by each caller.
  */
 #ifndef SVC_MSGQ_H
@@ -39,7 +43,8 @@ enum {
 	SVC_MSGQ_HEAD = 12,
 	SVC_MSGQ_WINDOW = 32,
 	SVC_MSGQ_REPLIES = 2 * SVC_MSGQ_WINDOW,
-	SVC_MSGQ_EARLY = SVC_MSGQ_WINDOW + SVC_MSGQ_REPLIES, /* what a peer may have sent behind one that is late */
+	/* What a peer may have sent behind one that is late: requests, replies, and two notices for each of its requests. */
+	SVC_MSGQ_EARLY = 2 * SVC_MSGQ_WINDOW + SVC_MSGQ_REPLIES,
 	SVC_MSGQ_RECEIVES = 32, /* at most: of XPORT_QUEUE_DEPTH, which bounds an instance's, it takes a quarter */
 	SVC_MSGQ_WORD = 128,
 	SVC_MSGQ_BUCKETS = 64
@@ -57,6 +62,7 @@ struct svc_msgq_peer {
 	struct svc_msgq *msgq;
 	xport_ep *ep;
 	int ended;           /* a status: muted, or about to be forgotten */
+	int refused;         /* a status: the endpoint takes no posts any more, and its event is still to come */
 	bool forgotten;      /* stays until its messages are ours again */
 	unsigned unanswered; /* requests */
 	unsigned replies;    /* that wait */
@@ -142,11 +148,11 @@ int svc_msgq_reply(struct svc_msgq_peer *p, const void *bytes, size_t len);
 /* Sends a request or a reply that consists of two parts. */
 int svc_msgq_send(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len,
                   bool reply);
-/* Whether no request waits: the next one leaves at once, unless the endpoint's queue is full. */
-static inline bool svc_msgq_clear(const struct svc_msgq_peer *p)
-{
-	return p->requests.first == NULL && p->unanswered < SVC_MSGQ_WINDOW;
-}
+/*
+ * Sends a request now or not at all. Returns XPORT_OK, AGAIN (it must wait), NO_MEMORY, or the status by which the peer ended
+ * or its endpoint refuses.
+ */
+int svc_msgq_request_now(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len);
 /* Bytes that a message of `len` bytes occupies until it is sent. */
 size_t svc_msgq_cost(size_t len);
 /* A request that cannot fail because memory is out: its message is made before, with room for `len` bytes, and is the queue's when
@@ -159,8 +165,8 @@ void svc_msgq_talk_over(struct svc_msgq_peer *p);
 void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len);
 /* The last reply.  Not to one that nothing was said to, or heard of, since it was made anew: another one would hear it. */
 void svc_msgq_bye(struct svc_msgq_peer *p, const void *bytes, size_t len);
-/* Drops what waits for this peer. */
-void svc_msgq_drop(struct svc_msgq_peer *p);
+/* Drops the requests that wait for this peer. */
+void svc_msgq_drop_requests(struct svc_msgq_peer *p);
 /* An answer came.  False: to nothing that was asked. */
 bool svc_msgq_answered(struct svc_msgq_peer *p);
 /* The peer said that it ends, another one may follow: what waits for it is dropped, what it was asked is not answered. */

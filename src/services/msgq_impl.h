@@ -63,6 +63,8 @@ struct svc_msgq_peer **svc_msgq_bucket(const struct svc_msgq *m, const xport_ep 
 void svc_msgq_epoch(struct svc_msgq_peer *p);
 /* Frees a message, or keeps it as the peer's spare one. */
 void svc_msg_free(struct svc_msgq_peer *p, struct svc_msg *msg);
+/* Drops what waits for this peer. */
+void svc_msgq_drop(struct svc_msgq_peer *p);
 /* Drops the messages that arrived ahead of their turn. */
 void svc_msgq_drop_early(struct svc_msgq_peer *p);
 /* Drops what was queued for the peer and by it, and the epoch of its messages. */

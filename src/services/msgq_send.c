@@ -26,12 +26,27 @@ static int msg_post(struct svc_msgq_peer *p, struct svc_msg_list *from)
 	return XPORT_OK;
 }
 
-/* An endpoint that refuses has ended: what waits is dropped, and its event, which comes yet, does the rest. */
+/* A post was refused with this status. */
+static void msg_refused(struct svc_msgq_peer *p, int status)
+{
+	/* INVALID: its handshake is not over yet */
+	if (status == XPORT_ERR_AGAIN || status == XPORT_ERR_INVALID || status == XPORT_ERR_NO_MEMORY) {
+		p->msgq->stuck = true;
+	} else if (status == XPORT_ERR_CLOSED) {
+		svc_msgq_peer_end(p, status);
+	} else {
+		p->refused = status;
+		svc_msgq_drop(p);
+	}
+}
+
 void svc_msgq_send_queued(void *arg, struct svc_msgq_peer *p)
 {
 	int r = XPORT_OK;
 
 	(void)arg;
+	if (p->refused != XPORT_OK)
+		svc_msgq_drop(p);
 	while (r == XPORT_OK && p->ended == XPORT_OK) {
 		if (p->answers.first != NULL) {
 			if (p->under_way >= SVC_MSGQ_REPLIES)
@@ -44,11 +59,8 @@ void svc_msgq_send_queued(void *arg, struct svc_msgq_peer *p)
 			return;
 		}
 	}
-	/* INVALID: its handshake is not over yet */
-	if (r == XPORT_ERR_AGAIN || r == XPORT_ERR_INVALID || r == XPORT_ERR_NO_MEMORY)
-		p->msgq->stuck = true;
-	else if (r != XPORT_OK)
-		svc_msgq_peer_end(p, r);
+	if (r != XPORT_OK)
+		msg_refused(p, r);
 }
 
 /* The bytes are in it. */
@@ -95,6 +107,26 @@ int svc_msgq_send(struct svc_msgq_peer *p, const void *head, size_t head_len, co
 		memcpy(msg->bytes + SVC_MSGQ_HEAD + head_len, body, body_len);
 	msg_queue(p, msg, head_len + body_len, reply);
 	return XPORT_OK;
+}
+
+int svc_msgq_request_now(struct svc_msgq_peer *p, const void *head, size_t head_len, const void *body, size_t body_len)
+{
+	int r;
+
+	if (p->answers.first != NULL)
+		svc_msgq_send_queued(NULL, p);
+	if (p->ended != XPORT_OK || p->refused != XPORT_OK)
+		return p->ended != XPORT_OK ? p->ended : p->refused;
+	if (p->answers.first != NULL || p->requests.first != NULL || p->unanswered >= SVC_MSGQ_WINDOW)
+		return XPORT_ERR_AGAIN;
+	r = svc_msgq_send(p, head, head_len, body, body_len, false);
+	if (r == XPORT_OK && p->ended == XPORT_OK && p->refused == XPORT_OK && p->requests.first == NULL)
+		return XPORT_OK;
+	if (p->requests.first != NULL) { /* this one: no other waits */
+		svc_msgq_drop_requests(p);
+		r = XPORT_ERR_AGAIN;
+	}
+	return p->ended != XPORT_OK ? p->ended : p->refused != XPORT_OK ? p->refused : r;
 }
 
 void svc_msgq_over(struct svc_msgq_peer *p, const void *bytes, size_t len)

@@ -37,6 +37,14 @@ int svc_rpc_send(struct svc_msgq_peer *to, const struct svc_rpc_message *m, bool
 	return svc_msgq_send(to, head, sizeof(head), m->payload, m->len, reply);
 }
 
+int svc_rpc_post(struct svc_msgq_peer *to, const struct svc_rpc_message *m)
+{
+	uint8_t head[SVC_RPC_HEAD];
+
+	svc_rpc_encode(m, head);
+	return svc_msgq_request_now(to, head, sizeof(head), m->payload, m->len);
+}
+
 static void rpc_peer_ended(void *service, struct svc_msgq_peer *from, int status)
 {
 	struct xport_rpcs *r = service;
@@ -101,6 +109,8 @@ static int rpc_work_timeout(void *service)
 {
 	struct xport_rpcs *r = service;
 
+	if (r->engine.destroying) /* no more work: an expired deadline would make xport_rpcs_destroy spin */
+		return -1;
 	return svc_ring_empty(&r->ready) ? svc_rpc_calls_timeout(r) : 0;
 }
 

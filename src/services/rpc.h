@@ -50,10 +50,11 @@ struct svc_rpc_peer {
 	/* as its caller */
 	int greeting; /* enum svc_rpc_greeting */
 	int refused;  /* MET: XPORT_OK, or why it takes no calls */
+	uint8_t version; /* MET: of its messages */
 	uint32_t max_payload, credits;
 	unsigned in_flight; /* calls that it has not answered */
 	struct svc_link queue, sent;
-	struct svc_link stalled; /* in rpcs.stalled, while calls wait for the message queue */
+	struct svc_link stalled; /* in rpcs.stalled, while calls wait for space in the queue of the endpoint */
 	/* as its callee */
 	bool greeted;   /* HELLO came */
 	uint32_t takes; /* bytes of the longest reply that it takes */
@@ -79,6 +80,7 @@ struct svc_rpc_call {
 	uint32_t flags;
 	bool sent;
 	bool posting; /* in xport_send: if its peer ends meanwhile, it has not left */
+	bool lent;    /* counted in rpcs.lent */
 	bool done, released; /* events that were not taken, or never come */
 	int status, ran, release_status;
 	uint32_t retry_after_ms;
@@ -121,6 +123,7 @@ struct xport_rpcs {
 	/* Without the lock: false if `events`, or `ready`, is empty. */
 	_Atomic bool any_event, any_ready;
 	unsigned peers;
+	unsigned lent; /* calls that are done, and wait for the callee to release memory */
 	uint64_t request_bytes;
 	struct xport_rpcs_info info;
 };
@@ -145,6 +148,8 @@ size_t svc_rpc_builtin(const struct xport_rpcs *r, const struct svc_rpc_method *
 struct svc_rpc_peer *svc_rpc_peer_of(struct xport_rpcs *r, struct svc_msgq_peer *msgq);
 /* Sends a message with its payload. Returns XPORT_OK, NO_MEMORY, or the status by which the peer ended. */
 int svc_rpc_send(struct svc_msgq_peer *to, const struct svc_rpc_message *m, bool reply);
+/* Sends a request now or not at all. Returns as svc_msgq_request_now. */
+int svc_rpc_post(struct svc_msgq_peer *to, const struct svc_rpc_message *m);
 /* Registers a method like this one. Returns as xport_rpc_register. */
 int svc_rpc_register(struct xport_rpcs *r, const struct svc_rpc_method *like);
 /* Limit of what peers' requests occupy. */

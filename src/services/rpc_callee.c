@@ -285,8 +285,8 @@ static int request_reply(struct xport_rpcs *r, struct svc_rpc_request *q, int st
 		return svc_fail(sent, "xport_rpc_reply", NULL, "out of memory");
 	q->method->errors += status != XPORT_OK;
 	svc_rpc_request_free(r, q);
-	if (state == XPORT_OK && to != NULL)
-		state = ended_status(to->ended); /* sending may have found that it has ended */
+	if (state == XPORT_OK && to != NULL) /* sending may have found that it has ended */
+		state = ended_status(to->ended != XPORT_OK ? to->ended : to->refused);
 	if (state != XPORT_OK)
 		return svc_fail(state, "xport_rpc_reply", NULL, "%s",
 		                state == XPORT_ERR_CANCELED ? "the caller no longer wants the reply"

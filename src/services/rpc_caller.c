@@ -8,6 +8,7 @@
 #include "services/rpc.h"
 
 enum { SHORT_MS = 200 }; /* deadlines below it are exact */
+static const char OTHER_VERSION[] = "the peer speaks another version of these messages: use one release of libxport";
 
 /* ---- the end of a call ---- */
 
@@ -37,6 +38,8 @@ static void call_released(struct xport_rpcs *r, struct svc_rpc_call *call, int s
 {
 	svc_ring_remove(&call->of_peer);
 	call->peer = NULL;
+	r->lent -= call->lent;
+	call->lent = false;
 	if ((call->flags & XPORT_RPC_LENT) == 0)
 		return;
 	call->released = true;
@@ -56,23 +59,26 @@ static void call_done(struct xport_rpcs *r, struct svc_rpc_call *call, int statu
 	call_event_push(r, call);
 }
 
-/* Ends a call on this side. One that was sent and lent memory stays with its peer until the callee answers. */
+/*
+ * Ends a call on this side. One that was sent and lent memory stays with its peer until the callee answers.
+ *
+ * CANCEL goes as a reply, which waits for no credit: nothing else gives the credits of calls back that nobody replies to. An
+ * honest callee does not mute for lack of reading them: at most 32 CANCEL wait here, because no call leaves while they do,
+ * and at most 32 replies to requests of the callee.
+ */
 static void call_end(struct xport_rpcs *r, struct svc_rpc_call *call, int status, const char *why)
 {
 	struct svc_rpc_message m = {.version = SVC_RPC_VERSION, .type = SVC_RPC_CANCEL, .id = call->id};
+	struct svc_msgq_peer *to = call->peer->msgq;
 	bool sent = call->sent;
 
 	call_done(r, call, status, sent ? XPORT_RPC_RAN_UNKNOWN : XPORT_RPC_RAN_NO, why);
-	if (sent && svc_msgq_clear(call->peer->msgq)) {
-		struct svc_msgq_peer *to = call->peer->msgq;
-
-		if ((call->flags & XPORT_RPC_LENT) == 0)
-			call_released(r, call, XPORT_OK);
-		(void)svc_rpc_send(to, &m, true); /* it may end the peer, and then all of its calls */
-		return;
-	}
-	if (!sent || (call->flags & XPORT_RPC_LENT) == 0)
+	call->lent = sent && (call->flags & XPORT_RPC_LENT) != 0;
+	r->lent += call->lent;
+	if (!call->lent)
 		call_released(r, call, XPORT_OK);
+	if (sent)
+		(void)svc_rpc_send(to, &m, true); /* it may end the peer, and then all of its calls */
 }
 
 void svc_rpc_call_event(struct xport_rpcs *r, struct svc_rpc_call *call, struct xport_rpc_event *event)
@@ -102,8 +108,20 @@ void svc_rpc_call_event(struct xport_rpcs *r, struct svc_rpc_call *call, struct 
 
 static const char *end_text(int status)
 {
-	return status == XPORT_ERR_PROTOCOL ? "the peer violated the protocol, and is ignored"
-	                                    : "the endpoint ended, or the peer destroyed its calls";
+	switch (status) {
+	case XPORT_ERR_PROTOCOL:
+		return "the peer violated the protocol, and is ignored";
+	case XPORT_ERR_NO_MEMORY:
+		return "out of memory for the messages of this peer";
+	case XPORT_ERR_TIMEOUT:
+		return "the endpoint ended: an operation was older than XPORT_OP_TIMEOUT";
+	case XPORT_ERR_CLOSED:
+		return "the endpoint was closed here";
+	case XPORT_ERR_PEER_CLOSED:
+		return "the peer closed the endpoint, destroyed its calls, or ran out of memory";
+	default:
+		return "the endpoint ended";
+	}
 }
 
 static void calls_end_list(struct xport_rpcs *r, struct svc_link *list, int status)
@@ -134,10 +152,20 @@ static uint32_t call_left(const struct svc_rpc_call *call, int64_t now)
 	return left < 1 ? 1 : left > call->deadline_ms ? call->deadline_ms : (uint32_t)left;
 }
 
-/* Sends a call, whose payload is at `payload`. Returns XPORT_OK if it left, or NO_MEMORY. */
+static void call_to_front(struct svc_link *queue, struct svc_link *l)
+{
+	svc_ring_remove(l);
+	svc_ring_push(queue->next, l); /* before the first one */
+}
+
+/*
+ * Sends a call, whose payload is at `payload`, now or not at all. Returns XPORT_OK if it is in `sent`, or over because this
+ * side has closed the endpoint; AGAIN, NO_MEMORY, or the status by which the endpoint refuses: it is the first of `queue`.
+ */
 static int call_post(struct svc_rpc_call *call, const void *payload, int64_t now)
 {
 	struct svc_rpc_peer *p = call->peer;
+	struct svc_msgq_peer *msgq = p->msgq;
 	struct svc_rpc_message m = {.version = SVC_RPC_VERSION,
 	                            .type = SVC_RPC_CALL,
 	                            .flags = (uint8_t)call->flags,
@@ -155,61 +183,65 @@ static int call_post(struct svc_rpc_call *call, const void *payload, int64_t now
 	call->sent = true;
 	p->in_flight++;
 	call->posting = true;
-	status = svc_rpc_send(p->msgq, &m, false);
+	status = svc_rpc_post(msgq, &m);
+	if (msgq->user != p) /* it has ended, with all of its calls */
+		return XPORT_OK;
 	call->posting = false;
-	if (status != XPORT_ERR_NO_MEMORY)
+	if (status == XPORT_OK)
 		return XPORT_OK;
 	p->in_flight--;
 	call->sent = false;
-	svc_ring_remove(&call->of_peer);
-	call->of_peer.next = p->queue.next; /* it was the first one */
-	call->of_peer.prev = &p->queue;
-	p->queue.next->prev = &call->of_peer;
-	p->queue.next = &call->of_peer;
+	call_to_front(&p->queue, &call->of_peer);
 	return status;
 }
 
 static bool peer_takes_call(const struct svc_rpc_peer *p)
 {
-	return p->greeting == SVC_RPC_MET && p->in_flight < p->credits && svc_msgq_clear(p->msgq);
+	return p->greeting == SVC_RPC_MET && p->in_flight < p->credits;
+}
+
+/* Sends, or ends, the first call in the queue. Returns false if it must wait. */
+static bool queue_advance(struct xport_rpcs *r, struct svc_rpc_peer *p, int64_t now)
+{
+	struct svc_rpc_call *call = SVC_OF(p->queue.next, struct svc_rpc_call, of_peer);
+	uint8_t *payload = call->payload;
+
+	if (p->greeting == SVC_RPC_MET && p->refused != XPORT_OK) {
+		call_end(r, call, p->refused, OTHER_VERSION);
+		return true;
+	}
+	if (p->greeting == SVC_RPC_MET && call->len > p->max_payload) {
+		call_end(r, call, XPORT_ERR_BOUNDS, "the payload is longer than the peer takes");
+		return true;
+	}
+	if (!peer_takes_call(p))
+		return false; /* WELCOME or a reply goes on */
+	call->payload = NULL;
+	r->info.queued--;
+	if (call_post(call, payload, now) == XPORT_OK) {
+		free(payload);
+		return true;
+	}
+	call->payload = payload;
+	r->info.queued++;
+	if (p->msgq->refused == XPORT_OK) /* else its event ends the call */
+		svc_ring_push(&r->stalled, &p->stalled);
+	return false;
 }
 
 /* Sends what is queued for the peer, as far as its credits reach. */
 static void rpc_peer_pump(struct xport_rpcs *r, struct svc_msgq_peer *msgq)
 {
 	int64_t now = svc_coarse_ms();
-	struct svc_rpc_peer *p;
+	struct svc_rpc_peer *p = msgq->user;
 
-	/* Sending may end the peer: it is looked up each time. */
-	while (msgq->ended == XPORT_OK && (p = msgq->user) != NULL && !svc_ring_empty(&p->queue)) {
-		struct svc_rpc_call *call = SVC_OF(p->queue.next, struct svc_rpc_call, of_peer);
-		uint8_t *payload = call->payload;
-
-		svc_ring_remove(&p->stalled);
-		if (p->greeting == SVC_RPC_MET && p->refused != XPORT_OK) {
-			call_end(r, call, p->refused, "the peer speaks another version");
-			continue;
-		}
-		if (p->greeting == SVC_RPC_MET && call->len > p->max_payload) {
-			call_end(r, call, XPORT_ERR_BOUNDS, "the payload is longer than the peer takes");
-			continue;
-		}
-		if (p->greeting != SVC_RPC_MET || p->in_flight >= p->credits)
-			return; /* WELCOME or a reply goes on */
-		if (!svc_msgq_clear(msgq)) {
-			svc_ring_push(&r->stalled, &p->stalled);
-			return;
-		}
-		call->payload = NULL;
-		r->info.queued--;
-		if (call_post(call, payload, now) == XPORT_OK) {
-			free(payload);
-			continue;
-		}
-		call->payload = payload;
-		r->info.queued++;
-		svc_ring_push(&r->stalled, &p->stalled);
+	if (p == NULL)
 		return;
+	svc_ring_remove(&p->stalled);
+	while (!svc_ring_empty(&p->queue) && queue_advance(r, p, now)) {
+		p = msgq->user; /* sending may have ended it */
+		if (p == NULL)
+			return;
 	}
 }
 
@@ -250,7 +282,7 @@ static void calls_expire(struct xport_rpcs *r, int64_t now)
 
 void svc_rpc_calls_work(struct xport_rpcs *r)
 {
-	struct svc_link *l, *next;
+	unsigned n = 0;
 
 	if (r->next_deadline != INT64_MAX && svc_coarse_ms() + SVC_COARSE_MS >= r->next_deadline) {
 		int64_t now = svc_now_ms();
@@ -258,15 +290,11 @@ void svc_rpc_calls_work(struct xport_rpcs *r)
 		if (now >= r->next_deadline)
 			calls_expire(r, now);
 	}
-	for (l = r->stalled.next; l != &r->stalled; l = next) {
-		struct svc_rpc_peer *p = SVC_OF(l, struct svc_rpc_peer, stalled);
-
-		next = l->next;
-		if (!svc_msgq_clear(p->msgq))
-			continue;
-		rpc_peer_pump(r, p->msgq);
-		break; /* the others may have ended meanwhile; their turn is the next one */
-	}
+	/* Each one once. A peer that must wait again goes to the end, and any peer may end meanwhile. */
+	for (const struct svc_link *l = r->stalled.next; l != &r->stalled; l = l->next)
+		n++;
+	for (; n > 0 && !svc_ring_empty(&r->stalled); n--)
+		rpc_peer_pump(r, SVC_OF(r->stalled.next, struct svc_rpc_peer, stalled)->msgq);
 }
 
 int svc_rpc_calls_timeout(const struct xport_rpcs *r)
@@ -291,31 +319,37 @@ int svc_rpc_welcome(struct xport_rpcs *r, struct svc_msgq_peer *from, const stru
 		return XPORT_OK;
 	p->greeting = SVC_RPC_MET;
 	p->refused = m->version != SVC_RPC_VERSION ? XPORT_ERR_INCOMPATIBLE : m->status;
+	p->version = m->version;
 	p->max_payload = m->size < r->a.max_payload ? m->size : r->a.max_payload;
 	p->credits = m->credits < SVC_MSGQ_WINDOW ? m->credits : SVC_MSGQ_WINDOW;
 	rpc_peer_pump(r, from);
 	return XPORT_OK;
 }
 
+static const char *refusal_text(int status)
+{
+	return status == XPORT_ERR_NOT_SUPPORTED ? "the peer has no such method"
+	       : status == XPORT_ERR_BUSY        ? "the peer holds too many requests"
+	       : status == XPORT_ERR_NO_MEMORY   ? "the peer is out of memory"
+	                                         : "the request expired before its handler ran";
+}
+
+/* Only XPORT_ERR_TRUNCATED comes with a length above reply_max: an application may trust all others. */
 static void call_reply(struct xport_rpcs *r, struct svc_rpc_call *call, const struct svc_rpc_message *m)
 {
 	size_t len = m->len < call->reply_max ? m->len : call->reply_max;
+	bool cut = m->len > len && call->reply != NULL;
+	const char *why = m->ran == XPORT_RPC_RAN_NO ? refusal_text(m->status) : "";
 	int status = m->status;
-	const char *why = "";
 
 	if (len > 0)
 		memcpy(call->reply, m->payload, len);
-	call->reply_len = m->len;
-	call->retry_after_ms = m->ms;
-	if (m->ran == XPORT_RPC_RAN_NO) {
-		why = status == XPORT_ERR_NOT_SUPPORTED ? "the peer has no such method"
-		      : status == XPORT_ERR_BUSY        ? "the peer holds too many requests"
-		      : status == XPORT_ERR_NO_MEMORY   ? "the peer is out of memory"
-		                                        : "the request expired before its handler ran";
-	} else if (m->len > call->reply_max && call->reply != NULL) {
+	if (cut && status == XPORT_OK) {
 		status = XPORT_ERR_TRUNCATED;
 		why = "the reply is longer than reply_max";
 	}
+	call->reply_len = cut && status != XPORT_ERR_TRUNCATED ? len : m->len;
+	call->retry_after_ms = m->ms;
 	call_done(r, call, status, m->ran, why);
 }
 
@@ -401,56 +435,88 @@ static int call_queue(struct xport_rpcs *r, struct svc_rpc_call *call, const str
 		return XPORT_ERR_NO_MEMORY;
 	if (a->len > 0)
 		memcpy(call->payload, a->payload, a->len);
+	svc_ring_remove(&call->of_peer);
 	svc_ring_push(&call->peer->queue, &call->of_peer);
 	r->info.queued++;
 	return XPORT_OK;
 }
 
 /* Takes a new call back. */
-static int call_undo(struct xport_rpcs *r, struct svc_rpc_call *call)
+static int call_undo(struct xport_rpcs *r, struct svc_rpc_call *call, int status)
 {
 	svc_ring_remove(&call->open);
 	svc_ring_remove(&call->of_peer);
-	call_unqueue(r, call);
+	if (call->payload != NULL)
+		call_unqueue(r, call);
 	call_free(r, call);
-	return svc_fail(XPORT_ERR_NO_MEMORY, "xport_rpc_call", NULL, "out of memory");
+	if (status == XPORT_ERR_NO_MEMORY)
+		return svc_fail(status, "xport_rpc_call", NULL, "out of memory");
+	return svc_fail(status, "xport_rpc_call", NULL, "the endpoint is not open: %s", xport_strerror(status));
+}
+
+/* Sends a new call, or queues it. Returns XPORT_OK, NO_MEMORY, or the status by which the endpoint refuses. */
+static int call_send(struct xport_rpcs *r, struct svc_rpc_call *call, const struct xport_rpc_args *a)
+{
+	struct svc_rpc_peer *p = call->peer;
+	int status = XPORT_ERR_AGAIN;
+
+	if (svc_ring_empty(&p->queue) && peer_takes_call(p))
+		status = call_post(call, a->payload, call->until - a->deadline_ms);
+	if (status != XPORT_ERR_AGAIN)
+		return status;
+	status = call_queue(r, call, a);
+	if (status != XPORT_OK)
+		return status;
+	if (peer_takes_call(p) && svc_ring_empty(&p->stalled)) /* no reply is needed to go on, but space in the queue */
+		svc_ring_push(&r->stalled, &p->stalled);
+	if (p->greeting == SVC_RPC_STRANGER && greet(r, p) == XPORT_ERR_NO_MEMORY) {
+		p->greeting = SVC_RPC_STRANGER;
+		return XPORT_ERR_NO_MEMORY;
+	}
+	return XPORT_OK;
+}
+
+/* Whether the peer, as it has said, takes this call. Otherwise an error that is described. */
+static int peer_check(const struct svc_rpc_peer *p, const struct xport_rpc_args *a)
+{
+	if (p->greeting != SVC_RPC_MET)
+		return XPORT_OK;
+	if (p->refused != XPORT_OK)
+		return svc_fail(p->refused, "xport_rpc_call", "use one release of libxport on both sides",
+		                "the peer speaks version %u of these messages, and this side version %d",
+		                (unsigned)p->version, SVC_RPC_VERSION);
+	if (a->len > p->max_payload)
+		return svc_fail(XPORT_ERR_BOUNDS, "xport_rpc_call", "register long data, and pass its key",
+		                "the payload has %zu bytes; the peer takes %u", a->len, (unsigned)p->max_payload);
+	return XPORT_OK;
 }
 
 static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct xport_rpc_args *a, uint64_t method)
 {
 	struct svc_rpc_call *call;
-	bool now = svc_ring_empty(&p->queue) && peer_takes_call(p);
+	uint64_t id;
+	int status = peer_check(p, a);
 
-	if (p->greeting == SVC_RPC_MET && p->refused != XPORT_OK)
-		return svc_fail(p->refused, "xport_rpc_call", NULL, "the peer speaks another version");
-	if (p->greeting == SVC_RPC_MET && a->len > p->max_payload)
-		return svc_fail(XPORT_ERR_BOUNDS, "xport_rpc_call", "register long data, and pass its key",
-		                "the payload has %zu bytes; the peer takes %u", a->len, (unsigned)p->max_payload);
+	if (status != XPORT_OK)
+		return status;
 	call = call_new(r, a, method);
 	if (call == NULL)
-		return svc_fail(XPORT_ERR_AGAIN, "xport_rpc_call", "take events, then call again",
-		                "%u calls are in progress", (unsigned)r->calls.size);
+		return svc_fail(XPORT_ERR_AGAIN, "xport_rpc_call",
+		                r->lent == 0 ? "take events, then call again"
+		                             : "take events; a call that lends memory lasts until XPORT_RPC_RELEASED",
+		                "%u calls are in progress, %u of them done, but with memory still lent",
+		                (unsigned)r->calls.size, r->lent);
 	call->peer = p;
 	call->ep = p->msgq->ep;
+	id = call->id;
 	svc_ring_push(&r->open, &call->open);
 	if (call->until < r->next_deadline)
 		r->next_deadline = call->until;
+	status = call_send(r, call, a);
+	if (status != XPORT_OK)
+		return call_undo(r, call, status);
 	if (a->id != NULL)
-		*a->id = call->id;
-	if (!now && call_queue(r, call, a) != XPORT_OK) {
-		call->sent = true; /* it is not queued */
-		return call_undo(r, call);
-	}
-	if (now) {
-		if (call_post(call, a->payload, call->until - a->deadline_ms) == XPORT_OK)
-			return XPORT_OK;
-		call->sent = true;
-		return call_undo(r, call);
-	}
-	if (p->greeting == SVC_RPC_STRANGER && greet(r, p) == XPORT_ERR_NO_MEMORY) {
-		p->greeting = SVC_RPC_STRANGER;
-		return call_undo(r, call);
-	}
+		*a->id = id;
 	return XPORT_OK;
 }
 

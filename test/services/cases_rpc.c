@@ -180,7 +180,8 @@ static void builtin_caller(struct h *h)
 	e = RPC_DONE(&u);
 	reply[e.len] = '\0';
 	stats = strchr(reply, '\n');
-	H_TRUE(strncmp(reply, "requests=1 busy=0 dropped=0 active=0 memory=", 44) == 0 && strstr(reply, " memory_max=") != NULL);
+	H_TRUE(strncmp(reply, "requests=1 busy=0 dropped=0 active=0 memory=", 44) == 0 &&
+	       strstr(reply, " memory_max=") != NULL);
 	H_CHECK(stats != NULL && strcmp(stats + 1, "xport.methods 2 0\nxport.ping 1 0\nxport.stats 1 0\necho 1 0\n"
 	                                           "hold 0 0\nnote 0 0\ntake 0 0\n") == 0,
 	        "%s", reply);
@@ -253,7 +254,7 @@ static void deadline_caller(struct h *h)
 	a.deadline_ms = (uint32_t)h_ms(1000);
 	H_OK(xport_rpc_call(u.r, h->ep[0], "hold", &a));
 	rpc_start(&u, "echo", h_ms(500), 0); /* waits for the credit of the first one */
-	H_EQ(2, rpc_info(&u).queued); /* WELCOME has not come */
+	H_EQ(2, rpc_info(&u).queued);        /* WELCOME has not come */
 	RPC_DONE_AS(&u, XPORT_ERR_TIMEOUT, XPORT_RPC_RAN_NO);
 	H_TRUE(h_now_us() - begun >= (int64_t)h_ms(499) * 1000);
 	RPC_DONE_AS(&u, XPORT_ERR_TIMEOUT, XPORT_RPC_RAN_UNKNOWN);

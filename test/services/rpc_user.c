@@ -95,12 +95,18 @@ void rpc_again(struct rpc_user *u, const struct xport_rpcs_attr *attr)
 
 void rpc_begin(struct rpc_user *u, struct h *h, int driver, const struct xport_rpcs_attr *attr)
 {
+	rpc_begin_depth(u, h, driver, attr, 0);
+}
+
+void rpc_begin_depth(struct rpc_user *u, struct h *h, int driver, const struct xport_rpcs_attr *attr, uint32_t depth)
+{
 	struct xport_attr a = h_attr(h);
 
 	memset(u, 0, sizeof(*u));
 	u->h = h;
 	u->driver = driver;
 	a.peer_timeout_ms = h_ms(5000);
+	a.queue_depth = depth;
 	if (driver == RPC_THREAD)
 		a.thread_mode = XPORT_THREAD_MULTIPLE;
 	h_mesh(h, &a);

@@ -26,6 +26,8 @@ struct rpc_user {
 
 /* Opens, connects to all other roles, and makes calls, with the methods "echo", "hold", "note" and "take" (events). */
 void rpc_begin(struct rpc_user *u, struct h *h, int driver, const struct xport_rpcs_attr *attr);
+/* The same with a limit of the operations of an endpoint; 0: the default. */
+void rpc_begin_depth(struct rpc_user *u, struct h *h, int driver, const struct xport_rpcs_attr *attr, uint32_t depth);
 void rpc_end(struct rpc_user *u);
 /* Makes calls again, after xport_rpcs_destroy. */
 void rpc_again(struct rpc_user *u, const struct xport_rpcs_attr *attr);
