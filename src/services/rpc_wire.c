@@ -46,12 +46,21 @@ static bool rpc_fields_valid(const struct svc_rpc_message *m)
 	return (m->credits != 0) == (m->type == SVC_RPC_WELCOME) && (m->id != 0) == (m->type != SVC_RPC_BYE);
 }
 
+static bool rpc_status_valid(const struct svc_rpc_message *m)
+{
+	if (m->type == SVC_RPC_WELCOME)
+		return m->status == XPORT_OK || m->status == XPORT_ERR_INCOMPATIBLE;
+	if (m->type != SVC_RPC_REPLY)
+		return m->status == XPORT_OK;
+	/* A request that did not run has a reason, and no reply. */
+	return svc_status_valid(m->status) && (m->ran != XPORT_RPC_RAN_NO || (m->status != XPORT_OK && m->len == 0));
+}
+
 static bool rpc_values_valid(const struct svc_rpc_message *m)
 {
 	bool call = m->type == SVC_RPC_CALL;
 
-	if (!svc_status_valid(m->status) ||
-	    (m->status != XPORT_OK && m->type != SVC_RPC_REPLY && m->type != SVC_RPC_WELCOME))
+	if (!rpc_status_valid(m))
 		return false;
 	if (m->ran > (m->type == SVC_RPC_REPLY ? XPORT_RPC_RAN_YES : 0) || (m->flags & ~(call ? FLAGS : 0)) != 0 ||
 	    m->flags == FLAGS)
@@ -98,7 +107,7 @@ bool svc_rpc_decode(const uint8_t *bytes, size_t len, struct svc_rpc_message *m)
 	m->payload = xpi_rd_bytes(&r, r.left);
 	if ((le32(head) & 0xffffff) != MAGIC || head[7] != 0 || m->type < SVC_RPC_HELLO || m->type > SVC_RPC_BYE)
 		return false;
-	if (m->version != SVC_RPC_VERSION && m->type > SVC_RPC_WELCOME)
+	if (m->version != SVC_RPC_VERSION && m->type > SVC_RPC_WELCOME && m->type != SVC_RPC_BYE)
 		return false;
 	return rpc_fields_valid(m) && rpc_values_valid(m);
 }

@@ -17,8 +17,9 @@
  *	CANCEL  the caller does not want the reply any more. REPLY still answers the call. It has no answer of its own.
  *	BYE     the sender ends; it has no answer.
  *
- * HELLO and WELCOME have this form in every version, so that versions can refuse each other. Fields that a type does not
- * use are 0.
+ * HELLO, WELCOME and BYE have this form in every version, so that versions can refuse each other. Fields that a type does
+ * not use are 0. The status of WELCOME is XPORT_OK or XPORT_ERR_INCOMPATIBLE. REPLY to a request that did not run has a
+ * status other than XPORT_OK, and no payload.
  */
 #ifndef SVC_RPC_WIRE_H
 #define SVC_RPC_WIRE_H
