@@ -101,7 +101,7 @@ int xport_directory_destroy(xport_directory *directory, xport_completion_fn othe
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       a directory was joined before: xport_directory_forget its endpoint
- *   XPORT_ERR_INVALID    an argument is NULL; ep is not an endpoint; this process serves the directory, or destroys it
+ *   XPORT_ERR_INVALID    an argument is NULL; ep is not a connected endpoint; this process serves the directory, or destroys it
  *   XPORT_ERR_NO_MEMORY  out of memory
  *   XPORT_ERR_PROTOCOL   the peer was muted
  *   the reason why the endpoint is not open

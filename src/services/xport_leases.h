@@ -189,7 +189,7 @@ int xport_leases_wait(xport_leases *leases, struct xport_lease_event *event, xpo
  * xport_lease_free.
  *
  * Returns XPORT_OK, or
- *   XPORT_ERR_INVALID    an argument is NULL; ep is not an endpoint; length or rights is 0; unknown rights; the leases are being
+ *   XPORT_ERR_INVALID    an argument is NULL; ep is not a connected endpoint; length or rights is 0; unknown rights; the leases are being
  *                        destroyed
  *   XPORT_ERR_NO_MEMORY  out of memory
  *   XPORT_ERR_PROTOCOL   the peer was muted
@@ -206,7 +206,7 @@ int xport_lease_ask(xport_leases *leases, xport_ep *ep, uint64_t length, uint32_
  * the caller.
  *
  * Returns XPORT_OK, or
- *   XPORT_ERR_INVALID    an argument is NULL; ep is not an endpoint; the region grants peers no rights; the leases are being
+ *   XPORT_ERR_INVALID    an argument is NULL; ep is not a connected endpoint; the region grants peers no rights; the leases are being
  *                        destroyed
  *   XPORT_ERR_NO_MEMORY  out of memory
  *   XPORT_ERR_PROTOCOL   the peer was muted

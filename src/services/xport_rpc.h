@@ -13,12 +13,14 @@
  * Outcome.  Each call that xport_rpc_call accepted has exactly one XPORT_RPC_DONE, even if the peer dies.  Its field
  * `ran` says whether the handler of the callee ran: XPORT_RPC_RAN_NO means that the call may be repeated safely.
  *
- * Deadline.  Each call has one.  It counts from xport_rpc_call on, in all queues.  When it expires, the call is done with
- * XPORT_ERR_TIMEOUT.  A callee drops a request whose time has passed before it was handed to its application.
+ * Deadline.  Each call has one.  The caller counts from xport_rpc_call on, and includes the time in its queues.  When the
+ * deadline expires, the call is done with XPORT_ERR_TIMEOUT.  The request carries the time that is left.  The callee counts
+ * from the moment when xport_rpcs_step takes the request.  It drops a request whose time has passed before it was handed to
+ * the application.
  *
  * Lent memory.  A payload may have keys of memory that the callee reads or writes.  After a deadline, or after
  * xport_rpc_cancel, the handler may still be at work.  A call with XPORT_RPC_LENT has a second event: XPORT_RPC_RELEASED
- * follows XPORT_RPC_DONE when the callee has confirmed that it no longer accesses the memory.
+ * follows XPORT_RPC_DONE when the callee has confirmed that it no longer accesses the memory, or cannot be heard.
  *
  * Flow control.  At most `credits` calls of this process are unanswered at a peer, as the peer chose.  Further calls
  * wait here.  A callee that holds too many requests answers XPORT_ERR_BUSY, and says when to try again.
@@ -70,8 +72,9 @@ typedef enum xport_rpc_ran {
 struct xport_rpcs_attr {
 	size_t size;
 	uint64_t tag; /* of the messages; default 0x78706f7272706300 */
-	/* Bytes of the longest payload of a call or reply, at most xport_info.eager_max - 76.  Default: 4000, or that limit
-	   if it is lower. */
+	/* Bytes of the longest payload of a call or reply, at most xport_info.eager_max - 76.  Between two peers the smaller
+	   value applies.  Default: 3900, which every transport takes.  xport_info describes the first of several
+	   transports: then set at most what each of them takes.  A peer is muted if it sends more than its transport takes. */
 	uint32_t max_payload;
 	uint32_t max_calls;      /* caller: calls in progress; 1 to 65535, default 1024 */
 	uint32_t max_active;     /* callee: requests and replies that are held at a time; 1 to 65535, default 1024 */
@@ -95,9 +98,9 @@ int xport_rpcs_create(xport *x, const struct xport_rpcs_attr *attr, xport_rpcs *
 /*
  * xport_rpcs_destroy - end all calls, notify the peers, and free all.
  *
- * Calls in progress end without an event.  Requests without a reply end at their callers with XPORT_ERR_PEER_CLOSED; the
- * application must have ended its accesses to lent memory.  It polls until its own operations have ended.  Other completions
- * go to `other`; NULL drops them.  `rpcs` may be NULL.
+ * Calls in progress end without an event.  Replies that wait are sent.  Requests without a reply end at their callers with
+ * XPORT_ERR_PEER_CLOSED; the application must have ended its accesses to lent memory.  It polls until its own operations have
+ * ended.  Other completions go to `other`; NULL drops them.  `rpcs` may be NULL.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    timeout_ms is below -1
@@ -135,31 +138,38 @@ void xport_rpcs_forget(xport_rpcs *rpcs, xport_ep *ep);
 /* The type of an event. */
 typedef enum xport_rpc_event_type {
 	XPORT_RPC_DONE = 1,     /* caller: the call has ended */
-	XPORT_RPC_RELEASED = 2, /* caller: the callee does not access what XPORT_RPC_LENT lent; after XPORT_RPC_DONE */
+	XPORT_RPC_RELEASED = 2, /* caller: after XPORT_RPC_DONE, the end of the loan of XPORT_RPC_LENT, see `status` */
 	XPORT_RPC_REQUEST = 3   /* callee: a peer calls a method that was registered without a handler */
 } xport_rpc_event_type;
 
 /*
  * An event, or the request that a handler gets.
  *
- * XPORT_RPC_DONE has id, context, ep, status, ran, why, retry_after_ms, and len: the length of the reply.  `status`:
+ * XPORT_RPC_DONE has id, context, ep, status, ran, why, retry_after_ms, and len: the length of the reply.  It is above reply_max
+ * only with XPORT_ERR_TRUNCATED, or if `reply` is NULL.  `status`:
  *
- *   the status that the handler replied with; ran is XPORT_RPC_RAN_YES
- *   XPORT_ERR_TRUNCATED      the reply is longer than reply_max; its first bytes are in `reply`
+ *   the status that the handler replied with; ran is XPORT_RPC_RAN_YES.  With an error, a longer reply is cut
+ *   XPORT_ERR_TRUNCATED      the handler replied with XPORT_OK and more than reply_max; the first bytes are in `reply`
  *   XPORT_ERR_BUSY           the callee is overloaded: try again after retry_after_ms
  *   XPORT_ERR_BOUNDS         the payload is longer than the callee takes
  *   XPORT_ERR_CANCELED       xport_rpc_cancel
  *   XPORT_ERR_INCOMPATIBLE   the peer speaks another version
  *   XPORT_ERR_NOT_SUPPORTED  the peer has no such method
  *   XPORT_ERR_NO_MEMORY      the callee or this process is out of memory
- *   XPORT_ERR_TIMEOUT        the deadline expired
- *   XPORT_ERR_PEER_LOST, XPORT_ERR_PEER_CLOSED, XPORT_ERR_CLOSED
- *                            the endpoint ended, or the peer's calls were destroyed
+ *   XPORT_ERR_TIMEOUT        the deadline expired; or the endpoint ended, because of XPORT_OP_TIMEOUT
+ *   XPORT_ERR_PEER_CLOSED    the endpoint ended; or the peer destroyed its calls, or had no memory for a message
+ *   XPORT_ERR_PEER_LOST, XPORT_ERR_CLOSED
+ *                            the endpoint ended
  *   XPORT_ERR_PROTOCOL       the peer was muted
  *
- * XPORT_RPC_RELEASED has id, context, ep, and `status`: XPORT_OK if the callee has confirmed it, otherwise the reason why
- * nothing more can be heard of it.  The peer then cannot reach the memory by the endpoint that has ended; see
- * xport_mr_alloc for an exception.  After XPORT_ERR_PROTOCOL deregister the memory.
+ * XPORT_RPC_RELEASED has id, context, ep, and `status`: XPORT_OK if the callee has confirmed that it no longer accesses the
+ * memory.  Otherwise it is the reason why the callee cannot be heard:
+ *
+ *   XPORT_ERR_PROTOCOL, XPORT_ERR_NO_MEMORY, XPORT_ERR_PEER_CLOSED
+ *                            the endpoint may be open still, and a handler may still access the memory: deregister it before
+ *                            it is used again
+ *   another status           the endpoint has ended, and the peer cannot reach the memory by it; see xport_mr_alloc for an
+ *                            exception
  *
  * XPORT_RPC_REQUEST has id, context (of xport_rpc_register), ep, method, payload, len, flags, left_ms and trace.  payload is
  * valid until xport_rpc_reply.
@@ -237,10 +247,10 @@ struct xport_rpc_args {
 	void *reply; /* receives the reply; belongs to the library until XPORT_RPC_DONE; NULL: the reply is dropped */
 	size_t reply_max;
 	uint32_t deadline_ms; /* 1 to XPORT_RPC_DEADLINE_MAX; there is no default */
-	uint32_t flags;       /* XPORT_RPC_ONE_WAY, XPORT_RPC_LENT, combined by | */
+	uint32_t flags;       /* 0, XPORT_RPC_ONE_WAY or XPORT_RPC_LENT */
 	void *context;        /* of the events */
 	uint8_t trace[24];    /* trace context that the handler gets, such as a trace id and a span id */
-	uint64_t *id;         /* where the id of the call is stored, for xport_rpc_cancel; NULL: it is not */
+	uint64_t *id;         /* where the id of the call is stored on success, for xport_rpc_cancel; NULL: it is not */
 };
 
 /*
@@ -249,10 +259,12 @@ struct xport_rpc_args {
  * XPORT_RPC_DONE follows.  An endpoint that was closed here without xport_rpcs_forget is noticed by its status.
  *
  * Returns XPORT_OK, or
- *   XPORT_ERR_AGAIN         max_calls calls are in progress: take events, then call again
- *   XPORT_ERR_BOUNDS        the payload is longer than max_payload, or than the peer takes
- *   XPORT_ERR_INCOMPATIBLE  the peer speaks another version
- *   XPORT_ERR_INVALID       an argument is NULL; args->size is wrong; ep is not an endpoint; the method's name is malformed; the
+ *   XPORT_ERR_AGAIN         max_calls calls are in progress, or are done and still lend memory: take events, then call again
+ *   XPORT_ERR_BOUNDS        the payload is longer than max_payload, or than the peer takes; before the peer has said how much it
+ *                           takes, XPORT_RPC_DONE reports that
+ *   XPORT_ERR_INCOMPATIBLE  the peer speaks another version; before the peer has said so, XPORT_RPC_DONE reports that
+ *   XPORT_ERR_INVALID       an argument is NULL; args->size is wrong; ep is not an endpoint, or is not connected yet; the
+ *                           method's name is malformed; the
  *                           deadline or a flag is not allowed; payload is NULL and len is not 0; reply is NULL and reply_max
  *                           is not 0; the calls are being destroyed
  *   XPORT_ERR_NO_MEMORY     out of memory
@@ -265,7 +277,8 @@ int xport_rpc_call(xport_rpcs *rpcs, xport_ep *ep, const char *method, const str
 /*
  * xport_rpc_cancel - cancel a call, as its caller.
  *
- * XPORT_RPC_DONE with XPORT_ERR_CANCELED follows at once.  The callee is notified.
+ * XPORT_RPC_DONE with XPORT_ERR_CANCELED follows at once.  A call that has not been sent does not run.  Otherwise the callee is
+ * notified, unless this process is out of memory.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    rpcs is NULL; no call with this id is in progress: its XPORT_RPC_DONE is there already
@@ -279,7 +292,7 @@ int xport_rpc_cancel(xport_rpcs *rpcs, uint64_t id);
  * `status` is XPORT_OK or a negative xport_status.  The application must have ended its accesses to memory of
  * an XPORT_RPC_LENT request.  The payload is copied.
  *
- * Returns XPORT_OK: the reply will be sent; or
+ * Returns XPORT_OK: the reply is sent, unless the endpoint ends first; or
  *   XPORT_ERR_CANCELED   the caller no longer wants the reply
  *   XPORT_ERR_BOUNDS     the payload is longer than max_payload, or than the caller takes
  *   XPORT_ERR_INVALID    rpcs is NULL; no request has this id: it was replied to already; payload is NULL and len is not 0;
@@ -305,15 +318,15 @@ struct xport_rpcs_info {
 	size_t size;
 	uint32_t max_payload; /* in force */
 	uint32_t calls;       /* caller: calls in progress; with XPORT_RPC_LENT until XPORT_RPC_RELEASED is taken */
-	uint32_t queued;      /* of these, calls that wait for credits */
+	uint32_t queued;      /* of these, calls that have not been sent */
 	uint32_t active;      /* callee: requests without a reply */
 	uint64_t requests;    /* callee: requests that were handed to the application, since it was made */
 	uint64_t busy;        /* callee: requests answered with XPORT_ERR_BUSY, since it was made */
-	uint64_t dropped;     /* callee: requests that expired or were cancelled before they ran, since it was made */
-	uint64_t timeouts;    /* caller: calls whose deadline expired, since it was made */
-	uint64_t muted;       /* peers that were muted, since it was made */
-	uint64_t memory;      /* callee: bytes that requests and replies occupy */
-	/* callee: limit of `memory` with the present number of peers.  In addition, up to 96 messages of a peer are kept if
+	uint64_t dropped;     /* callee: requests that expired, were cancelled or lost their endpoint before they ran */
+	uint64_t timeouts; /* caller: calls that ended with XPORT_ERR_TIMEOUT and without a reply, since it was made */
+	uint64_t muted;    /* peers that were muted, since it was made */
+	uint64_t memory;   /* callee: bytes that requests and replies occupy */
+	/* callee: limit of `memory` with the present number of peers.  In addition, up to 128 messages of a peer are kept if
 	   several threads hand over completions out of order. */
 	uint64_t memory_max;
 };

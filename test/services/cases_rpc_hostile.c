@@ -7,7 +7,7 @@
 #include "services/rpc_user.h"
 
 enum {
-	PAYLOAD = 4000,
+	PAYLOAD = 3900,
 	TOO_LONG = SVC_MSGQ_HEAD + SVC_RPC_HEAD + PAYLOAD + 1,
 	EARLY = 4 *
 	        32 /* 32 calls, 32 replies, and CANCEL for the 32 calls that were replied to meanwhile and for the others */

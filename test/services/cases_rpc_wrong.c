@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_rpc_wrong.c - calls that are made or requested with arguments that are refused. */
+#include "core/wire/frame.h"
 #include "services/rpc.h"
 #include "services/rpc_user.h"
 
@@ -86,6 +87,32 @@ static void null_wrong(struct h *h, xport_rpcs *r)
 	H_OK(xport_rpcs_destroy(NULL, NULL, NULL, 0));
 }
 
+/* The default fits the shortest frame that a back end may have: xport_info has that of one transport only. */
+static void default_payload(struct h *h, xport_rpcs *r)
+{
+	size_t heads = sizeof(struct xpi_frame_head) + sizeof(struct xpi_rec_send) + SVC_MSGQ_HEAD + SVC_RPC_HEAD;
+	struct xport_rpcs_info i = {.size = sizeof(i)};
+
+	H_OK(xport_rpcs_query(r, &i));
+	H_TRUE(i.max_payload + heads <= 4096);
+}
+
+static void connecting(struct h *h, xport_rpcs *r)
+{
+	struct xport_rpc_args a = rpc_args(NULL, 0, NULL, 0);
+	xport_listener *l;
+	char address[64];
+	xport_ep *ep;
+
+	H_OK(xport_listen(h->x, "127.0.0.1:0", NULL, &l));
+	H_OK(xport_listener_name(l, address, sizeof(address)));
+	H_OK(xport_connect(h->x, address, NULL, 0, &ep));
+	H_STATUS(XPORT_ERR_INVALID, xport_rpc_call(r, ep, "echo", &a));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_rpc_call", "not connected yet");
+	xport_ep_destroy(ep);
+	xport_listener_close(l);
+}
+
 static void wrong(struct h *h)
 {
 	xport_rpcs *r;
@@ -93,8 +120,10 @@ static void wrong(struct h *h)
 	h_open(h, NULL);
 	create_wrong(h);
 	H_OK(xport_rpcs_create(h->x, NULL, &r));
+	default_payload(h, r);
 	names_wrong(h, r);
 	null_wrong(h, r);
+	connecting(h, r);
 	H_OK(xport_rpcs_destroy(r, NULL, NULL, h_ms(h->limit_ms)));
 }
 
