@@ -11,7 +11,14 @@
 
 #include "tools/hint.h"
 
-enum { CONNECT_MS = 10000, DEADLINE_MS = 5000, PAYLOAD = 1 << 16, PINGS = 10 };
+enum {
+	CONNECT_MS = 10000,
+	DEADLINE_MS = 5000,
+	PAYLOAD = 1 << 16,
+	HEADS = 76, /* of a message, beside its payload: see xport_rpcs_attr.max_payload */
+	PINGS = 10,
+	REPLIES = 1000 /* of a list: with 30 lines or more in each, more methods than a program has */
+};
 
 struct rpc_tool {
 	const char *backend, *address, *command, *method, *payload;
@@ -176,7 +183,7 @@ static int rpc_lines(struct rpc_tool *t, const char *method, size_t extra)
 	size_t skip = 0, lines;
 	char number[32];
 
-	do {
+	for (int reply = 0; reply < REPLIES; reply++) {
 		snprintf(number, sizeof(number), "%zu", skip);
 		if (rpc_do(t, method, number, strlen(number)) != 0)
 			return 1;
@@ -185,8 +192,11 @@ static int rpc_lines(struct rpc_tool *t, const char *method, size_t extra)
 			lines += t->reply[i] == '\n';
 		fwrite(t->reply, 1, t->len, stdout);
 		skip += skip == 0 && lines >= extra ? lines - extra : lines;
-	} while (lines > 0);
-	return 0;
+		if (lines == 0)
+			return 0;
+	}
+	fprintf(stderr, "xport_rpc: %s: the program does not end its list after %d replies\n", method, REPLIES);
+	return 1;
 }
 
 static double rpc_now_us(void)
@@ -217,7 +227,7 @@ static int rpc_ping(struct rpc_tool *t)
 
 static int rpc_call_one(struct rpc_tool *t)
 {
-	static char input[PAYLOAD];
+	static char input[PAYLOAD + 1]; /* a longer one is refused with its length */
 	size_t len = t->payload == NULL ? 0 : strlen(t->payload);
 	const char *payload = t->payload;
 	int failed;
@@ -234,6 +244,21 @@ static int rpc_call_one(struct rpc_tool *t)
 	if (failed == 0)
 		fwrite(t->reply, 1, t->len, stdout);
 	return failed;
+}
+
+/* Calls take as much as the buffer, or as the network. */
+static int rpc_create(struct rpc_tool *t)
+{
+	struct xport_info info = {.size = sizeof(info)};
+	struct xport_rpcs_attr attr = {.size = sizeof(attr), .max_payload = PAYLOAD};
+
+	if (xport_query(t->x, &info) != XPORT_OK)
+		return rpc_fail_x(t->address, t->x);
+	if (info.eager_max < PAYLOAD + HEADS)
+		attr.max_payload = (uint32_t)info.eager_max - HEADS;
+	if (xport_rpcs_create(t->x, &attr, &t->rpcs) != XPORT_OK)
+		return rpc_fail_services(t->address);
+	return 0;
 }
 
 static int rpc_command(struct rpc_tool *t)
@@ -263,10 +288,8 @@ int main(int argc, char **argv)
 		return rpc_fail_x("opening", NULL);
 	if (xport_connect(t.x, t.address, NULL, CONNECT_MS, &t.ep) != XPORT_OK)
 		failed = rpc_fail_x(t.address, t.x);
-	else if (xport_rpcs_create(t.x, NULL, &t.rpcs) != XPORT_OK)
-		failed = rpc_fail_services(t.address);
 	else
-		failed = rpc_command(&t);
+		failed = rpc_create(&t) != 0 || rpc_command(&t) != 0;
 	(void)xport_rpcs_destroy(t.rpcs, NULL, NULL, 1000);
 	if (t.ep != NULL)
 		(void)xport_ep_close(t.ep, 1000);
