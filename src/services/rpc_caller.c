@@ -491,6 +491,16 @@ static int peer_check(const struct svc_rpc_peer *p, const struct xport_rpc_args 
 	return XPORT_OK;
 }
 
+static int calls_full(const struct xport_rpcs *r)
+{
+	if (r->lent == 0)
+		return svc_fail(XPORT_ERR_AGAIN, "xport_rpc_call", "take events, then call again",
+		                "%u calls are in progress", (unsigned)r->calls.size);
+	return svc_fail(XPORT_ERR_AGAIN, "xport_rpc_call", "take events until XPORT_RPC_RELEASED, then call again",
+	                "%u calls are in progress; %u of them are done, but still lend memory", (unsigned)r->calls.size,
+	                r->lent);
+}
+
 static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct xport_rpc_args *a, uint64_t method)
 {
 	struct svc_rpc_call *call;
@@ -501,11 +511,7 @@ static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct
 		return status;
 	call = call_new(r, a, method);
 	if (call == NULL)
-		return svc_fail(XPORT_ERR_AGAIN, "xport_rpc_call",
-		                r->lent == 0 ? "take events, then call again"
-		                             : "take events; a call that lends memory lasts until XPORT_RPC_RELEASED",
-		                "%u calls are in progress, %u of them done, but with memory still lent",
-		                (unsigned)r->calls.size, r->lent);
+		return calls_full(r);
 	call->peer = p;
 	call->ep = p->msgq->ep;
 	id = call->id;

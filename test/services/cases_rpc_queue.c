@@ -309,7 +309,7 @@ static void lender_caller(struct h *h)
 	RPC_DONE_AS(&u, XPORT_ERR_CANCELED, XPORT_RPC_RAN_UNKNOWN);
 	a.id = &none;
 	H_STATUS(XPORT_ERR_AGAIN, xport_rpc_call(u.r, h->ep[0], "echo", &a));
-	SVC_ERROR(XPORT_ERR_AGAIN, "xport_rpc_call", "1 calls are in progress, 1 of them done");
+	SVC_ERROR(XPORT_ERR_AGAIN, "xport_rpc_call", "1 of them are done, but still lend memory");
 	H_EQ(4711, none);
 	rpc_meet(&u, 0);
 	H_OK(RPC_NEXT(&u, XPORT_RPC_RELEASED).status);
