@@ -34,7 +34,8 @@ enum craft {
 	NO_CREDITS, /* a WELCOME that grants none */
 	UNGREETED,  /* calls without HELLO */
 	FLOOD,      /* calls without end, and takes no reply */
-	LAST_MUTED = FLOOD,
+	FLOOD_POLLS, /* the same, and makes progress: its limit of unmatched messages ends the replies */
+	LAST_MUTED = FLOOD_POLLS,
 	UNASKED, /* replies, welcomes and cancels what nobody asked for */
 	GREEDY,  /* calls more than it was granted */
 	LATE,    /* sends all that it may before the message that comes first */
@@ -52,7 +53,7 @@ static void victim(struct h *h)
 	rpc_begin(&u, h, 0, &a);
 	rpc_meet(&u, 2);
 	rpc_meet(&u, 1); /* the attack has been sent */
-	/* Not a number of turns: with a readable descriptor and nothing to reap a turn takes no time at all. */
+	/* Not a number of turns: how long one takes depends on what there is to reap. */
 	for (int64_t until = h_now_us() + (int64_t)h_ms(10000) * 1000;
 	     muted && rpc_info(&u).muted == 0 && h_now_us() < until;)
 		rpc_turn(&u);
@@ -66,6 +67,10 @@ static void victim(struct h *h)
 	}
 	rpc_meet(&u, 2);
 	rpc_meet(&u, 2);
+	if (h->param == FLOOD || h->param == FLOOD_POLLS) { /* replies that it does not take are still in flight */
+		(void)xport_ep_close(h->ep[1], 0);
+		xport_rpcs_forget(u.r, h->ep[1]);
+	}
 	rpc_end(&u);
 	h_tell_u64(h, 1, 1);
 	h_sync(h);
@@ -149,6 +154,8 @@ static void attack_flood(struct h *h)
 	for (int i = 0; i < 20000; i++) {
 		m.id++;
 		rpc_say(h, &m, each + 80 * (size_t)i);
+		if (h->param == FLOOD_POLLS && i % 16 == 15)
+			h_settle(h);
 	}
 }
 
@@ -221,7 +228,7 @@ static void hostile_caller(struct h *h)
 		H_EQ(PAYLOAD, welcome.size);
 		h_settle(h);
 	}
-	if (h->param == FLOOD)
+	if (h->param == FLOOD || h->param == FLOOD_POLLS)
 		attack_flood(h);
 	else if (h->param == UNASKED)
 		attack_rpc_unasked(h, bytes);
@@ -414,6 +421,7 @@ static const struct h_param crafts[] = {{"garbage", GARBAGE},
                                         {"no_credits", NO_CREDITS},
                                         {"ungreeted", UNGREETED},
                                         {"flood", FLOOD},
+                                        {"flood_polls", FLOOD_POLLS},
                                         {"unasked", UNASKED},
                                         {"greedy", GREEDY},
                                         {"late", LATE},
