@@ -189,6 +189,7 @@ static void test_leftovers(const char *provider)
 
 	if (strcmp(provider, "shm") != 0)
 		return;
+	(void)own_dev_shm(NULL);
 	snprintf(foreign, sizeof(foreign), "/dev/shm/%d:%d:0", (int)getpid(), (int)getuid());
 	fd = open(dead, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 	other = open(foreign, O_CREAT | O_RDWR | O_CLOEXEC, 0600);

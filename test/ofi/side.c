@@ -2,6 +2,8 @@
 #include "side.h"
 
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <time.h>
 
 const struct xpi_backend *ops;
@@ -221,6 +223,12 @@ bool where(const struct end *e, struct sockaddr_storage *sa, socklen_t *len)
 	*len = e->addr[OFI_HOST + OFI_COOKIE + 1];
 	memcpy(sa, e->addr + OFI_HOST + OFI_COOKIE + 2, *len < sizeof(*sa) ? *len : 0);
 	return sa->ss_family == AF_INET || sa->ss_family == AF_INET6;
+}
+
+bool own_dev_shm(const char *options)
+{
+	return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("none", "/dev/shm", "tmpfs", 0, options) == 0;
 }
 
 int count_names(const char *beginning)

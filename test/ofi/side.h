@@ -107,6 +107,8 @@ void test_no_room(const char *provider);
 void test_filled_later(const char *provider);
 void test_equal_pids(const char *provider);
 
+/* Gives this process a /dev/shm of its own, where nobody else's files come and go.  False: that cannot be done here. */
+bool own_dev_shm(const char *options);
 /* How many files of /dev/shm have such a name. */
 int count_names(const char *beginning);
 
