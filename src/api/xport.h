@@ -411,7 +411,7 @@ struct xport_conn_attr {
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       x, address or listener is NULL; attr->size is wrong; the private data is too long, or is
  *                           NULL although private_len is not 0; the backlog is negative;
- *                           attr->transports names none of this instance's
+ *                           attr->transports has a name that is not in this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
  *   XPORT_ERR_UNREACHABLE   the name does not resolve
@@ -496,7 +496,7 @@ void xport_listener_close(xport_listener *listener);
  * XPORT_EVENT_LOST.
  *   XPORT_ERR_INVALID       x, address or ep is NULL; timeout_ms is below -1; attr->size is wrong; the private data is
  *                           too long, or is NULL although private_len is not 0; the backlog is negative;
- *                           attr->transports names none of this instance's
+ *                           attr->transports has a name that is not in this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
  *   XPORT_ERR_TIMEOUT       the time limit expired

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* slots.h - things that are found by an id. An id is never used again, and 0 is none. */
+/* slots.h - objects that are found by an id. An id is never used again; 0 is not an id. */
 #ifndef SVC_SLOTS_H
 #define SVC_SLOTS_H
 

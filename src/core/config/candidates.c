@@ -215,7 +215,7 @@ int xpi_candidates_forbid(const struct xpi_candidates *c, const char *allowed, u
 			named |= candidate_named(&c->list[i], item) ? 1u << i : 0;
 		if (none == named)
 			return xpi_fail(err, XPORT_ERR_INVALID, 0, NULL, "separate them by +",
-			                "transports: \"%.60s\" is none of this instance's, or there twice; they are %s",
+			                "transports: \"%.60s\" is not in this instance, or is there twice; it has %s",
 			                item, all);
 	}
 	*forbidden = ~named;
