@@ -586,7 +586,7 @@ struct xport_ep_info {
 	char backend[16];      /* as in struct xport_info */
 	char provider[48];
 	char device[64];
-	char passed_over[256]; /* with several transports: why better ones are not used, a text; "" if there is none */
+	char passed_over[256]; /* with several transports: why no better one is used, or "" */
 };
 
 /*

@@ -139,7 +139,7 @@ TEST(Agree, MemoryIsSharedWithinOneHostOnly)
 	b.shm_fs = 2;
 	EXPECT_EQ((Names{"ucx:tcp"}), agreed(a, b));
 	EXPECT_NE(std::string::npos, passed(a, 0, b, 1).find("different /dev/shm"));
-	/* What is not known does not count: the stack finds out. */
+	/* An unknown protocol does not decide: the stack finds out. */
 	b = side(all, "");
 	EXPECT_EQ(all, agreed(a, b));
 	b = side(all);

@@ -69,7 +69,7 @@ void xpi_candidate_failed(struct xpi_candidate *c, int status, const char *reaso
 int xpi_candidates_unknown(const char *name, struct xport_error *err);
 
 struct xpi_registry_entry;
-/* xpi_candidates_entry - the entry of the registry with this name. NULL: there is none. */
+/* xpi_candidates_entry - find the registry entry with this name. Returns NULL if no back end has the name. */
 const struct xpi_registry_entry *xpi_candidates_entry(const char *name, size_t len);
 
 #endif

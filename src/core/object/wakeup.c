@@ -37,7 +37,7 @@ static long shorter(long ms, long other)
 	return ms == 0 || (other > 0 && other < ms) ? other : ms;
 }
 
-/* Between two ticks, for what has no descriptor of its own; 0: there is nothing. */
+/* Milliseconds between two ticks, for operation timeouts and transports without a descriptor. 0: no tick is needed. */
 static long tick_ms(const struct xport *x)
 {
 	long ms = x->settings.op_timeout_ms > 0 ? x->settings.op_timeout_ms / 4 + 1 : 0;

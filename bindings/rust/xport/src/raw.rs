@@ -152,7 +152,7 @@ pub struct EndpointInfo {
     pub backend: String,
     pub provider: String,
     pub device: String,
-    /// With several transports: why better ones are not used; "" if there is none.
+    /// With several transports: why no better one is used, or "".
     pub passed_over: String,
 }
 
