@@ -26,10 +26,32 @@ int64_t kl_limit_us(const struct kl_board *b, enum kl_way way)
 	return kl_promised_us(b, way) + (int64_t)h_ms(SPARE_MS) * 1000;
 }
 
+/*
+ * The back end of this process.  Of "A+B" the survivor has both, each victim has the one whose turn it is, and the third peer
+ * has the last.
+ */
+static const char *backend_of(const struct actor *a, char *name, size_t len)
+{
+	const char *all = a->board->backend, *from = all;
+	int n = 1, turn;
+
+	for (const char *p = all; *p; p++)
+		n += *p == '+';
+	if (n == 1 || a->h->role == KL_SURVIVOR)
+		return all;
+	turn = a->h->role == KL_THIRD ? n - 1 : a->h->incarnation % n;
+	while (turn-- > 0)
+		from = strchr(from, '+') + 1;
+	snprintf(name, len, "%.*s", (int)strcspn(from, "+"), from);
+	return name;
+}
+
 void actor_open(struct actor *a)
 {
 	struct xport_attr attr = h_attr(a->h);
+	char name[64];
 
+	attr.backend = backend_of(a, name, sizeof(name));
 	attr.peer_timeout_ms = kl_timeout_ms(a->board);
 	attr.log_level = XPORT_LOG_WARN;
 	h_open(a->h, &attr);

@@ -31,7 +31,8 @@ void actor_settle(struct actor *a, int64_t limit_us, const char *what);
 /* Opens with the crew's timeout. */
 void actor_open(struct actor *a);
 
-/* The roles of a crew. */
+/* The roles of a crew, in the order of crew.c. */
+enum kl_role { KL_VICTIM, KL_SURVIVOR, KL_THIRD };
 void kl_victim(struct h *h);
 void kl_survivor(struct h *h);
 void kl_third(struct h *h);

@@ -7,10 +7,12 @@
  *
  * Each cell, an end of the victim in a step of a connection, is a test "ucx_tcp/killed.put_target".  --kills: how many
  * ends in all, at least one a cell that is run.  --measure N: at one end in N the third peer's rate is measured (0: never), for MS
- * milliseconds before and after. * --seed: another sequence of random moments.  Without names: UCX and libfabric as far as they are ready.
+ * milliseconds before and after.  --seed: another sequence of random moments.  Without names: UCX and libfabric as far as they
+ * are ready.  Of "ucx:shm+ofi:tcp" the survivor has both transports, and each victim has the one whose turn it is.
  */
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -210,6 +212,7 @@ private:
 std::vector<std::string> ready_ones()
 {
 	static const char *const wanted[] = {"ucx:tcp", "ucx:shm", "ofi:tcp", "ofi:sockets", "ofi:shm", "ofi:net"};
+	static const char *const several = "ucx:shm+ofi:tcp";
 	static xport_candidate list[64];
 	int n = h_list_candidates(list, 64);
 	std::vector<std::string> names;
@@ -222,6 +225,10 @@ std::vector<std::string> ready_ones()
 				else
 					printf("not tested: %s: %s. %s\n", want, list[i].reason, list[i].hint);
 			}
+	if (std::count(names.begin(), names.end(), "ucx:shm") && std::count(names.begin(), names.end(), "ofi:tcp"))
+		names.push_back(several);
+	else
+		printf("not tested: %s: one of them is not usable\n", several);
 	return names;
 }
 

@@ -235,12 +235,29 @@ static void learn_run(struct soak_side *s)
 	memcpy(&s->o.run, info.private_data, sizeof(s->o.run));
 }
 
+/* Of "A+B+C" each connection uses the next one; NULL: there is only one transport. */
+static const char *next_transport(const struct soak_side *s, char *name, size_t len)
+{
+	const char *all = s->o.backend != NULL ? s->o.backend : "", *from = all;
+	uint32_t n = 1;
+
+	for (const char *p = all; *p != '\0'; p++)
+		n += *p == '+';
+	if (n == 1)
+		return NULL;
+	for (uint32_t skip = (s->connections - 1) % n; skip > 0; skip--)
+		from = strchr(from, '+') + 1;
+	snprintf(name, len, "%.*s", (int)strcspn(from, "+"), from);
+	return name;
+}
+
 static void connect_there(struct soak_side *s)
 {
 	struct xport_conn_attr a = {.size = sizeof(a), .private_data = &s->o.run, .private_len = sizeof(s->o.run)};
-
+	char name[64];
 	int r;
 
+	a.transports = next_transport(s, name, sizeof(name));
 	/* A handshake that the machine had no time for is given up after 5 s. */
 	for (int i = 0; (r = xport_connect(s->x, s->o.connect, &a, PATIENCE_MS, &s->ep)) != XPORT_OK && i < RETRIES;
 	     i++)
