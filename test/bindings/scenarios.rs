@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use xport::{Atomic, Buf, Endpoint, Event, Instance, Message, Operation, Options, RemoteKey, Status};
+use xport::{Atomic, Buf, ConnOptions, Endpoint, Event, Instance, Message, Operation, Options, RemoteKey, Status};
 
 const REGION: usize = 1 << 20;
 const MESSAGE: usize = 1 << 18;
@@ -118,6 +118,11 @@ fn connect(address: &str) {
     assert_eq!(io::Error::from(e).kind(), io::ErrorKind::ConnectionRefused);
     let e = s.x.block_on(s.x.connect("127.0.0.1:1", b"")).unwrap_err();
     assert_eq!(e.status, Status::Refused);
+    let own = format!("{}:{}", info.backend, info.provider);
+    let over = |names| ConnOptions { transports: Some(names), ..Default::default() };
+    let e = s.x.block_on(s.x.connect_with(address, &over("nowhere"))).unwrap_err();
+    assert!(e.status == Status::Invalid && e.text.contains("nowhere"), "{}", e);
+    assert_eq!(s.x.listen_with("127.0.0.1:0", &over("nowhere")).err().unwrap().status, Status::Invalid);
     let ep = s.ep.clone();
     s.end();
     assert!(!ep.info().unwrap().is_open);
@@ -125,7 +130,7 @@ fn connect(address: &str) {
     runtime().block_on(async {
         let x = xport::open().unwrap();
         xport::drive(&x).unwrap();
-        let ep = x.connect(address, b"").await.unwrap();
+        let ep = x.connect_with(address, &over(&own)).await.unwrap();
         assert!(ep.info().unwrap().is_open);
         let e = x.connect("127.0.0.1:1", b"").await.unwrap_err();
         assert_eq!((e.status, &e.operation[..]), (Status::Refused, "xport_connect"));

@@ -2,6 +2,8 @@
 /* several_failover_test.cc - instances with several transports, one of which does not open, does not connect or breaks. */
 #include <unistd.h>
 
+#include <fstream>
+
 #include "several_fixture.h"
 
 namespace
@@ -195,6 +197,18 @@ TEST_F(SeveralFailover, WithAKeyTheNextIsTriedAsWell)
 
 /* ---- breaking ---- */
 
+/* How many descriptors the epoll set of xport_fd watches. */
+static int watched(xport *x)
+{
+	std::ifstream f("/proc/self/fdinfo/" + std::to_string(xport_fd(x)));
+	std::string line;
+	int n = 0;
+
+	while (std::getline(f, line))
+		n += line.rfind("tfd:", 0) == 0;
+	return n;
+}
+
 TEST_F(SeveralFailover, ATransportThatBreaksTakesOnlyItsOwnEndpoints)
 {
 	serve("loop:message+loop:native");
@@ -203,6 +217,7 @@ TEST_F(SeveralFailover, ATransportThatBreaksTakesOnlyItsOwnEndpoints)
 	ASSERT_NE(nullptr, p.client) << err.text;
 	ASSERT_NE(nullptr, q.client) << err.text;
 	all = {server, x}; /* y would report an error, as it has nothing else */
+	int before = watched(server);
 	loop_manners.breaks = "native";
 	xport_completion lost = wait(server, XPORT_EVENT_LOST);
 	EXPECT_EQ(q.server, lost.ep);
@@ -211,6 +226,10 @@ TEST_F(SeveralFailover, ATransportThatBreaksTakesOnlyItsOwnEndpoints)
 	EXPECT_TRUE(has_logged("XP-0028")) << logged;
 	EXPECT_EQ(XPORT_EP_OPEN, query(p.server).state);
 	talk(p, x);
+	/* Its descriptor wakes nobody any more. */
+	xport_ep_destroy(q.server);
+	poll();
+	EXPECT_GT(before, watched(server));
 	/* Nobody else gets it. */
 	loop_manners.breaks = nullptr;
 	all = {server, x, y};

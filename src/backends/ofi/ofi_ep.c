@@ -188,7 +188,7 @@ static void count_entries(struct xpi_be *be, const struct ofi_ep *ep)
 	if (be->spent || !is_spent(be))
 		return;
 	be->spent = true;
-	xpi_log(be->log, XPORT_LOG_ERROR, "3017", "ofi: %s; all endpoints of this instance are lost", spent);
+	xpi_log(be->log, XPORT_LOG_ERROR, "3017", "ofi: %s; all endpoints over ofi:sockets are lost", spent);
 	xpi_list_for(other, &be->eps)
 		ofi_ep_lost_with(xpi_container(other, struct ofi_ep, link), -FI_ENOSPC, spent);
 }

@@ -72,7 +72,7 @@ static void stand(struct xpi_be *be)
 {
 	be->watchdog.stands = true;
 	be->aside &= (uint8_t)~UCX_ASIDE_ASKED;
-	xpi_log(be->log, XPORT_LOG_ERROR, "1015", "ucx: %s; all endpoints of this instance are lost", why);
+	xpi_log(be->log, XPORT_LOG_ERROR, "1015", "ucx: %s; all endpoints over ucx:shm are lost", why);
 	xpi_list_for(link, &be->eps)
 		ucx_ep_lost(xpi_container(link, struct ucx_ep, link), UCS_ERR_ENDPOINT_TIMEOUT, why);
 }

@@ -289,6 +289,7 @@ static int allocate_there(struct xport_mr *mr, struct xpi_transport *tp)
 	}
 	mr->on[tp->index] = state;
 	mr->base = base;
+	mr->owner = tp;
 	return XPORT_OK;
 }
 
@@ -372,6 +373,13 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 
 /* ---- ending ---- */
 
+static void dereg(struct xport_mr *mr, const struct xpi_transport *tp)
+{
+	if (mr->on[tp->index] != NULL)
+		tp->ops->mr_dereg(tp->be, mr->on[tp->index]);
+	free(mr->on[tp->index]);
+}
+
 void xpi_mr_drop(struct xport_mr *mr)
 {
 	struct xport *x = mr->x;
@@ -379,12 +387,14 @@ void xpi_mr_drop(struct xport_mr *mr)
 	x->mr_table[mr->id & INDEX_MASK] = NULL;
 	x->nmr--;
 	xpi_list_for(l, &x->transports) {
-		struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
+		const struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
 
-		if (mr->on[tp->index] != NULL)
-			tp->ops->mr_dereg(tp->be, mr->on[tp->index]);
-		free(mr->on[tp->index]);
+		if (tp != mr->owner)
+			dereg(mr, tp);
 	}
+	/* Last, because it unmaps the memory. */
+	if (mr->owner != NULL)
+		dereg(mr, mr->owner);
 	if (mr->mapped)
 		munmap(mr->base, mr->length);
 	free(mr);

@@ -22,6 +22,7 @@ struct xport_mr {
 	uint32_t rights;
 	bool allocated;    /* by xport_mr_alloc */
 	bool mapped;       /* of that, by ourselves */
+	const struct xpi_transport *owner; /* of that, by this transport's back end; else NULL */
 	bool by_adapter;   /* its atomics are the adapter's alone */
 	bool packed;       /* somebody may have its key */
 	uint32_t busy;     /* the application's operations that use it */

@@ -17,6 +17,8 @@
 #include "core/object/set.h"
 #include "core/object/transport.h"
 
+enum { TRANSPORT_FDS = 8 };
+
 static int epoll_add(struct xport *x, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
@@ -84,7 +86,7 @@ static void timer_set(struct xport *x, long ms)
 
 int xpi_fd_add(struct xport *x, struct xpi_transport *tp)
 {
-	int fds[8], n = tp->ops->fds(tp->be, fds, 8), r = XPORT_OK;
+	int fds[TRANSPORT_FDS], n = tp->ops->fds(tp->be, fds, TRANSPORT_FDS), r = XPORT_OK;
 
 	for (int i = 0; i < n && r == XPORT_OK; i++)
 		r = epoll_add(x, fds[i]);
@@ -92,6 +94,14 @@ int xpi_fd_add(struct xport *x, struct xpi_transport *tp)
 	if (r == XPORT_OK && x->fd.timer < 0 && (tp->caps.poll_ms != 0 || x->settings.op_timeout_ms > 0))
 		r = timer_open(x);
 	return r;
+}
+
+void xpi_fd_remove(struct xport *x, struct xpi_transport *tp)
+{
+	int fds[TRANSPORT_FDS], n = tp->ops->fds(tp->be, fds, TRANSPORT_FDS);
+
+	for (int i = 0; i < n; i++)
+		epoll_ctl(x->fd.set, EPOLL_CTL_DEL, fds[i], NULL);
 }
 
 void xpi_fd_clock(struct xport *x)

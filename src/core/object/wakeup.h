@@ -56,6 +56,8 @@ void xpi_fd_init(struct xport *x);
 int xpi_fd_open(struct xport *x);
 /* xpi_fd_add - watch the descriptors of a transport that was opened after the instance. Returns a status. */
 int xpi_fd_add(struct xport *x, struct xpi_transport *tp);
+/* xpi_fd_remove - watch them no longer: the transport broke, and nothing over it waits for them. */
+void xpi_fd_remove(struct xport *x, struct xpi_transport *tp);
 /* xpi_fd_clock - set the timer anew: a transport got its first endpoint, or lost its last one. */
 void xpi_fd_clock(struct xport *x);
 /* xpi_fd_watch_live - without the helper thread: wake sleepers for the work of that thread. */

@@ -17,6 +17,7 @@
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/set.h"
+#include "core/object/wakeup.h"
 #include "core/progress/dump.h"
 #include "core/protocol/pump.h"
 #include "core/protocol/rma.h"
@@ -262,6 +263,8 @@ static __attribute__((cold)) int one_broke(struct xport *x)
 			xpi_log(x->log, XPORT_LOG_ERROR, "0028",
 			        "%s: its endpoints end, those over other transports go on", why);
 		end_over(x, tp, why);
+		if (tp->neps == 0)
+			xpi_fd_remove(x, tp);
 	}
 	fail_steps(x);
 	if (candidates_left(c)) {

@@ -4,7 +4,7 @@ use crate::endpoint::{Connect, Endpoint, Listener, ListenerInner};
 use crate::error::{Error, Result};
 use crate::memory::{Buf, Region, RegionInner};
 use crate::operation::{Message, Operation};
-use crate::raw::{self, Info, Library, Options};
+use crate::raw::{self, ConnOptions, Info, Library, Options};
 use crate::state::{add_waker, Shared, State};
 use crate::table::{Flight, Post};
 use std::collections::{HashMap, VecDeque};
@@ -70,8 +70,13 @@ impl Instance {
 
     /// Listens at "host:port".  Each peer gets the private data with its connection.
     pub fn listen(&self, address: &str, private_data: &[u8]) -> Result<Listener> {
+        self.listen_with(address, &ConnOptions { private_data, ..Default::default() })
+    }
+
+    /// Listens; each connection gets what the options say.
+    pub fn listen_with(&self, address: &str, options: &ConnOptions) -> Result<Listener> {
         let mut state = self.shared.lock();
-        let raw = state.library.listen(address, private_data, 0)?;
+        let raw = state.library.listen(address, options)?;
         let name = state.library.listener_name(&raw);
         let inner = ListenerInner::new(raw, self.shared.grave.clone());
         Ok(Listener { inner, address: name?, shared: self.shared.clone() })
@@ -79,8 +84,13 @@ impl Instance {
 
     /// Connects to a listener.  The future fails within 30 s.
     pub fn connect(&self, address: &str, private_data: &[u8]) -> Connect {
+        self.connect_with(address, &ConnOptions { private_data, ..Default::default() })
+    }
+
+    /// Connects as the options say.  The future fails within 30 s.
+    pub fn connect_with(&self, address: &str, options: &ConnOptions) -> Connect {
         let mut state = self.shared.lock();
-        let ep = state.library.connect(address, private_data, 0);
+        let ep = state.library.connect(address, options, 0);
         Connect::new(
             ep.map(|ep| Endpoint { inner: state.adopt(ep, &self.shared.grave, true), shared: self.shared.clone() }),
         )
@@ -89,7 +99,8 @@ impl Instance {
     /// Connects, and waits up to `limit` with the lock of the instance held.  Its errors have hints.
     pub fn connect_wait(&self, address: &str, private_data: &[u8], limit: Duration) -> Result<Endpoint> {
         let mut state = self.shared.lock();
-        let ep = state.library.connect(address, private_data, milliseconds(limit).max(1))?;
+        let options = ConnOptions { private_data, ..Default::default() };
+        let ep = state.library.connect(address, &options, milliseconds(limit).max(1))?;
         Ok(Endpoint { inner: state.adopt(ep, &self.shared.grave, false), shared: self.shared.clone() })
     }
 

@@ -25,7 +25,7 @@ pub use error::{Error, Result, Status};
 pub use instance::{open, Event, Instance, NextEvent};
 pub use memory::{Buf, Part, Region};
 pub use operation::{Message, Operation, Output};
-pub use raw::{version, EndpointInfo, Info, Options};
+pub use raw::{version, ConnOptions, EndpointInfo, Info, Options};
 
 /// Rights of peers on a region, combined by `|`.
 pub const REMOTE_READ: u32 = xport_sys::XPORT_REMOTE_READ;

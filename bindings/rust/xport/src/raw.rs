@@ -127,13 +127,30 @@ fn last_error(x: *const sys::xport, status: i32, operation: &str) -> Error {
     }
 }
 
-fn conn_attr(private_data: &[u8]) -> sys::xport_conn_attr {
-    sys::xport_conn_attr {
+/// What a connection may be asked for; of a listener: all of its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnOptions<'a> {
+    /// The other side gets it with the connection; at most 1024 bytes.
+    pub private_data: &'a [u8],
+    /// The only transports that may be used, such as "verbs+ofi:tcp"; None: all of the instance.
+    pub transports: Option<&'a str>,
+    /// Of a listener: how many connections may wait to be accepted; 0: the default.
+    pub backlog: i32,
+}
+
+/// The C struct, and the string that it points to.
+fn conn_attr(options: &ConnOptions, operation: &str) -> Result<(sys::xport_conn_attr, Option<CString>)> {
+    let data = options.private_data;
+    let names = options.transports.map(|names| c_string(names, operation)).transpose()?;
+    let attr = sys::xport_conn_attr {
         size: std::mem::size_of::<sys::xport_conn_attr>(),
-        private_data: if private_data.is_empty() { null() } else { private_data.as_ptr() as *const c_void },
-        private_len: private_data.len(),
+        private_data: if data.is_empty() { null() } else { data.as_ptr() as *const c_void },
+        private_len: data.len(),
+        backlog: options.backlog,
+        transports: names.as_ref().map_or(null(), |names| names.as_ptr()),
         ..Default::default()
-    }
+    };
+    Ok((attr, names))
 }
 
 /// What an endpoint is.
@@ -242,13 +259,12 @@ impl Library {
 
     // ---- connections ----
 
-    pub(crate) fn listen(&mut self, address: &str, private_data: &[u8], backlog: i32) -> Result<Listener> {
+    pub(crate) fn listen(&mut self, address: &str, options: &ConnOptions) -> Result<Listener> {
         let name = "xport_listen";
         let address = c_string(address, name)?;
-        let mut attr = conn_attr(private_data);
-        attr.backlog = backlog;
+        let (attr, _names) = conn_attr(options, name)?;
         let mut out = null_mut();
-        // SAFETY: address, attr and private_data live until the call returns.
+        // SAFETY: address, attr and what it points to live until the call returns.
         let status = unsafe { sys::xport_listen(self.x.as_ptr(), address.as_ptr(), &attr, &mut out) };
         self.made(status, out, name).map(Listener)
     }
@@ -277,12 +293,12 @@ impl Library {
         unsafe { sys::xport_listener_close(listener.0.as_ptr()) }
     }
 
-    pub(crate) fn connect(&mut self, address: &str, private_data: &[u8], timeout_ms: i32) -> Result<Ep> {
+    pub(crate) fn connect(&mut self, address: &str, options: &ConnOptions, timeout_ms: i32) -> Result<Ep> {
         let name = "xport_connect";
         let address = c_string(address, name)?;
-        let attr = conn_attr(private_data);
+        let (attr, _names) = conn_attr(options, name)?;
         let mut out = null_mut();
-        // SAFETY: address, attr and private_data live until the call returns.
+        // SAFETY: address, attr and what it points to live until the call returns.
         let status = unsafe { sys::xport_connect(self.x.as_ptr(), address.as_ptr(), &attr, timeout_ms, &mut out) };
         self.made(status, out, name).map(Ep)
     }
