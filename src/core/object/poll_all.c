@@ -10,6 +10,9 @@ enum { BUSY_TURNS = 32 };
 /* An application that polls at such distances, in XPI_TICKS_SHORT, does not mind the time that polling all takes. */
 enum { SELDOM = 8 };
 
+/* So many polls in a row go to the only transport in use. */
+enum { ALONE = 64 };
+
 static inline int transport_poll(struct xpi_transport *tp)
 {
 	int n = tp->ops->poll(tp->be);
@@ -44,9 +47,45 @@ static __attribute__((noinline)) int transports_poll_idle(struct xpi_set *s, uin
 	return n;
 }
 
-int xpi_poll_all(struct xpi_be *set)
+/* The only one in use, if polling it costs no system call; else NULL. */
+static struct xpi_transport *find_only(const struct xpi_set *s)
 {
-	struct xpi_set *s = (struct xpi_set *)set;
+	struct xpi_transport *only = NULL;
+
+	for (unsigned i = 0; i < s->nopen; i++) {
+		if (s->open[i]->hot == 0)
+			continue;
+		if (only != NULL)
+			return NULL;
+		only = s->open[i];
+	}
+	return only != NULL && only->cools == 0 && only->broke == XPORT_OK ? only : NULL;
+}
+
+/* Lets the next polls go to the only one in use, if they follow so fast that the others do not wait for it. */
+static void grant(struct xpi_set *s)
+{
+	struct xpi_transport *only = find_only(s);
+	uint64_t now = xpi_ticks(), since = now - s->granted_at;
+	bool fast = since < XPI_TICKS_SHORT / ALONE * (s->granted + 1u);
+
+	s->granted_at = now;
+	s->granted = only != NULL && fast ? ALONE : 0;
+	s->alone = s->granted;
+	if (only == s->only)
+		return;
+	if (s->only != NULL)
+		s->only->stir = &s->alone;
+	s->only = only;
+	if (only == NULL)
+		return;
+	only->stir = &only->aside;
+	s->only_poll = only->ops->poll;
+	s->only_be = only->be;
+}
+
+static __attribute__((noinline)) int poll_set(struct xpi_set *s)
+{
 	uint32_t polled = 0;
 	int n = 0;
 
@@ -66,5 +105,16 @@ int xpi_poll_all(struct xpi_be *set)
 			n += transports_poll_idle(s, polled, since >= SELDOM * XPI_TICKS_SHORT);
 		}
 	}
+	grant(s);
 	return n;
+}
+
+int xpi_poll_all(struct xpi_be *set)
+{
+	struct xpi_set *s = (struct xpi_set *)set;
+
+	if (s->alone == 0)
+		return poll_set(s);
+	s->alone--;
+	return s->only_poll(s->only_be);
 }

@@ -22,6 +22,13 @@ struct xpi_set {
 	unsigned nopen, turns, next;
 	struct xpi_transport *open[XPI_CANDIDATES_MAX];
 	uint64_t looked; /* xpi_ticks when all were polled */
+	/* For so many polls only this one is polled: no other is in use, and polling it costs no system call. */
+	uint32_t alone;
+	uint32_t granted; /* what `alone` was set to */
+	uint64_t granted_at;
+	int (*only_poll)(struct xpi_be *be);
+	struct xpi_be *only_be;
+	struct xpi_transport *only;
 };
 
 /* Back end's state of an endpoint that may go over one of several transports. */
@@ -33,12 +40,26 @@ static inline bool xpi_several(const struct xport *x)
 	return x->set->candidates.n > 1;
 }
 
+/* xpi_set_stir - let the next poll look at all transports. */
+static inline void xpi_set_stir(struct xpi_set *s)
+{
+	s->alone = 0;
+}
+
 /*
  * xpi_poll_all - poll the transports of a set; in place of a back end's poll.
  *
  * Those that are in use are polled each time. When XPI_TICKS_SHORT have passed, the next of the others is: it may need a
- * system call, during which those in use wait. Returns the number of events. One that breaks is marked, see XPI_TODO_BROKE.
+ * system call, during which those in use wait. One that breaks is marked, see XPI_TODO_BROKE.
+ *
+ * Returns the number of events, or the error of xpi_polled_alone.
  */
 int xpi_poll_all(struct xpi_be *set);
+
+/* xpi_polled_alone - the transport whose error x->poll returned. */
+static inline struct xpi_transport *xpi_polled_alone(const struct xport *x)
+{
+	return x->poll == xpi_poll_all ? x->set->only : x->tp;
+}
 
 #endif

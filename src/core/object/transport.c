@@ -53,6 +53,7 @@ static void transport_warm(struct xpi_transport *tp)
 {
 	tp->cools = !tp->caps.am_cheap || tp->neps == 0;
 	xpi_transport_used(tp);
+	xpi_set_stir(tp->x->set);
 }
 
 /* Takes a back end that was opened for `tp` into the set. On failure it is closed, and `tp` freed. */
@@ -96,7 +97,7 @@ static struct xpi_transport *transport_new(struct xport *x)
 	if (tp == NULL)
 		xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a transport");
 	else
-		tp->x = x;
+		*tp = (struct xpi_transport){.x = x, .stir = &x->set->alone};
 	return tp;
 }
 
@@ -234,6 +235,7 @@ bool xpi_transport_broke(struct xpi_transport *tp, int status)
 	}
 	/* Its endpoints end by being polled on. */
 	tp->hot = tp->neps > 0;
+	xpi_set_stir(x->set);
 	return true;
 }
 

@@ -27,6 +27,8 @@ struct xpi_transport {
 	unsigned index;             /* its candidate's place in the set; see xport_mr.on */
 	/* with several transports, see poll_all.c */
 	uint32_t hot;   /* it is in use: polls that it stays so without another event; 0: idle */
+	uint32_t *stir; /* cleared when it gets something to do: xpi_set.alone, or `aside` if that is for this one */
+	uint32_t aside;
 	uint32_t cools; /* what a poll without an event takes off it; 0: polling costs no system call */
 	uint32_t neps;  /* endpoints over it */
 	int broke;      /* what poll returned, once it failed for good; else XPORT_OK */
@@ -45,6 +47,7 @@ static inline struct xpi_transport *xpi_transport_of(struct xpi_core *core)
 static inline void xpi_transport_used(struct xpi_transport *tp)
 {
 	tp->hot = XPI_TRANSPORT_HOT;
+	*tp->stir = 0;
 }
 
 /*

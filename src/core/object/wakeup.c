@@ -241,6 +241,7 @@ bool xpi_fd_arm(struct xport *x)
 	}
 	if (atomic_load_explicit(&x->attention, memory_order_acquire) != 0 || !xpi_list_empty(&x->work) || !arm_all(x))
 		return false;
+	xpi_set_stir(x->set); /* who wakes up finds what woke it */
 	xpi_fd_set_state(x, XPI_FD_ARMED);
 	return true;
 }

@@ -281,7 +281,7 @@ int xpi_progress_rest(struct xport *x, int n)
 {
 	xpi_assert_locked(x);
 	if (n < 0) {
-		if (!xpi_transport_broke(x->tp, n))
+		if (!xpi_transport_broke(xpi_polled_alone(x), n))
 			return broke(x, n);
 		n = 0;
 	}
