@@ -19,6 +19,7 @@
 #include "core/object/set.h"
 #include "core/object/stats.h"
 #include "core/progress/blocking.h"
+#include "core/progress/close.h"
 #include "core/progress/dump.h"
 #include "core/progress/open.h"
 #include "core/protocol/keys.h"
@@ -274,6 +275,17 @@ int xport_listener_name(const xport_listener *listener, char *buf, size_t len)
 	return leave(x, xpi_listener_name(listener, buf, len));
 }
 
+int xport_listener_set_private_data(xport_listener *listener, const void *data, size_t len)
+{
+	struct xport *x = listener != NULL ? xpi_listener_instance(listener) : NULL;
+	int r;
+
+	if (x == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(x, "xport_listener_set_private_data");
+	return r == XPORT_OK ? leave(x, xpi_listener_set_private(listener, data, len)) : r;
+}
+
 int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep)
 {
 	struct xport *x = listener != NULL ? xpi_listener_instance(listener) : NULL;
@@ -331,6 +343,20 @@ int xport_ep_close(xport_ep *ep, int timeout_ms)
 	if (timeout_ms < -1)
 		return leave(ep->x, xpi_ep_refused(ep, xpi_time_refuse(ep->x, "xport_ep_close", timeout_ms)));
 	return leave(ep->x, xpi_ep_close(ep, timeout_ms));
+}
+
+int xport_ep_close_start(xport_ep *ep, int timeout_ms)
+{
+	int r;
+
+	if (ep == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(ep->x, "xport_ep_close_start");
+	if (r != XPORT_OK)
+		return r;
+	if (timeout_ms < -1)
+		return leave(ep->x, xpi_ep_refused(ep, xpi_time_refuse(ep->x, "xport_ep_close_start", timeout_ms)));
+	return leave(ep->x, xpi_ep_close_start(ep, timeout_ms));
 }
 
 void xport_ep_destroy(xport_ep *ep)
@@ -395,8 +421,22 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 	all.private_len = ep->peer.private_len;
 	all.context = ep->context;
 	all.in_flight = xpi_stats_in_flight(ep);
+	all.peer_incarnation = ep->peer.incarnation;
 	ep_transport(ep, &all);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
+	return leave(ep->x, XPORT_OK);
+}
+
+int xport_ep_set_context(xport_ep *ep, void *context)
+{
+	int r;
+
+	if (ep == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(ep->x, "xport_ep_set_context");
+	if (r != XPORT_OK)
+		return r;
+	ep->context = context;
 	return leave(ep->x, XPORT_OK);
 }
 

@@ -389,6 +389,9 @@ struct xport_conn_attr {
 	/* The only transports of this instance that the connection may use, such as "verbs+ofi:tcp"; "verbs" means all
 	   of this back end; NULL: all of the instance. */
 	const char *transports;
+	/* xport_connect with timeout_ms 0: milliseconds within which XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST comes;
+	   0: 30000. */
+	int connect_ms;
 };
 
 /*
@@ -410,7 +413,7 @@ struct xport_conn_attr {
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       x, address or listener is NULL; attr->size is wrong; the private data is too long, or is
- *                           NULL although private_len is not 0; the backlog is negative;
+ *                           NULL although private_len is not 0; the backlog or connect_ms is negative;
  *                           attr->transports has a name that is not in this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
@@ -437,6 +440,19 @@ int xport_listen(xport *x, const char *address, const struct xport_conn_attr *at
  *   XPORT_ERR_BOUNDS     len is too small
  */
 int xport_listener_name(const xport_listener *listener, char *buf, size_t len) XPORT_CHECK;
+
+/*
+ * xport_listener_set_private_data - change the private data of a listener.
+ *
+ * Each peer whose handshake begins later gets these `len` bytes with its connection, instead of those of
+ * xport_listen.  So they may contain what is known only when the listener exists, such as its port.  The bytes are
+ * copied.  len 0: none.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    listener is NULL; len is above xport_info.private_max; data is NULL although len is not 0
+ *   XPORT_ERR_NO_MEMORY  out of memory: the listener is unchanged
+ */
+int xport_listener_set_private_data(xport_listener *listener, const void *data, size_t len) XPORT_CHECK;
 
 /*
  * xport_accept - take the next ready connection.
@@ -483,10 +499,10 @@ void xport_listener_close(xport_listener *listener);
  * waits.  *ep is set on success only.
  *
  * With timeout_ms 0 the call does not wait for the peer.  It returns an error if one is already known.  Otherwise it
- * returns XPORT_OK, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows within 30 s.  Until XPORT_EVENT_CONNECTED
- * no operation may be posted on the endpoint, and no key unpacked.
+ * returns XPORT_OK, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows within attr->connect_ms.  Until
+ * XPORT_EVENT_CONNECTED no operation may be posted on the endpoint, and no key unpacked.
  *
- * The timeout does not cover name resolution, which is part of the call.  Event loops should pass numeric addresses.
+ * A name is looked up by a thread of the C library (getaddrinfo_a), within the time limit.
  *
  * For a peer on another host, both sides need the same authentication key (XPORT_AUTH_KEY_FILE), or XPORT_AUTH=none.
  *
@@ -495,7 +511,8 @@ void xport_listener_close(xport_listener *listener);
  * Returns XPORT_OK, or one of the following.  With timeout_ms 0 an error that is found later is the status of
  * XPORT_EVENT_LOST.
  *   XPORT_ERR_INVALID       x, address or ep is NULL; timeout_ms is below -1; attr->size is wrong; the private data is
- *                           too long, or is NULL although private_len is not 0; the backlog is negative;
+ *                           too long, or is NULL although private_len is not 0; the backlog or connect_ms is
+ *                           negative;
  *                           attr->transports has a name that is not in this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
@@ -545,6 +562,27 @@ int xport_connect(xport *x, const char *address, const struct xport_conn_attr *a
 int xport_ep_close(xport_ep *ep, int timeout_ms);
 
 /*
+ * xport_ep_close_start - start to close an endpoint, without waiting.
+ *
+ * Like xport_ep_close, but the call returns at once, and several endpoints may close at the same time.  New operations
+ * are rejected from now on.  The posted ones complete while the application polls.  Exactly one event ends the close:
+ *   - XPORT_EVENT_CLOSED with XPORT_OK: the peer's library has received everything posted
+ *   - XPORT_EVENT_CLOSED with XPORT_ERR_TIMEOUT: the time limit expired first
+ *   - XPORT_EVENT_CLOSED with XPORT_ERR_PEER_CLOSED: the peer closed before it had received everything
+ *   - XPORT_EVENT_LOST: the peer was lost first
+ * All completions of the endpoint come before this event.  xport_ep_destroy before the event cuts the close short,
+ * and no event comes.
+ *
+ * timeout_ms  -1: no limit.  0: what has not been sent is dropped; only the event comes later.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID     ep is NULL; timeout_ms is below -1; the endpoint is not connected yet
+ *   XPORT_ERR_CLOSED      this side closes the endpoint already, or has closed it
+ *   a status of an ended endpoint, see Operations: its event has come, or will come
+ */
+int xport_ep_close_start(xport_ep *ep, int timeout_ms) XPORT_CHECK;
+
+/*
  * xport_ep_destroy - free an endpoint.
  *
  * Closes the endpoint first, without waiting, if it is still open.  NULL is allowed.
@@ -579,7 +617,7 @@ struct xport_ep_info {
 	int64_t peer_pid;         /* process id of the peer, as the peer reported it */
 	const void *private_data; /* private data of the peer; owned by the library, valid until xport_ep_destroy */
 	size_t private_len;       /* number of these bytes */
-	void *context;            /* xport_conn_attr.context of xport_connect or xport_listen */
+	void *context;            /* xport_conn_attr.context, or that of xport_ep_set_context */
 	uint64_t in_flight;       /* operations accepted and not reaped yet, and events not reaped yet */
 	char why[160];            /* why the endpoint ended, a sentence, until xport_ep_destroy; "" before its end */
 	/* The transport in use; "" while the endpoint connects and the peers have not agreed. */
@@ -587,6 +625,9 @@ struct xport_ep_info {
 	char provider[48];
 	char device[64];
 	char passed_over[256]; /* with several transports: why no better one is used, or "" */
+	/* A random number of the peer's instance.  Two endpoints with the same number lead to the same instance; after a
+	   restart the peer has another one, and its old keys are stale.  0: not connected yet. */
+	uint64_t peer_incarnation;
 };
 
 /*
@@ -598,6 +639,17 @@ struct xport_ep_info {
  *   XPORT_ERR_INVALID    ep or info is NULL; info->size is wrong
  */
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
+
+/*
+ * xport_ep_set_context - replace the application's pointer of an endpoint.
+ *
+ * Sets xport_ep_info.context, and the context of later events of the endpoint.  For example, a server gives each
+ * accepted endpoint the pointer to its own state.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    ep is NULL
+ */
+int xport_ep_set_context(xport_ep *ep, void *context) XPORT_CHECK;
 
 /*
  * Counters of an endpoint since it was made, or of an instance.  They are always counted.  Later versions add fields
@@ -1126,7 +1178,8 @@ typedef enum xport_type {
 	XPORT_EVENT_NOTIFY = 16,
 	/* ep is open.  Comes only after xport_connect with timeout_ms 0. */
 	XPORT_EVENT_CONNECTED = 17,
-	/* The peer closed ep.  If its xport_ep_close had enough time, everything sent before has been delivered. */
+	/* status XPORT_ERR_PEER_CLOSED: the peer closed ep.  If its xport_ep_close had enough time, everything sent
+	   before has been delivered.  After xport_ep_close_start: the end of that close; status says how it went. */
 	XPORT_EVENT_CLOSED = 18,
 	/* ep is lost, or could not be connected.  status is the reason; xport_ep_info.why has the cause. */
 	XPORT_EVENT_LOST = 19,

@@ -303,6 +303,8 @@ static void addresses(struct scene *s)
 	/* Nobody listens there. */
 	if (xport_connect(s->x[1], "[::1%lo]:1", NULL, 200, &ep) == XPORT_OK)
 		scene_bad(s, "a connection to where nobody listens succeeded");
+	if (xport_connect(s->x[1], "localhost.:1", NULL, 10000, &ep) == XPORT_OK)
+		scene_bad(s, "a connection to where nobody listens succeeded");
 	sc_connect_at(s, "[::1]:0");
 	sc_close_all(s);
 }

@@ -41,11 +41,17 @@ int main(void)
 	must(xport_ep_query(ep, &info));
 	printf("%s: %s to %s\n", (const char *)info.context, info.local,
 	       info.peer);
-	must(xport_ep_close(ep, 1000));
-	xport_ep_destroy(ep);
-	do
+	must(xport_ep_set_context(accepted, "the other one"));
+	must(xport_ep_close_start(ep, 1000)); /* does not wait either */
+	for (int n = 0; n < 2; n++) {
 		must(xport_wait(x, &c, 1, -1));
-	while (c.type != XPORT_EVENT_CLOSED || c.ep != accepted);
+		printf("closed: %s, %s\n", (const char *)c.context,
+		       xport_status_name(c.status));
+	}
+	xport_ep_destroy(ep);
+	must(xport_connect(x, name, &attr, 1000, &ep));
+	must(xport_ep_close(ep, 1000)); /* waits */
+	xport_ep_destroy(ep);
 	xport_ep_destroy(accepted);
 	xport_close(x);
 	return 0;

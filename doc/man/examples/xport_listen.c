@@ -35,11 +35,8 @@ static void client(const char *address)
 
 int main(void)
 {
-	struct xport_conn_attr attr = {.size = sizeof(attr),
-	                               .private_data = "welcome",
-	                               .private_len = 8};
 	struct xport_completion c = {0};
-	char address[64] = "";
+	char address[64] = "", welcome[80];
 	int status = 1, told[2];
 	xport_listener *listener;
 	xport_ep *ep;
@@ -53,8 +50,11 @@ int main(void)
 		_exit(1);
 	}
 	must(xport_open(NULL, &x));
-	must(xport_listen(x, "127.0.0.1:0", &attr, &listener));
+	must(xport_listen(x, "127.0.0.1:0", NULL, &listener));
 	must(xport_listener_name(listener, address, sizeof(address)));
+	snprintf(welcome, sizeof(welcome), "welcome to %s", address);
+	must(xport_listener_set_private_data(listener, welcome,
+	                                     sizeof(welcome)));
 	if (write(told[1], address, sizeof(address)) < 0)
 		return 1;
 	must(xport_accept(listener, 10000, &ep));

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-enum { HOST_MAX = 253, LABEL_MAX = 63 };
+enum { LABEL_MAX = 63 };
 
 /* Not isalnum: that depends on the locale. */
 static const char name_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
@@ -100,29 +100,35 @@ static void add_ipv4(struct xpi_addrs *out, struct in_addr ip, uint16_t port)
 	addrs_add(out, &sin, sizeof(sin));
 }
 
-static int lookup(const char *host, uint16_t port, struct xpi_addrs *out, struct xport_error *err)
+int xpi_addr_take(const struct xpi_name *name, int code, struct addrinfo *list, struct xpi_addrs *out,
+                  struct xport_error *err)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list;
-	char service[8];
-	int rc;
-
-	snprintf(service, sizeof(service), "%u", port);
-	hints.ai_flags = AI_NUMERICSERV;
-	rc = getaddrinfo(host, service, &hints, &list);
-	if (rc == EAI_MEMORY)
-		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory to look up \"%s\"", host);
-	if (rc == EAI_SYSTEM)
-		return xpi_fail_errno(err, XPORT_ERR_UNREACHABLE, NULL, "cannot look up \"%s\"", host);
-	if (rc != 0)
-		return xpi_fail(err, XPORT_ERR_UNREACHABLE, rc, NULL, "check the name, or give a numeric address",
-		                "the name \"%s\" does not resolve: %s", host, gai_strerror(rc));
+	if (code == EAI_MEMORY)
+		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory to look up \"%s\"", name->host);
+	if (code == EAI_SYSTEM)
+		return xpi_fail_errno(err, XPORT_ERR_UNREACHABLE, NULL, "cannot look up \"%s\"", name->host);
+	if (code != 0)
+		return xpi_fail(err, XPORT_ERR_UNREACHABLE, code, NULL, "check the name, or give a numeric address",
+		                "the name \"%s\" does not resolve: %s", name->host, gai_strerror(code));
 	for (const struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next)
 		if (ai->ai_family == AF_INET || ai->ai_family == AF_INET6)
 			addrs_add(out, ai->ai_addr, ai->ai_addrlen);
 	freeaddrinfo(list);
 	if (out->n == 0)
-		return xpi_fail(err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the name \"%s\" has no IP address", host);
+		return xpi_fail(err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the name \"%s\" has no IP address",
+		                name->host);
 	return XPORT_OK;
+}
+
+static int lookup(const struct xpi_name *name, const char *host, struct xpi_addrs *out, struct xport_error *err)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
+	char service[8];
+	int code;
+
+	snprintf(service, sizeof(service), "%u", name->port);
+	code = getaddrinfo(host, service, &hints, &list);
+	return xpi_addr_take(name, code, list, out, err);
 }
 
 /* What stands in brackets: IPv6 by number, perhaps with a zone ("fe80::1%eth0", which only getaddrinfo understands). */
@@ -174,43 +180,40 @@ static const char *split(const char *address, char *host, const char **port, boo
 	n = (size_t)(end - address);
 	if (n == 0)
 		return "the host is missing";
-	if (n > HOST_MAX)
+	if (n > XPI_HOST_MAX)
 		return "the host name is too long";
 	memcpy(host, address, n);
 	host[n] = '\0';
 	return NULL;
 }
 
-/* A name that ends in a dot is absolute: no search domain is tried.  The local files have names without it. */
-static int resolve_name(const char *address, char *host, uint16_t port, struct xpi_addrs *out, struct xport_error *err)
+/* A name that ends in a dot is absolute: no search domain is tried. The local files have names without it. */
+static int parse_name(const char *address, const char *host, uint16_t port, struct xpi_name *name,
+                      struct xport_error *err)
 {
 	size_t n = strlen(host);
-	bool absolute = n > 1 && host[n - 1] == '.';
 	const char *what;
 
-	if (absolute)
-		host[n - 1] = '\0';
-	what = check_name(host);
-	if (what != NULL)
-		return addr_bad(err, address, what);
-	if (absolute) {
-		host[n - 1] = '.';
-		if (lookup(host, port, out, err) == XPORT_OK)
-			return XPORT_OK;
-		host[n - 1] = '\0';
-	}
-	return lookup(host, port, out, err);
+	name->absolute = n > 1 && host[n - 1] == '.';
+	name->port = port;
+	memcpy(name->host, host, n + 1);
+	if (name->absolute)
+		name->host[n - 1] = '\0';
+	what = check_name(name->host);
+	return what != NULL ? addr_bad(err, address, what) : XPORT_OK;
 }
 
-int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out, struct xport_error *err)
+int xpi_addr_parse(const char *address, bool listening, struct xpi_addrs *out, struct xpi_name *name,
+                   struct xport_error *err)
 {
 	struct in_addr any = {htonl(INADDR_ANY)}, ip;
-	char host[HOST_MAX + 1];
+	char host[XPI_HOST_MAX + 1];
 	const char *port_text, *what;
 	uint16_t port = 0;
 	bool brackets;
 
 	memset(out, 0, sizeof(*out));
+	memset(name, 0, sizeof(*name));
 	what = split(address, host, &port_text, &brackets);
 	if (what == NULL)
 		what = parse_port(port_text, listening, &port);
@@ -232,7 +235,21 @@ int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out,
 		add_ipv4(out, ip, port);
 		return XPORT_OK;
 	}
-	return resolve_name(address, host, port, out, err);
+	return parse_name(address, host, port, name, err);
+}
+
+int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out, struct xport_error *err)
+{
+	char dotted[XPI_HOST_MAX + 2];
+	struct xpi_name name;
+	int rc = xpi_addr_parse(address, listening, out, &name, err);
+
+	if (rc != XPORT_OK || name.host[0] == '\0')
+		return rc;
+	snprintf(dotted, sizeof(dotted), "%s.", name.host);
+	if (name.absolute && lookup(&name, dotted, out, err) == XPORT_OK)
+		return XPORT_OK;
+	return lookup(&name, name.host, out, err);
 }
 
 void xpi_addr_format(const struct sockaddr *sa, char *buf, size_t len)

@@ -4,9 +4,12 @@
 #define XPI_CORE_CM_ADDR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "xport.h"
+
+struct addrinfo;
 
 enum { XPI_ADDR_MAX = 8 };
 
@@ -18,7 +21,22 @@ struct xpi_addrs {
 	} a[XPI_ADDR_MAX];
 };
 
-/* Parses and resolves.  ADDRESS: malformed (the text says which part); UNREACHABLE: the name does not resolve.
+enum { XPI_HOST_MAX = 253 };
+
+/* A host name that is to be looked up. */
+struct xpi_name {
+	char host[XPI_HOST_MAX + 1]; /* "": there is none */
+	uint16_t port;
+	bool absolute; /* it ended in a dot, which is not in `host`: tried with it first, then without */
+};
+
+/* Parses. Numeric addresses go to *out, a name that is to be looked up to *name. ADDRESS: malformed. */
+int xpi_addr_parse(const char *address, bool listening, struct xpi_addrs *out, struct xpi_name *name,
+                   struct xport_error *err);
+/* xpi_addr_take - take over what getaddrinfo(3) or its kin returned for a name, and its list. `code`: its result. */
+int xpi_addr_take(const struct xpi_name *name, int code, struct addrinfo *list, struct xpi_addrs *out,
+                  struct xport_error *err);
+/* Parses and resolves, which may take long.  ADDRESS: malformed (the text says which part); UNREACHABLE: the name does not resolve.
  * `listening`: "*" and port 0 are allowed. */
 int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out, struct xport_error *err);
 /* "127.0.0.1:7000", "[::1]:7000". */

@@ -28,6 +28,8 @@ enum { XPI_HALF_OPEN_MAX = 128, XPI_HALF_OPEN_MS = 5000, XPI_CONNECT_MS = 30000 
 
 int xpi_listener_open(struct xport *x, const char *address, const struct xport_conn_attr *attr,
                       struct xport_listener **listener);
+/* xpi_listener_set_private - the body of xport_listener_set_private_data. */
+int xpi_listener_set_private(struct xport_listener *listener, const void *data, size_t len);
 int xpi_listener_name(const struct xport_listener *listener, char *buf, size_t len);
 
 void xpi_listener_close(struct xport_listener *listener);

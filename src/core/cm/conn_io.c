@@ -123,15 +123,18 @@ int xpi_conn_watch(struct xpi_conn *conn)
 {
 	int64_t deadline_ms = conn->deadline_ms;
 	bool native = conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING;
-	int64_t ask_ms = xpi_now_ms() + (native ? NATIVE_MS : QUEUED_MS);
-	bool reads = conn->step != XPI_CONN_TCP && conn->step != XPI_CONN_REFUSING && conn->step != XPI_CONN_LEAVING;
-	uint32_t events = reads ? EPOLLIN : conn->step == XPI_CONN_LEAVING ? 0 : EPOLLOUT;
+	bool lookup = conn->step == XPI_CONN_LOOKUP;
+	int64_t now = xpi_now_ms();
+	/* Most names are looked up at once, and some take seconds. */
+	int64_t ask_ms = now + (native ? NATIVE_MS : lookup ? 1 + (now - conn->began_ms) / 8 : QUEUED_MS);
+	bool reads = conn->step > XPI_CONN_TCP && conn->step != XPI_CONN_REFUSING && conn->step != XPI_CONN_LEAVING;
+	uint32_t events = reads ? EPOLLIN : lookup || conn->step == XPI_CONN_LEAVING ? 0 : EPOLLOUT;
 
 	if (conn->word_done < conn->word_len || (conn->step >= XPI_CONN_HELLO && conn->out_done < conn->out_len))
 		events |= EPOLLOUT;
 	if (conn->step == XPI_CONN_TCP && conn->addr_deadline_ms < deadline_ms)
 		deadline_ms = conn->addr_deadline_ms;
-	if ((native || conn->step == XPI_CONN_QUEUED) && ask_ms < deadline_ms)
+	if ((native || lookup || conn->step == XPI_CONN_QUEUED) && ask_ms < deadline_ms)
 		deadline_ms = ask_ms;
 	return xpi_conn_watch_fd(conn->x, &conn->watch, conn->fd, events, deadline_ms);
 }

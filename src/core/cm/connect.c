@@ -122,11 +122,57 @@ static int connected(struct xpi_conn *conn)
 	return xpi_now_ms() >= conn->addr_deadline_ms ? -ETIMEDOUT : 0;
 }
 
+static int check_addresses(struct xpi_conn *conn)
+{
+	struct xport *x = conn->x;
+
+	if (x->settings.secret != NULL || x->settings.auth_none)
+		return XPORT_OK;
+	for (int i = 0; i < conn->addrs.n; i++)
+		if (!xpi_addr_loopback((const struct sockaddr *)&conn->addrs.a[i].sa))
+			return xpi_fail(&x->err, XPORT_ERR_AUTH, 0, NULL, xpi_auth_hint,
+			                "%s is not on this host, and there is no key to authenticate it by",
+			                conn->remote);
+	return XPORT_OK;
+}
+
+static int lookup_begin(struct xpi_conn *conn, const struct xpi_name *name)
+{
+	struct xport *x = conn->x;
+
+	xpi_fd_fill(); /* the resolver opens descriptors, too */
+	conn->lookup = xpi_lookup_start(name, &x->err);
+	if (conn->lookup == NULL)
+		return x->err.status;
+	conn->step = XPI_CONN_LOOKUP;
+	return XPORT_OK;
+}
+
+/* 1: the addresses are there. */
+static int look_up(struct xpi_conn *conn)
+{
+	int rc = xpi_lookup_poll(conn->lookup, &conn->addrs, &conn->x->err);
+
+	if (rc == 0)
+		return 0;
+	xpi_lookup_drop(conn->lookup);
+	conn->lookup = NULL;
+	if (rc == 1)
+		rc = check_addresses(conn);
+	if (rc != XPORT_OK)
+		return rc;
+	conn->step = XPI_CONN_TCP;
+	return 1;
+}
+
 /* Begins, or goes on, to connect the socket, and tries the next address where one failed.  1: connected. */
 static int connect_tcp(struct xpi_conn *conn)
 {
-	int rc = conn->fd < 0 ? next_address(conn) : XPORT_OK;
+	int rc;
 
+	if (conn->step == XPI_CONN_LOOKUP)
+		return look_up(conn);
+	rc = conn->fd < 0 ? next_address(conn) : XPORT_OK;
 	while (rc == XPORT_OK) {
 		int is = connected(conn);
 
@@ -185,20 +231,6 @@ const struct xpi_conn_role xpi_conn_client = {.tcp = connect_tcp, .hello = conne
 
 /* ---- xport_connect ---- */
 
-static int check_addresses(struct xpi_conn *conn)
-{
-	struct xport *x = conn->x;
-
-	if (x->settings.secret != NULL || x->settings.auth_none)
-		return XPORT_OK;
-	for (int i = 0; i < conn->addrs.n; i++)
-		if (!xpi_addr_loopback((const struct sockaddr *)&conn->addrs.a[i].sa))
-			return xpi_fail(&x->err, XPORT_ERR_AUTH, 0, NULL, xpi_auth_hint,
-			                "%s is not on this host, and there is no key to authenticate it by",
-			                conn->remote);
-	return XPORT_OK;
-}
-
 static int connect_begin(struct xpi_conn *conn, const struct xport_conn_attr *attr)
 {
 	struct xport *x = conn->x;
@@ -240,6 +272,7 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 {
 	struct xpi_addrs addrs;
 	struct xpi_conn *conn;
+	struct xpi_name name;
 	struct xport_ep *ep;
 	uint32_t forbidden;
 	int rc = xpi_conn_attr_check(x, attr, &forbidden);
@@ -250,7 +283,7 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 	if (timeout_ms < -1)
 		return xpi_time_refuse(x, "xport_connect", timeout_ms);
 	snprintf(x->err.peer, sizeof(x->err.peer), "%s", address);
-	rc = xpi_conn_resolve(x, address, false, &addrs);
+	rc = xpi_addr_parse(address, false, &addrs, &name, &x->err);
 	if (rc != XPORT_OK)
 		return rc;
 	conn = xpi_conn_new(x, &xpi_conn_client);
@@ -260,7 +293,10 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 	conn->addrs = addrs;
 	conn->forbidden = forbidden;
 	conn->deadline_ms = deadline_ms;
+	conn->step = XPI_CONN_TCP;
 	rc = check_addresses(conn);
+	if (rc == XPORT_OK && name.host[0] != '\0')
+		rc = lookup_begin(conn, &name);
 	/* What the back end calls back meanwhile must not free it. */
 	x->cm.busy = true;
 	if (rc == XPORT_OK)

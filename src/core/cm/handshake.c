@@ -54,6 +54,8 @@ void xpi_conn_discard(struct xpi_conn *conn)
 	if (conn->fd >= 0)
 		close(conn->fd);
 	conn->fd = -1;
+	xpi_lookup_drop(conn->lookup);
+	conn->lookup = NULL;
 	xpi_session_free(conn->session);
 	conn->session = NULL;
 	if (conn->ep != NULL)
@@ -115,6 +117,7 @@ void xpi_conn_drop(struct xport_ep *ep)
 int xpi_conn_timeout(struct xpi_conn *conn)
 {
 	static const char *const where[] = {
+		[XPI_CONN_LOOKUP] = "its name is not looked up yet",
 		[XPI_CONN_TCP] = "the host does not answer",
 		[XPI_CONN_START] = "something listens there, but it does not begin to prove that it has the key",
 		[XPI_CONN_PROOF] = "something listens there, but it does not prove that it has the key",
@@ -127,6 +130,7 @@ int xpi_conn_timeout(struct xpi_conn *conn)
 		[XPI_CONN_REFUSING] = "it does not take its refusal",
 	};
 	static const char *const hints[] = {
+		[XPI_CONN_LOOKUP] = "check the name server, or give a numeric address",
 		[XPI_CONN_TCP] = "check the address, and firewalls",
 		[XPI_CONN_START] = "check that it is a listener of this library, and that its program polls",
 		[XPI_CONN_PROOF] = "check that it is a listener of this library, and that its program polls",
@@ -447,7 +451,7 @@ static int take_step(struct xpi_conn *conn)
 {
 	int rc;
 
-	if (conn->step == XPI_CONN_TCP)
+	if (conn->step <= XPI_CONN_TCP)
 		return conn->role->tcp(conn);
 	if (conn->ep != NULL && conn->ep->end.broken && conn->step <= XPI_CONN_QUEUED)
 		return native_broke(conn);
@@ -482,7 +486,8 @@ static int take_step(struct xpi_conn *conn)
 /* Whether the step is tried again without a word from the peer. */
 static bool asks(const struct xpi_conn *conn)
 {
-	return conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING || conn->step == XPI_CONN_QUEUED;
+	return conn->step == XPI_CONN_NATIVE || conn->step == XPI_CONN_LEAVING || conn->step == XPI_CONN_QUEUED ||
+	       conn->step == XPI_CONN_LOOKUP;
 }
 
 static void handshake_step(struct xpi_conn *conn)

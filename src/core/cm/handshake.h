@@ -11,10 +11,12 @@
 #include "core/cm/addr.h"
 #include "core/cm/agree.h"
 #include "core/cm/cm.h"
+#include "core/cm/lookup.h"
 #include "core/object/ep.h"
 #include "core/wire/hello.h"
 
 enum xpi_conn_step {
+	XPI_CONN_LOOKUP,  /* client: until the host name is looked up */
 	XPI_CONN_TCP,     /* client: until the socket is connected */
 	XPI_CONN_START,   /* with a key: until the peer's START is here */
 	XPI_CONN_PROOF,   /* with a key: until the peer's PROOF is here */
@@ -35,7 +37,7 @@ struct xpi_conn_wait {
 
 /* What differs between the two sides of a handshake.  Both return as a step does: 1 done, 0 wait, else a status. */
 struct xpi_conn_role {
-	int (*tcp)(struct xpi_conn *conn);   /* client: begins, or goes on, to connect the socket; NULL: server */
+	int (*tcp)(struct xpi_conn *conn);   /* client: looks up the name, then connects the socket; NULL: server */
 	int (*hello)(struct xpi_conn *conn); /* the peer's HELLO is in conn->peer */
 };
 
@@ -57,6 +59,7 @@ struct xpi_conn {
 	int64_t began_ms, deadline_ms, native_ms;
 	char remote[64]; /* for people */
 	/* client only */
+	struct xpi_lookup *lookup; /* NULL: there is nothing to look up */
 	struct xpi_addrs addrs;
 	int naddr; /* addresses tried */
 	int64_t addr_deadline_ms;
@@ -92,8 +95,8 @@ extern const char xpi_auth_hint[];
 
 /* A handshake in x->cm.conns, without a socket.  NULL: out of memory. */
 struct xpi_conn *xpi_conn_new(struct xport *x, const struct xpi_conn_role *role);
-/* xpi_addr_resolve, which may take long, without the lock: others go on meanwhile. */
-int xpi_conn_resolve(struct xport *x, const char *address, bool to_listen, struct xpi_addrs *addrs);
+/* xpi_addr_resolve for a listener, which may take long, without the lock: others go on meanwhile. */
+int xpi_conn_resolve(struct xport *x, const char *address, struct xpi_addrs *addrs);
 /* Takes the steps of all handshakes that are due.  True: one of them has to be taken again soon. */
 bool xpi_conn_walk(struct xport *x);
 /* Ends it without a word: socket closed, ep->conn NULL; freed now, or by xpi_conn_progress if that is running. */

@@ -285,7 +285,7 @@ static int bind_any(struct xport_listener *l, const char *address)
 {
 	struct xport *x = l->x;
 	struct xpi_addrs addrs;
-	int rc = xpi_conn_resolve(x, address, true, &addrs);
+	int rc = xpi_conn_resolve(x, address, &addrs);
 
 	if (rc != XPORT_OK)
 		return rc;
@@ -324,6 +324,21 @@ void xpi_listener_free(struct xport_listener *l)
 	free(l);
 }
 
+/* False: no memory, and nothing is changed. */
+static bool set_private(struct xport_listener *l, const void *data, size_t len)
+{
+	uint8_t *copy = len > 0 ? malloc(len) : NULL;
+
+	if (len > 0 && copy == NULL)
+		return false;
+	if (len > 0)
+		memcpy(copy, data, len);
+	free(l->private_data);
+	l->private_data = copy;
+	l->private_len = (uint16_t)len;
+	return true;
+}
+
 static struct xport_listener *listener_new(struct xport *x, const struct xport_conn_attr *attr)
 {
 	struct xport_listener *l = calloc(1, sizeof(*l));
@@ -340,16 +355,23 @@ static struct xport_listener *listener_new(struct xport *x, const struct xport_c
 	l->context = attr->context;
 	if (attr->backlog > 0)
 		l->backlog = attr->backlog;
-	if (attr->private_len > 0) {
-		l->private_data = malloc(attr->private_len);
-		if (l->private_data == NULL) {
-			free(l);
-			return NULL;
-		}
-		memcpy(l->private_data, attr->private_data, attr->private_len);
-		l->private_len = (uint16_t)attr->private_len;
+	if (!set_private(l, attr->private_data, attr->private_len)) {
+		free(l);
+		return NULL;
 	}
 	return l;
+}
+
+int xpi_listener_set_private(struct xport_listener *l, const void *data, size_t len)
+{
+	const struct xport_conn_attr attr = {.private_data = data, .private_len = len};
+	uint32_t forbidden;
+	int rc = xpi_conn_attr_check(l->x, &attr, &forbidden);
+
+	xpi_assert_locked(l->x);
+	if (rc == XPORT_OK && !set_private(l, data, len))
+		rc = xpi_fail(&l->x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for private data");
+	return rc;
 }
 
 int xpi_listener_open(struct xport *x, const char *address, const struct xport_conn_attr *attr,

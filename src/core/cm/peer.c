@@ -61,21 +61,24 @@ int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr, uin
 		                XPI_PRIVATE_MAX);
 	if (attr->backlog < 0)
 		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, NULL, "backlog is %d", attr->backlog);
+	if (attr->connect_ms < 0)
+		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, "0 means 30 s", "connect_ms is %d",
+		                attr->connect_ms);
 	if (attr->transports != NULL)
 		return xpi_candidates_forbid(&x->set->candidates, attr->transports, forbidden, &x->err);
 	return XPORT_OK;
 }
 
-int xpi_conn_resolve(struct xport *x, const char *address, bool to_listen, struct xpi_addrs *addrs)
+int xpi_conn_resolve(struct xport *x, const char *address, struct xpi_addrs *addrs)
 {
 	struct xport_error err = x->err;
 	int rc, r = XPORT_OK;
 
 	xpi_fd_fill(); /* the resolver opens descriptors, too */
 	if ((x->slow & (XPI_SLOW_LOCK | XPI_SLOW_WATCH)) != XPI_SLOW_LOCK)
-		return xpi_addr_resolve(address, to_listen, addrs, &x->err);
+		return xpi_addr_resolve(address, true, addrs, &x->err);
 	pthread_mutex_unlock(&x->lock);
-	rc = xpi_addr_resolve(address, to_listen, addrs, &err);
+	rc = xpi_addr_resolve(address, true, addrs, &err);
 	r = xpi_enter_slowly(x);
 	if (r != XPORT_OK)
 		return r;

@@ -230,7 +230,9 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 
 void xpi_ep_tell_end(struct xport_ep *ep)
 {
-	xpi_event(ep->x, &ep->end.buffer, ep->end.event, ep->end.reason, ep, ep->context);
+	bool own = ep->end.event == XPORT_EVENT_CLOSED && ep->end.close != XPI_CLOSE_NONE;
+
+	xpi_event(ep->x, &ep->end.buffer, ep->end.event, own ? ep->end.told : ep->end.reason, ep, ep->context);
 }
 
 bool xpi_ep_named(const struct xport_ep *ep)
@@ -280,6 +282,8 @@ void xpi_ep_destroy(struct xport_ep *ep)
 		xpi_ep_fail(ep, XPORT_ERR_CLOSED, 0);
 	ep->closed = ep->destroyed = true;
 	ep->end.event = 0;
+	if (xpi_list_linked(&ep->closing))
+		xpi_list_del(&ep->closing);
 	ep->fast_left = 0;
 	xpi_match_forget(ep->x->match, ep, false, xpi_msg_drop);
 	ep->x->todo |= XPI_TODO_RELEASE; /* until the next poll it may be looked at */

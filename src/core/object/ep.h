@@ -28,7 +28,7 @@ struct xpi_ready;
 /* The state of an endpoint; more detailed than enum xport_ep_state. */
 enum xpi_ep_state {
 	XPI_EP_OPEN,
-	XPI_EP_CLOSING,    /* xport_ep_close waits for what was posted, then for the peer's BYE */
+	XPI_EP_CLOSING,    /* until what was posted has ended, and the peer has acknowledged our BYE (close.c) */
 	XPI_EP_CONNECTING, /* from here on frames are not processed on arrival: rx.c tests this by one compare */
 	XPI_EP_FAILING,    /* being quiesced */
 	XPI_EP_DRAINED     /* quiesced; every operation is complete */
@@ -53,15 +53,20 @@ struct xpi_ep_peer {
 };
 
 /* Why and how the endpoint ends. Only core/object and core/progress assign these members. */
+enum xpi_close { XPI_CLOSE_NONE, XPI_CLOSE_SETTLING, XPI_CLOSE_BYE, XPI_CLOSE_OVER, XPI_CLOSE_CUT };
+
 struct xpi_ep_end {
 	int32_t reason;        /* a status */
 	uint8_t event;         /* XPORT_EVENT_CLOSED or LOST to be delivered after the last completion; 0: none */
 	uint8_t bye_patience;  /* polls left for frames that may still be in flight */
 	bool broken;           /* the network says so; the control channel has until broken_ms to say why */
+	uint8_t close;         /* enum xpi_close: how far xport_ep_close or xport_ep_close_start came */
 	struct xpi_op *buffer; /* for the event */
 	uint32_t last_seq;     /* while closing: the last frame before our BYE */
 	int32_t broken_by;     /* the reason, unless the control channel knows better; 0: PEER_LOST */
+	int32_t told;          /* the status of XPORT_EVENT_CLOSED of our own close */
 	int64_t broken_ms;
+	int64_t deadline_ms; /* of xport_ep_close_start; -1: none */
 	char why[160];       /* the reason, for people */
 	char native_why[96]; /* what the network said */
 };
@@ -96,6 +101,7 @@ struct xport_ep {
 	struct xpi_ep_cma cma;
 	/* life */
 	struct xpi_list link;   /* in x->eps */
+	struct xpi_list closing; /* in x->ending.closing: after xport_ep_close_start, until that is over */
 	uint64_t session;       /* in each frame received, */
 	uint32_t id;            /* and the low 16 bits of this, the slot */
 	bool accepted;          /* a listener made it */

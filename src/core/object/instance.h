@@ -39,7 +39,8 @@ enum {
 	XPI_TODO_SETTLE = 4,  /* somebody sleeps on the descriptor, which has to be settled */
 	XPI_TODO_RELEASE = 8, /* an endpoint waits for its completions to be reaped to be freed */
 	XPI_TODO_TICK = 16,   /* the timer has expired: look at the clock now, not at the 256th poll */
-	XPI_TODO_BROKE = 32   /* a transport of several broke: its endpoints end */
+	XPI_TODO_BROKE = 32,  /* a transport of several broke: its endpoints end */
+	XPI_TODO_CLOSING = 64 /* xport_ep_close_start is under way */
 };
 
 enum { XPI_LOOKS = 8 }; /* looks for old operations that are remembered: longer than the limit is */
@@ -105,6 +106,8 @@ struct xpi_ending {
 	struct xpi_list eps;
 	int64_t since_ms;       /* when the last of them failed */
 	struct xpi_watch again; /* when to go on with them */
+	struct xpi_list closing; /* those that xport_ep_close_start closes */
+	struct xpi_watch late;   /* when the first of their time limits is over */
 };
 
 struct xport {

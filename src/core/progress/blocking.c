@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* blocking.c - the calls that wait: connect, accept, close, deregister. */
+/* blocking.c - the calls that wait: connect, accept, deregister; close.c has the fourth. */
 #include "core/progress/blocking.h"
 
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "core/cm/cm.h"
 #include "core/cm/handshake.h"
-#include "core/liveness/monitor.h"
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
@@ -18,8 +17,6 @@
 #include "core/object/op_life.h"
 #include "core/progress/progress.h"
 #include "core/protocol/keys.h"
-#include "core/protocol/tx.h"
-#include "core/wire/frame.h"
 
 /* Polls until the handshake has ended one way or the other. */
 static int connect_wait(struct xport *x, struct xport_ep *ep, int64_t deadline_ms, struct xpi_conn_wait *wait)
@@ -49,7 +46,8 @@ static int connect_wait(struct xport *x, struct xport_ep *ep, int64_t deadline_m
 int xpi_connect(struct xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
                 struct xport_ep **out)
 {
-	int64_t deadline_ms = xpi_now_ms() + (timeout_ms > 0 ? timeout_ms : XPI_CONNECT_MS);
+	int later_ms = timeout_ms == 0 && attr != NULL && attr->connect_ms > 0 ? attr->connect_ms : XPI_CONNECT_MS;
+	int64_t deadline_ms = xpi_now_ms() + (timeout_ms > 0 ? timeout_ms : later_ms);
 	struct xpi_conn_wait wait = {0};
 	struct xport_ep *ep;
 	int rc = xpi_connect_begin(x, address, attr, timeout_ms, deadline_ms, &ep);
@@ -79,130 +77,6 @@ int xpi_connect(struct xport *x, const char *address, const struct xport_conn_at
 		return xpi_connect_undo(x, ep, rc);
 	*out = ep;
 	return XPORT_OK;
-}
-
-/* Whether all that was posted has ended. */
-static bool ep_ended(const struct xport_ep *ep)
-{
-	return xpi_list_empty(&ep->rma.q) && xpi_list_empty(&ep->msg.q) && xpi_list_empty(&ep->unacked) &&
-	       xpi_list_empty(&ep->placing) && xpi_list_empty(&ep->native) && xpi_list_empty(&ep->requests);
-}
-
-/* And what the peer asked for has left. */
-static bool ep_settled(const struct xport_ep *ep)
-{
-	return ep_ended(ep) && ep->tx.open == NULL && xpi_list_empty(&ep->reply.q);
-}
-
-/* Polls until `done` or the deadline; false at the deadline. */
-static bool wait_for(struct xport_ep *ep, bool (*done)(const struct xport_ep *), int64_t deadline)
-{
-	struct xport *x = ep->x;
-
-	for (unsigned i = 0; !done(ep); i++) {
-		int64_t left = deadline < 0 ? 1000 : deadline - xpi_now_ms();
-
-		if (left <= 0)
-			return false;
-		if (xpi_progress(x) == 0 && i >= 64 && !done(ep))
-			xpi_idle(x, left < 1000 ? (int)left : 1000);
-		else
-			xpi_let_in(x);
-	}
-	return true;
-}
-
-static bool may_say_bye(const struct xport_ep *ep)
-{
-	return ep->state >= XPI_EP_FAILING || ep->end.bye_patience == 0 || ep_settled(ep);
-}
-
-/* Whether the peer has taken all that was posted; `left`: it closed, and told what it had taken. */
-static bool has_all(const struct xport_ep *ep, bool left)
-{
-	uint32_t ack = ep->tx.acked;
-
-	if (left)
-		ack = xpi_chan_bye_ack(&ep->chan, ack);
-	return ep_ended(ep) && xpi_seq_reached(ack, ep->end.last_seq) && xpi_seq_reached(ep->tx.seq, ack);
-}
-
-/* A peer that is lost has heard nothing: the next poll ends the endpoint by that. */
-static bool bye_arrived(const struct xport_ep *ep)
-{
-	return ep->state >= XPI_EP_FAILING || (xpi_ep_found(ep) & XPI_CHAN_BYE) || (ep->rx.bye && has_all(ep, false)) ||
-	       (ep->tx.bye_sent && xpi_seq_reached(ep->tx.acked, ep->tx.bye_seq) && ep->tx.open == NULL);
-}
-
-static bool is_dead(const struct xport_ep *ep)
-{
-	return ep->state == XPI_EP_DRAINED;
-}
-
-/* Lets everything posted finish, then tells the peer that nothing follows; false if that did not end in time. */
-static bool say_goodbye(struct xport_ep *ep, int64_t deadline)
-{
-	struct xpi_op *bye;
-	bool in_time;
-
-	ep->state = XPI_EP_CLOSING;
-	ep->fast_left = 0;
-	in_time = wait_for(ep, may_say_bye, deadline);
-	ep->end.last_seq = xpi_tx_seq(ep);
-	if (!ep_settled(ep) || ep->state >= XPI_EP_FAILING)
-		return in_time;
-	bye = xpi_op_get(ep->x, ep, XPI_OP_BYE);
-	if (bye == NULL)
-		return false;
-	bye->after_native = UINT64_MAX;
-	xpi_list_push(&ep->reply.q, &bye->link);
-	xpi_work(ep);
-	return wait_for(ep, bye_arrived, deadline);
-}
-
-static int ep_close(struct xport_ep *ep, int timeout_ms)
-{
-	int64_t deadline = timeout_ms < 0 ? -1 : xpi_now_ms() + timeout_ms;
-	bool in_time = true, left;
-	int r;
-
-	ep->closed = true;
-	ep->fast_left = 0;
-	if (ep->state == XPI_EP_OPEN && timeout_ms != 0)
-		in_time = say_goodbye(ep, deadline);
-	r = ep->state >= XPI_EP_FAILING ? ep->end.reason : in_time ? XPORT_OK : XPORT_ERR_TIMEOUT;
-	left = (xpi_ep_found(ep) & XPI_CHAN_BYE) != 0;
-	if (ep->state == XPI_EP_CLOSING && (left || ep->rx.bye) && !has_all(ep, left))
-		r = XPORT_ERR_PEER_CLOSED;
-	if (ep->state < XPI_EP_FAILING)
-		snprintf(ep->end.why, sizeof(ep->end.why), "%s",
-		         r == XPORT_ERR_PEER_CLOSED
-		                 ? "the peer closed the endpoint before it had received everything posted"
-		                 : "closed by this side");
-	xpi_ep_fail(ep, r == XPORT_ERR_PEER_CLOSED ? r : XPORT_ERR_CLOSED, 0);
-	wait_for(ep, is_dead, -1);
-	if (r != XPORT_OK)
-		return xpi_ep_refused(
-			ep, xpi_refuse(ep->x, r, "xport_ep_close", "%s",
-		                       r == XPORT_ERR_TIMEOUT
-		                               ? "the time limit expired before everything posted had completed"
-		                               : ep->end.why));
-	return XPORT_OK;
-}
-
-int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
-{
-	int r;
-
-	xpi_assert_locked(ep->x);
-	if (ep->closed)
-		return xpi_ep_refuse(ep, "xport_ep_close");
-	ep->held = true;
-	r = ep_close(ep, timeout_ms);
-	ep->held = false;
-	if (ep->destroyed) /* by a thread that has reaped its end meanwhile */
-		ep->x->todo |= XPI_TODO_RELEASE;
-	return r;
 }
 
 static struct xport_ep *take_open(struct xport_listener *l)

@@ -12,8 +12,6 @@ int xpi_listener_accept(struct xport_listener *listener, int timeout_ms, struct 
 int xpi_connect(struct xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
                 struct xport_ep **ep);
 
-int xpi_ep_close(struct xport_ep *ep, int timeout_ms);
-
 int xpi_mr_dereg(struct xport_mr *mr);
 
 #endif

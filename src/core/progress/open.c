@@ -46,7 +46,7 @@ static int instance_parts_open(struct xport *x)
 	if (r != XPORT_OK)
 		return r;
 	x->wake_flag = (struct xpi_wake_flag){&x->attention, x->fd.wake};
-	x->ending.again.wake_flag = x->wake_flag;
+	x->ending.again.wake_flag = x->ending.late.wake_flag = x->wake_flag;
 	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);
 	if (r == XPORT_OK)
 		r = xpi_fd_watch_live(x);
@@ -60,6 +60,7 @@ static void instance_parts_close(struct xport *x)
 	xpi_thread_stop(x);
 	if (x->live != NULL) {
 		xpi_watch_remove(x->live, &x->ending.again);
+		xpi_watch_remove(x->live, &x->ending.late);
 		xpi_live_put(x->live);
 	}
 	xpi_fd_close(x);
@@ -105,7 +106,8 @@ static struct xport *instance_new(struct xport_error *err)
 	xpi_list_init(&x->cm.listeners);
 	xpi_list_init(&x->cm.conns);
 	xpi_list_init(&x->ending.eps);
-	x->ending.again.fd = -1;
+	xpi_list_init(&x->ending.closing);
+	x->ending.again.fd = x->ending.late.fd = -1;
 	if (getrandom(&x->incarnation, sizeof(x->incarnation), 0) != sizeof(x->incarnation)) {
 		xpi_fail_errno(err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
 		free(x);

@@ -18,6 +18,7 @@
 #include "core/object/op_life.h"
 #include "core/object/set.h"
 #include "core/object/wakeup.h"
+#include "core/progress/close.h"
 #include "core/progress/dump.h"
 #include "core/protocol/pump.h"
 #include "core/protocol/rma.h"
@@ -293,6 +294,8 @@ int xpi_progress_rest(struct xport *x, int n)
 	}
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
+	if (__builtin_expect((x->todo & XPI_TODO_CLOSING) != 0, 0))
+		xpi_closing_walk(x);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK) {

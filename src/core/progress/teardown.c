@@ -109,7 +109,7 @@ static void peer_closes(struct xport_ep *ep)
 	}
 	ep->end.bye_patience = 0;
 	if (ep->state == XPI_EP_CLOSING)
-		return;  /* xpi_ep_close sees to it */
+		return;  /* close.c ends it */
 	xpi_ep_pump(ep); /* the acknowledgement of its bye */
 	snprintf(ep->end.why, sizeof(ep->end.why), "the peer closed the endpoint");
 	xpi_ep_fail(ep, XPORT_ERR_PEER_CLOSED, XPORT_EVENT_CLOSED);

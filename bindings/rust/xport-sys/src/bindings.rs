@@ -1285,12 +1285,13 @@ pub struct xport_conn_attr {
     pub context: *mut ::std::os::raw::c_void,
     pub backlog: ::std::os::raw::c_int,
     pub transports: *const ::std::os::raw::c_char,
+    pub connect_ms: ::std::os::raw::c_int,
 }
 #[test]
 fn bindgen_test_layout_xport_conn_attr() {
     assert_eq!(
         ::std::mem::size_of::<xport_conn_attr>(),
-        48usize,
+        56usize,
         concat!("Size of: ", stringify!(xport_conn_attr))
     );
     assert_eq!(
@@ -1400,6 +1401,23 @@ fn bindgen_test_layout_xport_conn_attr() {
         );
     }
     test_field_transports();
+    fn test_field_connect_ms() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_conn_attr>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).connect_ms) as usize - ptr as usize
+            },
+            48usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_conn_attr),
+                "::",
+                stringify!(connect_ms)
+            )
+        );
+    }
+    test_field_connect_ms();
 }
 impl Default for xport_conn_attr {
     fn default() -> Self {
@@ -1426,6 +1444,13 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
+    pub fn xport_listener_set_private_data(
+        listener: *mut xport_listener,
+        data: *const ::std::os::raw::c_void,
+        len: usize,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
     pub fn xport_accept(
         listener: *mut xport_listener,
         timeout_ms: ::std::os::raw::c_int,
@@ -1446,6 +1471,12 @@ extern "C" {
 }
 extern "C" {
     pub fn xport_ep_close(
+        ep: *mut xport_ep,
+        timeout_ms: ::std::os::raw::c_int,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_ep_close_start(
         ep: *mut xport_ep,
         timeout_ms: ::std::os::raw::c_int,
     ) -> ::std::os::raw::c_int;
@@ -1477,12 +1508,13 @@ pub struct xport_ep_info {
     pub provider: [::std::os::raw::c_char; 48usize],
     pub device: [::std::os::raw::c_char; 64usize],
     pub passed_over: [::std::os::raw::c_char; 256usize],
+    pub peer_incarnation: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_ep_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_ep_info>(),
-        792usize,
+        800usize,
         concat!("Size of: ", stringify!(xport_ep_info))
     );
     assert_eq!(
@@ -1762,6 +1794,23 @@ fn bindgen_test_layout_xport_ep_info() {
         );
     }
     test_field_passed_over();
+    fn test_field_peer_incarnation() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).peer_incarnation) as usize - ptr as usize
+            },
+            792usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(peer_incarnation)
+            )
+        );
+    }
+    test_field_peer_incarnation();
 }
 impl Default for xport_ep_info {
     fn default() -> Self {
@@ -1774,6 +1823,12 @@ impl Default for xport_ep_info {
 }
 extern "C" {
     pub fn xport_ep_query(ep: *const xport_ep, info: *mut xport_ep_info) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_ep_set_context(
+        ep: *mut xport_ep,
+        context: *mut ::std::os::raw::c_void,
+    ) -> ::std::os::raw::c_int;
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
