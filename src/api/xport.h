@@ -502,7 +502,7 @@ void xport_listener_close(xport_listener *listener);
  * returns XPORT_OK, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows within attr->connect_ms.  Until
  * XPORT_EVENT_CONNECTED no operation may be posted on the endpoint, and no key unpacked.
  *
- * A name is looked up by a thread of the C library (getaddrinfo_a), within the time limit.
+ * A name is looked up by a thread of the library, within the time limit.
  *
  * For a peer on another host, both sides need the same authentication key (XPORT_AUTH_KEY_FILE), or XPORT_AUTH=none.
  *

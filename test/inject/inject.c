@@ -205,7 +205,7 @@ static bool fails(int call, const void *return_address, int *error, uintptr_t *a
 
 static long outcome(int call, int error)
 {
-	if (call == AT_getaddrinfo || call == AT_getaddrinfo_a)
+	if (call == AT_getaddrinfo)
 		errno = EIO;
 	else if (hows[call] != CODE && hows[call] != AFTER_CODE)
 		errno = error;

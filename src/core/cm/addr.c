@@ -100,35 +100,39 @@ static void add_ipv4(struct xpi_addrs *out, struct in_addr ip, uint16_t port)
 	addrs_add(out, &sin, sizeof(sin));
 }
 
-int xpi_addr_take(const struct xpi_name *name, int code, struct addrinfo *list, struct xpi_addrs *out,
-                  struct xport_error *err)
+static int lookup(const char *host, uint16_t port, struct xpi_addrs *out, struct xport_error *err)
 {
-	if (code == EAI_MEMORY)
-		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory to look up \"%s\"", name->host);
-	if (code == EAI_SYSTEM)
-		return xpi_fail_errno(err, XPORT_ERR_UNREACHABLE, NULL, "cannot look up \"%s\"", name->host);
-	if (code != 0)
-		return xpi_fail(err, XPORT_ERR_UNREACHABLE, code, NULL, "check the name, or give a numeric address",
-		                "the name \"%s\" does not resolve: %s", name->host, gai_strerror(code));
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list;
+	char service[8];
+	int rc;
+
+	snprintf(service, sizeof(service), "%u", port);
+	hints.ai_flags = AI_NUMERICSERV;
+	rc = getaddrinfo(host, service, &hints, &list);
+	if (rc == EAI_MEMORY)
+		return xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory to look up \"%s\"", host);
+	if (rc == EAI_SYSTEM)
+		return xpi_fail_errno(err, XPORT_ERR_UNREACHABLE, NULL, "cannot look up \"%s\"", host);
+	if (rc != 0)
+		return xpi_fail(err, XPORT_ERR_UNREACHABLE, rc, NULL, "check the name, or give a numeric address",
+		                "the name \"%s\" does not resolve: %s", host, gai_strerror(rc));
 	for (const struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next)
 		if (ai->ai_family == AF_INET || ai->ai_family == AF_INET6)
 			addrs_add(out, ai->ai_addr, ai->ai_addrlen);
 	freeaddrinfo(list);
 	if (out->n == 0)
-		return xpi_fail(err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the name \"%s\" has no IP address",
-		                name->host);
+		return xpi_fail(err, XPORT_ERR_UNREACHABLE, 0, NULL, NULL, "the name \"%s\" has no IP address", host);
 	return XPORT_OK;
 }
 
-static int lookup(const struct xpi_name *name, const char *host, struct xpi_addrs *out, struct xport_error *err)
+int xpi_addr_lookup(const struct xpi_name *name, struct xpi_addrs *out, struct xport_error *err)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
-	char service[8];
-	int code;
+	char dotted[XPI_HOST_MAX + 2];
 
-	snprintf(service, sizeof(service), "%u", name->port);
-	code = getaddrinfo(host, service, &hints, &list);
-	return xpi_addr_take(name, code, list, out, err);
+	snprintf(dotted, sizeof(dotted), "%s.", name->host);
+	if (name->absolute && lookup(dotted, name->port, out, err) == XPORT_OK)
+		return XPORT_OK;
+	return lookup(name->host, name->port, out, err);
 }
 
 /* What stands in brackets: IPv6 by number, perhaps with a zone ("fe80::1%eth0", which only getaddrinfo understands). */
@@ -240,16 +244,12 @@ int xpi_addr_parse(const char *address, bool listening, struct xpi_addrs *out, s
 
 int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out, struct xport_error *err)
 {
-	char dotted[XPI_HOST_MAX + 2];
 	struct xpi_name name;
 	int rc = xpi_addr_parse(address, listening, out, &name, err);
 
 	if (rc != XPORT_OK || name.host[0] == '\0')
 		return rc;
-	snprintf(dotted, sizeof(dotted), "%s.", name.host);
-	if (name.absolute && lookup(&name, dotted, out, err) == XPORT_OK)
-		return XPORT_OK;
-	return lookup(&name, name.host, out, err);
+	return xpi_addr_lookup(&name, out, err);
 }
 
 void xpi_addr_format(const struct sockaddr *sa, char *buf, size_t len)

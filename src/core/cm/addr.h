@@ -9,8 +9,6 @@
 
 #include "xport.h"
 
-struct addrinfo;
-
 enum { XPI_ADDR_MAX = 8 };
 
 struct xpi_addrs {
@@ -33,9 +31,8 @@ struct xpi_name {
 /* Parses. Numeric addresses go to *out, a name that is to be looked up to *name. ADDRESS: malformed. */
 int xpi_addr_parse(const char *address, bool listening, struct xpi_addrs *out, struct xpi_name *name,
                    struct xport_error *err);
-/* xpi_addr_take - take over what getaddrinfo(3) or its kin returned for a name, and its list. `code`: its result. */
-int xpi_addr_take(const struct xpi_name *name, int code, struct addrinfo *list, struct xpi_addrs *out,
-                  struct xport_error *err);
+/* Looks a name up, which may take long. UNREACHABLE: it does not resolve. */
+int xpi_addr_lookup(const struct xpi_name *name, struct xpi_addrs *out, struct xport_error *err);
 /* Parses and resolves, which may take long.  ADDRESS: malformed (the text says which part); UNREACHABLE: the name does not resolve.
  * `listening`: "*" and port 0 are allowed. */
 int xpi_addr_resolve(const char *address, bool listening, struct xpi_addrs *out, struct xport_error *err);

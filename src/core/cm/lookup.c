@@ -2,131 +2,93 @@
 /*
  * lookup.c - looking up a host name while the instance goes on.
  *
- * A resolver that does not answer cannot be interrupted. A lookup that nobody waits for any more is kept in a list until
- * the C library has let go of it.
+ * A resolver that does not answer cannot be interrupted. So each lookup has a thread of its own, and belongs to both: to
+ * that thread, and to the handshake. The one that lets go of it last frees it.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "core/cm/lookup.h"
 
-#include <netdb.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "base/list.h"
 
 struct xpi_lookup {
-	struct xpi_list link; /* in `dropped` */
+	atomic_int owners;
+	atomic_bool done; /* what follows is the thread's before, and the handshake's afterwards */
 	struct xpi_name name;
-	char dotted[XPI_HOST_MAX + 2], service[8];
-	struct addrinfo hints;
-	int n;
-	struct gaicb request[2]; /* in the order of preference */
+	int status;
+	struct xpi_addrs addrs;
+	struct xport_error err;
 };
 
-static pthread_mutex_t dropped_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct xpi_list dropped = {&dropped, &dropped};
-
-/* Whether the C library is through with all requests. */
-static bool is_over(struct xpi_lookup *l)
+void xpi_lookup_drop(struct xpi_lookup *l)
 {
-	static const struct timespec none = {0};
-
-	for (int i = 0; i < l->n; i++) {
-		const struct gaicb *const one[] = {&l->request[i]};
-
-		if (gai_error(&l->request[i]) == EAI_INPROGRESS)
-			return false;
-		/* Takes the lock under which the result was written. */
-		(void)gai_suspend(one, 1, &none);
-	}
-	return true;
+	if (l != NULL && atomic_fetch_sub(&l->owners, 1) == 1)
+		free(l);
 }
 
-static void lookup_free(struct xpi_lookup *l)
+static void *lookup_run(void *arg)
 {
-	for (int i = 0; i < l->n; i++)
-		if (l->request[i].ar_result != NULL)
-			freeaddrinfo(l->request[i].ar_result);
-	free(l);
+	struct xpi_lookup *l = arg;
+
+	l->status = xpi_addr_lookup(&l->name, &l->addrs, &l->err);
+	atomic_store_explicit(&l->done, true, memory_order_release);
+	xpi_lookup_drop(l);
+	return NULL;
 }
 
-/* Frees those that were dropped, as far as their end has come. */
-static void sweep(void)
+/* The signals of the program are not for this thread. Returns an errno. */
+static int thread_start(struct xpi_lookup *l)
 {
-	pthread_mutex_lock(&dropped_lock);
-	xpi_list_for_safe(pos, &dropped) {
-		struct xpi_lookup *l = xpi_container(pos, struct xpi_lookup, link);
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int e = pthread_attr_init(&attr);
 
-		if (!is_over(l))
-			continue;
-		xpi_list_del(&l->link);
-		lookup_free(l);
-	}
-	pthread_mutex_unlock(&dropped_lock);
+	if (e != 0)
+		return e;
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(&thread, &attr, lookup_run, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return e;
 }
 
 struct xpi_lookup *xpi_lookup_start(const struct xpi_name *name, struct xport_error *err)
 {
-	struct sigevent silent = {.sigev_notify = SIGEV_NONE};
 	struct xpi_lookup *l = calloc(1, sizeof(*l));
-	struct gaicb *list[2];
-	int code;
+	int e;
 
-	sweep();
 	if (l == NULL) {
 		xpi_fail(err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory to look up \"%s\"", name->host);
 		return NULL;
 	}
 	l->name = *name;
-	l->hints = (struct addrinfo){.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-	snprintf(l->service, sizeof(l->service), "%u", name->port);
-	snprintf(l->dotted, sizeof(l->dotted), "%s.", name->host);
-	if (name->absolute)
-		l->request[l->n++].ar_name = l->dotted;
-	l->request[l->n++].ar_name = l->name.host;
-	for (int i = 0; i < l->n; i++) {
-		l->request[i].ar_service = l->service;
-		l->request[i].ar_request = &l->hints;
-		list[i] = &l->request[i];
-	}
-	code = getaddrinfo_a(GAI_NOWAIT, list, l->n, &silent);
-	if (code == 0)
+	atomic_init(&l->owners, 2);
+	e = thread_start(l);
+	if (e == 0)
 		return l;
-	(void)xpi_addr_take(name, code, NULL, &(struct xpi_addrs){0}, err);
-	xpi_lookup_drop(l); /* the first request may be under way */
+	free(l);
+	errno = e;
+	xpi_fail_errno(err, e == ENOMEM ? XPORT_ERR_NO_MEMORY : XPORT_ERR_SYSTEM, "give a numeric address",
+	               "cannot start a thread to look up \"%s\"", name->host);
 	return NULL;
 }
 
 int xpi_lookup_poll(struct xpi_lookup *l, struct xpi_addrs *out, struct xport_error *err)
 {
-	int rc = XPORT_ERR_UNREACHABLE;
-
-	if (!is_over(l))
+	if (!atomic_load_explicit(&l->done, memory_order_acquire))
 		return 0;
-	for (int i = 0; i < l->n && rc != XPORT_OK; i++) {
-		rc = xpi_addr_take(&l->name, gai_error(&l->request[i]), l->request[i].ar_result, out, err);
-		l->request[i].ar_result = NULL;
+	if (l->status == XPORT_OK) {
+		*out = l->addrs;
+		return 1;
 	}
-	return rc == XPORT_OK ? 1 : rc;
-}
-
-void xpi_lookup_drop(struct xpi_lookup *l)
-{
-	if (l == NULL)
-		return;
-	for (int i = 0; i < l->n; i++)
-		(void)gai_cancel(&l->request[i]);
-	if (is_over(l)) {
-		lookup_free(l);
-		return;
-	}
-	pthread_mutex_lock(&dropped_lock);
-	xpi_list_push(&dropped, &l->link);
-	pthread_mutex_unlock(&dropped_lock);
+	xpi_fail(err, l->status, l->err.native_code, l->err.native[0] != '\0' ? l->err.native : NULL,
+	         l->err.hint[0] != '\0' ? l->err.hint : NULL, "%s", l->err.text);
+	return l->status;
 }
