@@ -202,6 +202,9 @@ func (ep *Endpoint) retire() {
 		key.close()
 	}
 	C.xport_ep_close(ep.c, 0)
+	if ep.x.rpc != nil {
+		ep.x.rpc.forget(ep)
+	}
 	ep.x.retired = append(ep.x.retired, ep.c)
 	ep.c = nil
 	ep.end(ep.closedError("xport_ep_close"))

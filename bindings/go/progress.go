@@ -22,6 +22,9 @@ func (x *Instance) turn() int {
 	if len(x.queued) > 0 {
 		x.postQueued()
 	}
+	if x.rpc != nil && x.rpc.closed {
+		return x.rpc.ending()
+	}
 	C.xpg_turn(x.g)
 	return x.reap()
 }
@@ -32,6 +35,9 @@ func pointerBits(p unsafe.Pointer) uint64 { return *(*uint64)(p) }
 // reap takes what the last call has polled. The caller holds mu.
 func (x *Instance) reap() int {
 	n := int(x.g.n)
+	if n > 0 && x.rpc != nil {
+		C.xpg_rpcs_step(x.rpc.c)
+	}
 	x.g.n = 0
 	if n < 0 {
 		C.xpg_turn(x.g) // gets the error once more, with its text
@@ -39,14 +45,12 @@ func (x *Instance) reap() int {
 		return 0
 	}
 	for i := 0; i < n; i++ {
-		c := &x.g.list[i]
-		if c._type >= C.XPORT_EVENT_NOTIFY {
-			x.event(c)
-			continue
+		if x.rpc == nil || x.rpc.c.taken[i] == 0 {
+			x.dispatch(&x.g.list[i])
 		}
-		if s := x.table.find(pointerBits(unsafe.Pointer(&c.context))); s != nil {
-			x.complete(s, c)
-		}
+	}
+	if n > 0 && x.rpc != nil {
+		x.rpc.takeEvents()
 	}
 	if n > 0 && len(x.queued) > 0 {
 		x.postQueued()
@@ -59,6 +63,14 @@ func (x *Instance) reap() int {
 		x.retired = nil
 	}
 	return n
+}
+
+func (x *Instance) dispatch(c *C.struct_xport_completion) {
+	if c._type >= C.XPORT_EVENT_NOTIFY {
+		x.event(c)
+	} else if s := x.table.find(pointerBits(unsafe.Pointer(&c.context))); s != nil {
+		x.complete(s, c)
+	}
 }
 
 func (x *Instance) complete(s *slot, c *C.struct_xport_completion) {
@@ -101,7 +113,7 @@ const patienceMax = 4
 // goroutine. How long depends on whether it was of use lately. The caller holds mu; it is released meanwhile.
 func (x *Instance) waitInline(ctx context.Context, ready func() bool) {
 	r := &x.reaper
-	if r.busy {
+	if r.busy || x.rpc != nil && x.rpc.closed {
 		return
 	}
 	if r.patience == 0 {
@@ -122,14 +134,20 @@ func (x *Instance) waitInline(ctx context.Context, ready func() bool) {
 		}
 	}
 	x.inside.Done()
-	r.busy = false
 	if !ready() {
 		r.patience /= 2
 	} else if r.patience < patienceMax {
 		r.patience++
 	}
+	x.leave(ready())
+}
+
+// leave ends the time in which this goroutine alone reaped. The caller holds mu.
+func (x *Instance) leave(ready bool) {
+	r := &x.reaper
+	r.busy = false
 	// Without others that wait, the next operation is likely to come before it is worth to wake that goroutine.
-	if r.aside && (x.table.inFlight > 0 || x.arrived.c != nil || !ready()) {
+	if r.aside && (x.table.inFlight > 0 || x.arrived.c != nil || !ready) {
 		r.aside = false
 		select {
 		case r.resume <- struct{}{}:

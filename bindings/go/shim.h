@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xport.h>
+#include <xport_services.h>
 
 _Static_assert(sizeof(void *) >= 8, "the package xport needs a 64-bit system");
 
@@ -139,6 +139,96 @@ static inline void *xpg_mr_base(xport_mr *mr)
 	struct xport_mr_info info = {.size = sizeof(info)};
 
 	return xport_mr_query(mr, &info) < 0 ? NULL : info.base;
+}
+
+/* ---- remote procedure calls ---- */
+
+struct xpg_rpc {
+	struct xpg *g;
+	xport_rpcs *rpcs;
+	struct xport_rpc_event event;
+	uint8_t taken[XPG_BATCH];          /* which completions of g->list belong to the calls */
+	struct xport_completion *others;   /* those that xport_rpcs_destroy has polled, and that belong to the package */
+	size_t n_others, space_of_others;
+};
+
+/* Its errors are those of the thread: so they are copied in the same call. */
+static inline int xpg_rpc_failed(struct xpg_rpc *r, int status)
+{
+	if (status < 0) {
+		r->g->error.size = sizeof(r->g->error);
+		xport_services_last_error(&r->g->error);
+	}
+	return status;
+}
+
+static inline int xpg_rpcs_create(struct xpg_rpc *r, uint32_t max_payload)
+{
+	struct xport_rpcs_attr attr = {.size = sizeof(attr), .max_payload = max_payload};
+
+	return xpg_rpc_failed(r, xport_rpcs_create(r->g->x, &attr, &r->rpcs));
+}
+
+static inline uint32_t xpg_rpcs_max_payload(struct xpg_rpc *r)
+{
+	struct xport_rpcs_info info = {.size = sizeof(info)};
+
+	return xport_rpcs_query(r->rpcs, &info) < 0 ? 0 : info.max_payload;
+}
+
+static inline void xpg_rpcs_step(struct xpg_rpc *r)
+{
+	for (int i = 0; i < r->g->n; i++)
+		r->taken[i] = xport_rpcs_step(r->rpcs, &r->g->list[i]) == 1;
+}
+
+static inline int xpg_rpcs_next(struct xpg_rpc *r)
+{
+	r->event.size = sizeof(r->event);
+	return xport_rpcs_next(r->rpcs, &r->event);
+}
+
+static inline int xpg_rpc_register(struct xpg_rpc *r, const char *method, uint64_t number)
+{
+	return xpg_rpc_failed(r, xport_rpc_register(r->rpcs, method, NULL, (void *)(uintptr_t)number));
+}
+
+static inline int xpg_rpc_call(struct xpg_rpc *r, xport_ep *ep, const char *method, const void *payload, size_t len,
+                               void *reply, size_t reply_max, uint32_t deadline_ms, uint64_t number, uint64_t *id)
+{
+	struct xport_rpc_args args = {.size = sizeof(args),
+	                              .payload = payload,
+	                              .len = len,
+	                              .reply = reply,
+	                              .reply_max = reply_max,
+	                              .deadline_ms = deadline_ms,
+	                              .context = (void *)(uintptr_t)number,
+	                              .id = &r->event.id};
+	int status = xpg_rpc_failed(r, xport_rpc_call(r->rpcs, ep, method, &args));
+
+	*id = r->event.id;
+	return status;
+}
+
+static inline void xpg_rpc_other(void *arg, const struct xport_completion *c)
+{
+	struct xpg_rpc *r = arg;
+
+	if (r->n_others == r->space_of_others) {
+		size_t space = 2 * r->space_of_others + 64;
+		void *more = realloc(r->others, space * sizeof(*c));
+
+		if (more == NULL)
+			abort(); /* a completion that is lost would leave its goroutine asleep */
+		r->others = more;
+		r->space_of_others = space;
+	}
+	r->others[r->n_others++] = *c;
+}
+
+static inline int xpg_rpcs_destroy(struct xpg_rpc *r, int timeout_ms)
+{
+	return xpg_rpc_failed(r, xport_rpcs_destroy(r->rpcs, xpg_rpc_other, r, timeout_ms));
 }
 
 /* Whether the descriptor is readable within so many milliseconds. */

@@ -119,7 +119,7 @@ var operationNames = map[C.int]string{
 // submit posts an operation, or queues it behind others of its endpoint. The caller holds mu. An operation that was
 // refused has ended: its slot has the result. An error means that there is no slot.
 func (x *Instance) submit(r *request, turn C.int) (*slot, error) {
-	if x.reaper.busy {
+	if x.reaper.busy || x.rpc != nil && x.rpc.closed {
 		turn = 0
 	}
 	if r.ep != nil && r.ep.c == nil {

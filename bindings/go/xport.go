@@ -13,7 +13,7 @@
 // buffers. After Instance.Close the memory of its buffers and regions is unmapped.
 package xport
 
-// #cgo pkg-config: libxport
+// #cgo pkg-config: libxport_services libxport
 // #include "shim.h"
 import "C"
 
@@ -53,6 +53,7 @@ type Instance struct {
 	known    map[uint64]*Endpoint // by the address of the C handle
 	regions  map[uint64]*Region
 	events   []happened
+	rpc      *RPC   // nil: none
 	arrived  signal // an event
 	incoming signal // a connection
 
@@ -157,6 +158,9 @@ func (x *Instance) Close() error {
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.rpc != nil {
+		x.rpc.endWithInstance()
+	}
 	x.gone.Store(true)
 	C.xport_close(x.g.x)
 	x.table.free()

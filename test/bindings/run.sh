@@ -91,6 +91,14 @@ go_prepare() {
 		Cflags: -I$top_srcdir/src/api
 		Libs: -L$top_builddir/test/.libs -lxport_shared
 	END
+	cat >"$tmp/pc/libxport_services.pc" <<-END
+		Name: libxport_services
+		Description: as tested
+		Version: 0.1.0
+		Requires: libxport
+		Cflags: -I$top_srcdir/src/services
+		Libs: -L$top_builddir/.libs -lxpi_services $(sed -n 's/^NUMA_LIBS = //p' "$top_builddir/Makefile")
+	END
 	# What was compiled stays in the build tree: the next run is faster.
 	export PKG_CONFIG_PATH="$tmp/pc" GOCACHE="$top_builddir/test/build/go.cache" GOPATH="$tmp/path" GOENV=off GOPROXY=off \
 		GOFLAGS=-mod=mod GOTOOLCHAIN=local GO111MODULE=on CGO_ENABLED=1

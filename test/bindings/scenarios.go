@@ -513,6 +513,7 @@ func main() {
 	scenarios := map[string]func(string){
 		"connect": connect, "put": put, "get": get, "notify": notify, "atomics": atomics, "messages": messages,
 		"cancel": cancel, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
+		"rpc": rpc, "echo": echo,
 		"kill":    func(address string) { lost(address, syscall.SIGKILL, 100) },
 		"stop":    func(address string) { lost(address, syscall.SIGSTOP, 100) },
 		"cancels": func(address string) { lost(address, syscall.SIGSTOP, 10000) },

@@ -5,10 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"xport"
@@ -71,6 +73,7 @@ func race(address string) {
 
 func serve() {
 	x := value(xport.Open(nil))
+	serveCalls(x)
 	memory := value(x.Alloc(region, all))
 	listener := value(x.Listen("127.0.0.1:0", value(memory.Key())))
 	fmt.Println(listener.Address())
@@ -111,4 +114,106 @@ func answer(x *xport.Instance, ep *xport.Endpoint, values chan uint64) {
 			return
 		}
 	}
+}
+
+// ---- remote procedure calls, which scenarios.txt does not have ----
+
+// rpc calls the methods of a target in Go.
+func rpc(address string) {
+	s := open(address, nil)
+	calls := value(s.x.RPC(0))
+	_, err := s.x.RPC(0)
+	is(err, xport.ErrBusy)
+	for _, n := range []int{0, 1, 3000} {
+		data := pattern(n, n)
+		check(bytes.Equal(value(calls.Call(soon(), s.ep, "reverse", data)), reversed(data)), n)
+	}
+	var failed *xport.CallError
+	_, err = calls.Call(soon(), s.ep, "fail", []byte("why not"))
+	check(errors.As(err, &failed) && failed.Err.Status == xport.ErrBounds && failed.Ran == xport.RanYes, err)
+	check(failed.Err.Text == "xport: fail: why not", failed.Err.Text)
+	_, err = calls.Call(soon(), s.ep, "nothing", nil)
+	check(errors.As(err, &failed) && failed.Err.Status == xport.ErrNotSupported && failed.Ran == xport.RanNo, err)
+	_, err = calls.Call(soon(), s.ep, "reverse", make([]byte, 1<<20))
+	is(err, xport.ErrBounds)
+	begun := time.Now()
+	_, err = calls.Call(within(50*time.Millisecond), s.ep, "sleep", nil)
+	check(errors.Is(err, context.DeadlineExceeded) || errors.Is(err, xport.ErrTimeout), err)
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(60*time.Millisecond, cancel)
+	_, err = calls.Call(ctx, s.ep, "sleep", nil)
+	is(err, context.Canceled)
+	check(time.Since(begun) < limit/2)
+	// The handlers notice that.
+	for end := time.Now().Add(limit); string(value(calls.Call(soon(), s.ep, "sleeping", nil))) != "0"; {
+		check(time.Now().Before(end), "handlers whose callers have gone still run")
+		time.Sleep(5 * time.Millisecond)
+	}
+	var wg sync.WaitGroup
+	for g := 0; g < 50; g++ {
+		wg.Add(1)
+		go func(g int) {
+			defer wg.Done()
+			var busy *xport.CallError
+			for i := 0; i < 40; i++ {
+				data := pattern(g*i, 100)
+				got, err := calls.Call(soon(), s.ep, "reverse", data)
+				for errors.As(err, &busy) && busy.Err.Status == xport.ErrBusy && busy.Ran == xport.RanNo {
+					time.Sleep(busy.RetryAfter)
+					got, err = calls.Call(soon(), s.ep, "reverse", data)
+				}
+				check(bytes.Equal(value(got, err), reversed(data)))
+			}
+		}(g)
+	}
+	wg.Wait()
+	must(calls.Close(soon()))
+	_, err = calls.Call(soon(), s.ep, "reverse", nil)
+	is(err, xport.ErrClosed)
+	must(s.ep.Write(soon(), word(1), s.key, 0))
+	// Instance.Close ends calls as well.
+	calls = value(s.x.RPC(0))
+	begun = time.Now()
+	time.AfterFunc(20*time.Millisecond, func() { s.x.Close() })
+	_, err = calls.Call(soon(), s.ep, "sleep", nil)
+	is(err, xport.ErrClosed)
+	check(time.Since(begun) < limit/2)
+}
+
+// echo calls the server of examples/rpc_echo.c.
+func echo(address string) {
+	x := value(xport.Open(nil))
+	ep := value(x.Connect(soon(), address, nil))
+	calls := value(x.RPC(0))
+	check(string(value(calls.Call(soon(), ep, "echo", []byte("from Go")))) == "from Go")
+	check(string(value(calls.Call(soon(), ep, "length", make([]byte, 12)))) == "12 bytes")
+	must(calls.Close(soon()))
+	must(ep.Close(soon()))
+	must(x.Close())
+}
+
+func serveCalls(x *xport.Instance) {
+	var sleeping int32
+	calls := value(x.RPC(0))
+	must(calls.Handle("reverse", func(ctx context.Context, r *xport.Request) ([]byte, error) {
+		return reversed(r.Payload), nil
+	}))
+	must(calls.Handle("fail", func(ctx context.Context, r *xport.Request) ([]byte, error) {
+		return nil, &xport.Error{Status: xport.ErrBounds, Operation: r.Method, Text: string(r.Payload)}
+	}))
+	must(calls.Handle("sleep", func(ctx context.Context, r *xport.Request) ([]byte, error) {
+		atomic.AddInt32(&sleeping, 1)
+		defer atomic.AddInt32(&sleeping, -1)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(limit):
+			return nil, nil
+		}
+	}))
+	must(calls.Handle("sleeping", func(ctx context.Context, r *xport.Request) ([]byte, error) {
+		return []byte(fmt.Sprint(atomic.LoadInt32(&sleeping))), nil
+	}))
+	err := calls.Handle("reverse", nil)
+	is(err, xport.ErrBusy)
 }
