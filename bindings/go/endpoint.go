@@ -337,10 +337,11 @@ func (ep *Endpoint) info() EndpointInfo {
 
 // Info returns what the endpoint is; of a closed one, what it was.
 func (ep *Endpoint) Info() EndpointInfo {
-	if err := ep.x.enter(); err != nil {
+	ep.x.mu.Lock()
+	defer ep.x.mu.Unlock()
+	if ep.x.closed {
 		return ep.last
 	}
-	defer ep.x.mu.Unlock()
 	return ep.info()
 }
 

@@ -147,7 +147,7 @@ func (x *Instance) leave(ready bool) {
 	r := &x.reaper
 	r.busy = false
 	// Without others that wait, the next operation is likely to come before it is worth to wake that goroutine.
-	if r.aside && (x.table.inFlight > 0 || x.arrived.c != nil || !ready) {
+	if r.aside && (x.table.inFlight > 0 || x.arrived.c != nil || x.rpc != nil || !ready) {
 		r.aside = false
 		select {
 		case r.resume <- struct{}{}:

@@ -40,6 +40,18 @@ func wakeups(address string) {
 		check(bytes.Equal(answer.Bytes(), reversed(word(uint64(i)))), i)
 		check(time.Since(begun) < limit/2, "late answer to message", i)
 	}
+	// More completions than one turn reaps: the descriptor stays readable, and no new edge comes.
+	for i := 0; i < 20; i++ {
+		var started []*xport.Operation
+		for k := 0; k < 2000; k++ {
+			part := value(s.x.Buffer(8))
+			defer part.Free()
+			started = append(started, s.ep.StartPut(part, s.key, uint64(8*k)))
+		}
+		for k := len(started) - 1; k >= 0; k-- {
+			value(started[k].Wait(soon()))
+		}
+	}
 	s.end()
 }
 
