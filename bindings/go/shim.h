@@ -115,14 +115,16 @@ static inline int xpg_post(struct xpg *g, int turn)
 /* Private data is read by the call only; `bytes` may be memory of Go's. */
 static inline int xpg_listen(struct xpg *g, const char *address, const void *bytes, size_t len, xport_listener **out)
 {
-	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = len > 0 ? bytes : NULL, .private_len = len};
+	struct xport_conn_attr attr = {
+		.size = sizeof(attr), .private_data = len > 0 ? bytes : NULL, .private_len = len};
 
 	return xpg_failed(g, xport_listen(g->x, address, &attr, out));
 }
 
 static inline int xpg_connect(struct xpg *g, const char *address, const void *bytes, size_t len, xport_ep **out)
 {
-	struct xport_conn_attr attr = {.size = sizeof(attr), .private_data = len > 0 ? bytes : NULL, .private_len = len};
+	struct xport_conn_attr attr = {
+		.size = sizeof(attr), .private_data = len > 0 ? bytes : NULL, .private_len = len};
 
 	return xpg_failed(g, xport_connect(g->x, address, &attr, 0, out));
 }
@@ -147,8 +149,8 @@ struct xpg_rpc {
 	struct xpg *g;
 	xport_rpcs *rpcs;
 	struct xport_rpc_event event;
-	uint8_t taken[XPG_BATCH];          /* which completions of g->list belong to the calls */
-	struct xport_completion *others;   /* those that xport_rpcs_destroy has polled, and that belong to the package */
+	uint8_t taken[XPG_BATCH];        /* which completions of g->list belong to the calls */
+	struct xport_completion *others; /* those that xport_rpcs_destroy has polled, and that belong to the package */
 	size_t n_others, space_of_others;
 };
 
