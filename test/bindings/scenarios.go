@@ -6,7 +6,7 @@
 //	scenarios ADDRESS NAME...   the initiator: prints "ok NAME" for each
 //
 // Not in the table: wakeups, WAKEUPS messages and answers with pauses; cancels, 10,000 operations that are cancelled
-// beside a stopped peer; race, many goroutines at a time.
+// beside a stopped peer; race, many goroutines at a time; closing, the end of an instance; rpc and echo, calls.
 package main
 
 // #cgo pkg-config: libxport
@@ -513,7 +513,7 @@ func main() {
 	scenarios := map[string]func(string){
 		"connect": connect, "put": put, "get": get, "notify": notify, "atomics": atomics, "messages": messages,
 		"cancel": cancel, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
-		"rpc": rpc, "echo": echo,
+		"rpc": rpc, "echo": echo, "closing": closing,
 		"kill":    func(address string) { lost(address, syscall.SIGKILL, 100) },
 		"stop":    func(address string) { lost(address, syscall.SIGSTOP, 100) },
 		"cancels": func(address string) { lost(address, syscall.SIGSTOP, 10000) },

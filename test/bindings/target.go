@@ -55,6 +55,37 @@ func wakeups(address string) {
 	s.end()
 }
 
+// closing ends all calls that wait.
+func closing(address string) {
+	s := open(address, nil)
+	listener := value(s.x.Listen("127.0.0.1:0", nil))
+	buf, kept := value(s.x.Buffer(8)), value(s.x.Buffer(8))
+	ended := make(chan error)
+	for _, call := range []func(context.Context) error{
+		func(ctx context.Context) error { _, err := s.ep.Recv(ctx, buf, 77); return err },
+		func(ctx context.Context) error { _, err := listener.Accept(ctx); return err },
+		func(ctx context.Context) error { _, err := s.x.Event(ctx); return err },
+	} {
+		go func(call func(context.Context) error) { ended <- call(context.Background()) }(call)
+	}
+	started := s.ep.StartRecv(value(s.x.Buffer(8)), 78)
+	time.Sleep(10 * time.Millisecond)
+	must(s.x.Close())
+	for i := 0; i < 3; i++ {
+		is(<-ended, xport.ErrClosed)
+	}
+	_, err := started.Wait(soon())
+	is(err, xport.ErrClosed)
+	refused(func() { kept.Bytes() })
+	kept.Free()
+	is(s.ep.Put(soon(), kept, s.key, 0), xport.ErrClosed)
+	is(s.ep.Close(soon()), xport.ErrClosed)
+	is(s.key.Close(), xport.ErrClosed)
+	is(listener.Close(), xport.ErrClosed)
+	check(s.ep.Handle() == nil && s.key.Handle() == nil && s.x.Handle() == nil && s.x.InFlight() == 0)
+	<-s.ep.Done()
+}
+
 // race uses one endpoint from many goroutines, with contexts that end.
 func race(address string) {
 	s := open(address, &xport.Options{QueueDepth: 64})
