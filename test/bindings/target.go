@@ -69,7 +69,12 @@ func closing(address string) {
 		go func(call func(context.Context) error) { ended <- call(context.Background()) }(call)
 	}
 	started := s.ep.StartRecv(value(s.x.Buffer(8)), 78)
-	time.Sleep(10 * time.Millisecond)
+	// The goroutine that makes progress sleeps on the poller of the runtime, and keeps no thread.
+	stacks := make([]byte, 1<<16)
+	for end := time.Now().Add(limit); !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("[IO wait")); {
+		check(time.Now().Before(end), "no goroutine waits on the poller")
+		time.Sleep(time.Millisecond)
+	}
 	must(s.x.Close())
 	for i := 0; i < 3; i++ {
 		is(<-ended, xport.ErrClosed)
