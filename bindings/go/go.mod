@@ -1,0 +1,3 @@
+module xport
+
+go 1.19
