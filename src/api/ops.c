@@ -149,6 +149,32 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 	return atomic_slow(ep, args, rkey, offset, opt);
 }
 
+SLOW(putv_slow, "xport_putv",
+     (xport_ep * ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey, const struct xport_riov *remote,
+      size_t nremote, const struct xport_opt *opt),
+     xpi_putv(ep, local, nlocal, rkey, remote, nremote, opt))
+
+int xport_putv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_putv(ep, local, nlocal, rkey, remote, nremote, opt);
+	return putv_slow(ep, local, nlocal, rkey, remote, nremote, opt);
+}
+
+SLOW(getv_slow, "xport_getv",
+     (xport_ep * ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey, const struct xport_riov *remote,
+      size_t nremote, const struct xport_opt *opt),
+     xpi_getv(ep, local, nlocal, rkey, remote, nremote, opt))
+
+int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_getv(ep, local, nlocal, rkey, remote, nremote, opt);
+	return getv_slow(ep, local, nlocal, rkey, remote, nremote, opt);
+}
+
 SLOW(send_slow, "xport_send", (xport_ep * ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt),
      xpi_send(ep, buf, len, tag, opt))
 

@@ -235,7 +235,7 @@ bool sc_query(struct scene *s, int side)
 /* What failed while one of them was opened may not make it another than what was asked for. */
 bool sc_open_both(struct scene *s)
 {
-	const size_t all = offsetof(struct xport_info, nic_atomic) + sizeof(int);
+	const size_t all = offsetof(struct xport_info, iov_max) + sizeof(uint32_t);
 
 	if (!sc_open_side(s, 0) || !sc_open_side(s, 1) || !sc_query(s, 0) || !sc_query(s, 1))
 		return false;

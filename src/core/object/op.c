@@ -158,6 +158,22 @@ static void flush_end(struct xpi_op *op)
 	}
 }
 
+void xpi_run_ended(struct xpi_op *op, int status)
+{
+	if (op->status == XPORT_OK)
+		op->status = status;
+	if (--op->pending == 0)
+		xpi_op_complete(op, op->status);
+}
+
+static void run_end(struct xpi_op *run, int status)
+{
+	struct xpi_op *op = run->context;
+
+	xpi_op_free(run->ep, run);
+	xpi_run_ended(op, status);
+}
+
 void xpi_op_complete(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
@@ -168,15 +184,19 @@ void xpi_op_complete(struct xpi_op *op, int status)
 		xpi_cma_withdraw(op);
 	if (op->mr != NULL && op->kind == XPI_OP_REPLY)
 		op->mr->serving--;
-	else if (op->mr != NULL && op->kind < XPORT_EVENT_NOTIFY)
+	else if (op->mr != NULL && xpi_op_what(op) < XPORT_EVENT_NOTIFY)
 		xpi_mr_idle(op->mr);
 	if (op->rkey != NULL)
 		xpi_rkey_idle(op->rkey);
 	op->mr = NULL;
 	op->rkey = NULL;
 	op->status = status;
-	if (op->kind == XPORT_OP_GET && op->len > 0)
+	if (xpi_op_what(op) == XPORT_OP_GET && op->len > 0)
 		ep->rma.ngets--;
+	if (op->kind >= XPI_OP_LIST) {
+		run_end(op, status);
+		return;
+	}
 	if (op->kind >= XPI_OP_FENCE) {
 		ep->reply.owed -= xpi_op_owed(op->kind);
 		xpi_op_free(ep, op);
