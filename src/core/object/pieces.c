@@ -23,8 +23,8 @@ int xpi_pieces_count_valid(struct xport *x, const char *operation, const char *w
 	return XPORT_OK;
 }
 
-static int piece_valid(struct xport *x, const char *operation, const struct xport_iov *piece, unsigned i,
-                       const struct xport_opt *opt, bool writes)
+static __attribute__((cold)) int piece_valid(struct xport *x, const char *operation, const struct xport_iov *piece,
+                                             unsigned i, const struct xport_opt *opt, bool writes)
 {
 	const struct xport_mr *mr = xpi_piece_mr(piece, opt);
 
@@ -44,24 +44,32 @@ static int piece_valid(struct xport *x, const char *operation, const struct xpor
 	return XPORT_OK;
 }
 
+/* What is usual: nothing has to be looked up. */
+static inline bool piece_plain(const struct xport *x, const struct xport_iov *piece, const struct xport_mr *mr)
+{
+	return piece->addr != NULL && (mr == NULL || (xpi_mr_holds(mr, x, piece->addr, piece->len) && !mr->readonly));
+}
+
 int xpi_pieces_valid(struct xport *x, const char *operation, const struct xport_iov *list, size_t count,
                      const struct xport_opt *opt, uint64_t flags, bool writes, uint64_t *total)
 {
 	int r = xpi_pieces_count_valid(x, operation, "local ", list, count);
+	uint64_t sum = 0;
 
-	*total = 0;
 	if (r == XPORT_OK && opt != NULL && (opt->flags & ~flags) != 0)
 		r = xpi_opt_refuse(x, operation, NULL, 0, opt, flags);
 	for (size_t i = 0; i < count && r == XPORT_OK; i++) {
 		if (list[i].len == 0)
 			continue;
-		if (list[i].len > (uint64_t)INT64_MAX - *total)
+		if (list[i].len > (uint64_t)INT64_MAX - sum)
 			return xpi_refuse(x, XPORT_ERR_INVALID, operation,
 			                  "the local list is longer than xport_info.message_max: local piece %zu has "
 			                  "%zu bytes",
 			                  i, list[i].len);
-		*total += list[i].len;
-		r = piece_valid(x, operation, &list[i], (unsigned)i, opt, writes);
+		sum += list[i].len;
+		if (!piece_plain(x, &list[i], xpi_piece_mr(&list[i], opt)))
+			r = piece_valid(x, operation, &list[i], (unsigned)i, opt, writes);
 	}
+	*total = sum;
 	return r;
 }
