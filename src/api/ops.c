@@ -193,6 +193,17 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 	return xpi_fast_send(ep, buf, len, tag, opt);
 }
 
+SLOW(sendv_slow, "xport_sendv",
+     (xport_ep * ep, const struct xport_iov *list, size_t count, uint64_t tag, const struct xport_opt *opt),
+     xpi_sendv(ep, list, count, tag, opt))
+
+int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_sendv(ep, list, count, tag, opt);
+	return sendv_slow(ep, list, count, tag, opt);
+}
+
 int xport_fence(xport_ep *ep)
 {
 	int r;

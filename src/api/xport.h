@@ -10,7 +10,7 @@
  *   connect endpoints   xport_listen / xport_accept on one side, xport_connect on the other
  *   register memory     xport_mr_reg or xport_mr_alloc, xport_rkey_pack, xport_rkey_unpack at the peer
  *   post operations     xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv;
- *                       with lists of pieces: xport_putv, xport_getv
+ *                       with lists of pieces: xport_putv, xport_getv, xport_sendv
  *   reap completions    xport_poll, or xport_wait, or xport_fd in an event loop of the application
  *   end                 xport_ep_close, xport_ep_destroy, xport_mr_dereg, xport_close
  *
@@ -1116,7 +1116,7 @@ int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 /* ---- Lists of pieces ---------------------------------------------------------------------------------------- */
 
 /*
- * Rules for xport_putv, xport_getv
+ * Rules for xport_putv, xport_getv, xport_sendv
  *
  * The data lies in several pieces of memory. A call is one operation, with one completion, and follows all rules of the
  * call for a single buffer. Only the rules here are different.
@@ -1137,7 +1137,7 @@ int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 
 /* A piece of local memory.  Its layout is fixed. */
 struct xport_iov {
-	void *addr;   /* where it begins; xport_putv only reads the memory */
+	void *addr;   /* where it begins; xport_putv and xport_sendv only read the memory */
 	size_t len;   /* its bytes, 0 or more */
 	xport_mr *mr; /* the local region that holds it; NULL: opt->mr */
 };
@@ -1194,6 +1194,29 @@ int xport_putv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport
 int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
                const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt) XPORT_CHECK;
 
+/*
+ * xport_sendv - send the bytes of several pieces as one tagged message.
+ *
+ * Does what xport_send does, with the `count` pieces at `list`. The receiver gets one message: it cannot tell that there
+ * were pieces.
+ *
+ * A message of up to eager_max bytes is copied from its pieces once. The pieces of a longer one are sent, or read by the
+ * peer, from where they are; short ones of them are copied. Long messages of lists are not placed directly (see
+ * xport_recv).
+ *
+ * opt->flags  must be 0
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
+ *                           address NULL, or is not inside its region; the message is longer than message_max; ep,
+ *                           opt->size or opt->flags is wrong as for xport_send
+ *   the other errors of xport_send
+ *
+ * The completion has the type XPORT_OP_SEND and the statuses of xport_send.
+ */
+int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
+                const struct xport_opt *opt) XPORT_CHECK;
+
 /* ---- Completions -------------------------------------------------------------------------------------------- */
 
 /* What a completion belongs to: an operation of this side (XPORT_OP_), or an event (XPORT_EVENT_). */
@@ -1202,7 +1225,7 @@ typedef enum xport_type {
 	XPORT_OP_GET = 2,        /* xport_get, xport_getv */
 	XPORT_OP_PUT_NOTIFY = 3, /* xport_put_notify, at the side that posted it */
 	XPORT_OP_ATOMIC = 4,     /* xport_atomic */
-	XPORT_OP_SEND = 5,       /* xport_send */
+	XPORT_OP_SEND = 5,       /* xport_send, xport_sendv */
 	XPORT_OP_RECV = 6,       /* xport_recv */
 	XPORT_OP_FLUSH = 7,      /* xport_flush */
 	/* A peer's xport_put_notify has arrived.  tag is the value; mr, offset and length tell where the put went. */

@@ -42,7 +42,7 @@ const h_scenario *const tables[] = {
 	cases_thread,     cases_size,       cases_stats,
 	cases_error,      cases_p16_notify, cases_p07_users,
 	cases_p12_more,   cases_incoming,   cases_paths,
-	cases_lists,
+	cases_lists,      cases_lists_msg,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */

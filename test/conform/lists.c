@@ -108,3 +108,15 @@ struct h_op *h_getv(struct h *h, xport_ep *ep, const struct h_lists *l, const st
 		h_op_drop(h, op);
 	return op;
 }
+
+struct h_op *h_sendv(struct h *h, xport_ep *ep, const struct h_lists *l, const struct h_mem *m, uint64_t tag)
+{
+	struct h_op *op = h_op(h, XPORT_OP_SEND);
+	struct xport_opt o = {.size = sizeof(o), .context = op, .mr = m->mr};
+	int s;
+
+	while ((s = xport_sendv(ep, l->local, l->nlocal, tag, &o)) == XPORT_ERR_AGAIN)
+		h_breathe(h);
+	H_OK(s);
+	return op;
+}

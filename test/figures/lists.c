@@ -164,6 +164,30 @@ static void get_list(void)
 	wait_for(XPORT_OP_GET);
 }
 
+/* To the answer of the receiver. */
+static void answer_post(void)
+{
+	struct xport_opt o = {.size = sizeof(o), .mr = in};
+
+	check(xport_recv(x, in_mem, 1, 2, UINT64_MAX, &o), "xport_recv");
+}
+
+static void send_one(void)
+{
+	struct xport_opt o = {.size = sizeof(o), .mr = mr};
+
+	answer_post();
+	check(xport_send(ep, mem, npieces * piece, 1, &o), "xport_send");
+	wait_for(XPORT_OP_RECV);
+}
+
+static void send_list(void)
+{
+	answer_post();
+	check(xport_sendv(ep, local, npieces, 1, NULL), "xport_sendv");
+	wait_for(XPORT_OP_RECV);
+}
+
 /* ---- the figures ---- */
 
 static double now_us(void)
@@ -242,6 +266,13 @@ int main(int argc, char **argv)
 	compare("get", 64, 1024, get_one, get_list, rounds);
 	compare("get", 4, 16384, get_one, get_list, rounds);
 	compare("get", 16, 65536, get_one, get_list, rounds);
+	compare("send", 4, 16, send_one, send_list, rounds);
+	compare("send", 4, 256, send_one, send_list, rounds);
+	compare("send", 4, 1024, send_one, send_list, rounds);
+	compare("send", 4, 15000, send_one, send_list, rounds);
+	compare("send", 4, 65536, send_one, send_list, rounds);
+	compare("send", 4, 1 << 18, send_one, send_list, rounds);
+	compare("send", 64, 1024, send_one, send_list, rounds);
 	check(xport_send(ep, mem, 1, 1, NULL), "xport_send");
 	while (waitpid(child, &status, WNOHANG) == 0)
 		(void)xport_poll(x, NULL, 0);

@@ -9,6 +9,7 @@
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/pieces.h"
 #include "core/object/rkey.h"
 #include "core/object/stats.h"
 #include "core/object/wakeup.h"
@@ -174,6 +175,28 @@ static void run_end(struct xpi_op *run, int status)
 	xpi_run_ended(op, status);
 }
 
+void xpi_op_list_end(struct xpi_op *op)
+{
+	xpi_pieces_free(xpi_pieces_of(op));
+	op->kind = xpi_op_what(op);
+}
+
+/* What the application does not know of ends here. False: it was the list of an operation, which goes on without it. */
+static bool internal_end(struct xpi_op *op, int status)
+{
+	if (op->kind < XPI_OP_LIST) {
+		op->ep->reply.owed -= xpi_op_owed(op->kind);
+		xpi_op_free(op->ep, op);
+		return true;
+	}
+	if (xpi_op_what(op) <= XPORT_OP_GET) {
+		run_end(op, status);
+		return true;
+	}
+	xpi_op_list_end(op);
+	return false;
+}
+
 void xpi_op_complete(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
@@ -193,15 +216,8 @@ void xpi_op_complete(struct xpi_op *op, int status)
 	op->status = status;
 	if (xpi_op_what(op) == XPORT_OP_GET && op->len > 0)
 		ep->rma.ngets--;
-	if (op->kind >= XPI_OP_LIST) {
-		run_end(op, status);
+	if (op->kind >= XPI_OP_FENCE && internal_end(op, status))
 		return;
-	}
-	if (op->kind >= XPI_OP_FENCE) {
-		ep->reply.owed -= xpi_op_owed(op->kind);
-		xpi_op_free(ep, op);
-		return;
-	}
 	if (op->flags & XPORT_QUIET) {
 		quiet_end(op, status);
 		return;

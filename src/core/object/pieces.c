@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/object/pieces.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/object/instance.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
@@ -72,4 +75,89 @@ int xpi_pieces_valid(struct xport *x, const char *operation, const struct xport_
 	}
 	*total = sum;
 	return r;
+}
+
+/* ---- lists that are kept ---- */
+
+struct xpi_pieces *xpi_pieces_new(const struct xport_iov *list, size_t count, const struct xport_opt *opt,
+                                  uint64_t total)
+{
+	struct xpi_pieces *p = malloc(sizeof(*p) + count * sizeof(p->piece[0]));
+
+	if (p == NULL)
+		return NULL;
+	*p = (struct xpi_pieces){.total = total};
+	for (size_t i = 0; i < count; i++) {
+		if (list[i].len == 0)
+			continue;
+		p->piece[p->n] = list[i];
+		p->piece[p->n].mr = xpi_piece_mr(&list[i], opt);
+		if (p->piece[p->n].mr != NULL)
+			p->piece[p->n].mr->busy++;
+		p->n++;
+	}
+	return p;
+}
+
+void xpi_pieces_posted(struct xpi_pieces *p)
+{
+	p->posted = true;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->piece[i].mr != NULL)
+			p->piece[i].mr->posted++;
+}
+
+void xpi_pieces_matched(struct xpi_pieces *p)
+{
+	if (!p->posted)
+		return;
+	p->posted = false;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->piece[i].mr != NULL)
+			p->piece[i].mr->posted--;
+}
+
+void xpi_pieces_free(struct xpi_pieces *p)
+{
+	if (p == NULL)
+		return;
+	xpi_pieces_matched(p);
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->piece[i].mr != NULL)
+			xpi_mr_idle(p->piece[i].mr);
+	free(p);
+}
+
+uint8_t *xpi_pieces_at(struct xpi_pieces *p, uint64_t at, uint64_t *n)
+{
+	if (at < p->passed)
+		p->passed = p->at = 0;
+	for (; at - p->passed >= p->piece[p->at].len; p->at++)
+		p->passed += p->piece[p->at].len;
+	*n = p->piece[p->at].len - (at - p->passed);
+	return (uint8_t *)p->piece[p->at].addr + (at - p->passed);
+}
+
+void xpi_pieces_out(struct xpi_pieces *p, uint64_t at, uint8_t *to, uint64_t len)
+{
+	uint64_t n;
+
+	for (; len > 0; len -= n, at += n, to += n) {
+		const uint8_t *from = xpi_pieces_at(p, at, &n);
+
+		n = n < len ? n : len;
+		memcpy(to, from, n);
+	}
+}
+
+void xpi_pieces_in(struct xpi_pieces *p, uint64_t at, const uint8_t *from, uint64_t len)
+{
+	uint64_t n;
+
+	for (; len > 0; len -= n, at += n, from += n) {
+		uint8_t *to = xpi_pieces_at(p, at, &n);
+
+		n = n < len ? n : len;
+		memcpy(to, from, n);
+	}
 }

@@ -11,6 +11,9 @@
 
 int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt);
 
+int xpi_sendv(struct xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
+              const struct xport_opt *opt);
+
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt);
 /* The same, past its checks and the fast path. */

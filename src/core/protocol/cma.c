@@ -82,7 +82,7 @@ static bool round_is_over(struct xport_ep *ep)
 	return true;
 }
 
-int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+int xpi_cma_offer_at(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len)
 {
 	xpi_assert_locked(ep->x);
 	if (ep->cma.state == CMA_UNKNOWN)
@@ -95,7 +95,12 @@ int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 	}
 	if (ep->cma.offers > 0 && round_is_over(ep))
 		return XPORT_ERR_BUSY;
-	return xpi_outbox_put(ep, op, len) ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+	return xpi_outbox_put(ep, op, from, at, len) ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+}
+
+int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+{
+	return xpi_cma_offer_at(ep, op, op->buf, 0, len);
 }
 
 int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec, uint64_t len)

@@ -41,6 +41,8 @@
  * Returns as xpi_cma_may.
  */
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
+/* xpi_cma_offer_at - the same for bytes `at` and following of an operation, which are at `from`. */
+int xpi_cma_offer_at(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len);
 
 /*
  * xpi_cma_may - decide whether the rest of an operation's data is read by the peer.

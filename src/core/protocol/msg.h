@@ -33,6 +33,16 @@ void xpi_msg_pump(struct xport_ep *ep);
 /* xpi_msg_body_step - hand over the body of a rendezvous send, which is in reply.q. */
 int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op);
 
+/*
+ * xpi_msg_send_gathered - hand over a send that fits eager_max, by copying the pieces into the frame.
+ *
+ * XPORT_OK: the operation is complete. XPORT_ERR_AGAIN: not possible now, nothing was changed.
+ */
+int xpi_msg_send_gathered(struct xport_ep *ep, struct xpi_op *op, const struct xport_iov *list, size_t count);
+/* xpi_msg_list_step, xpi_msg_list_body_step - xpi_msg_step and xpi_msg_body_step for a send of kind XPI_OP_LIST. */
+int xpi_msg_list_step(struct xport_ep *ep, struct xpi_op *op);
+int xpi_msg_list_body_step(struct xport_ep *ep, struct xpi_op *op);
+
 /* Handlers of received records. False: the peer broke the protocol. Out of memory: the handler fails the endpoint. */
 bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint32_t len);
 bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t op);

@@ -289,13 +289,13 @@ bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struc
 	struct xpi_op *op = xpi_op_named(ep, le32toh(rec->op));
 	uint64_t accept = le64toh(rec->accept);
 
-	if (op == NULL || op->kind != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
+	if (op == NULL || xpi_op_what(op) != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
 		return false;
 	op->mask = accept;
 	op->region = le32toh(rec->into);
 	op->done = 0;
 	op->waits = XPI_WAIT_SENT;
-	if (place != NULL) {
+	if (place != NULL && op->kind == XPORT_OP_SEND) { /* a list goes in frames */
 		op->after = le64toh(place->offset);
 		op->after_native = UINT64_MAX;
 		op->rkey = xpi_rkey_borrow(ep, le64toh(place->region), op->after, accept);
