@@ -249,6 +249,24 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
 }
 
+int xport_recvv(xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+                const struct xport_opt *opt)
+{
+	int r;
+
+	if (unlikely(x == NULL))
+		return XPORT_ERR_INVALID;
+	r = xpi_enter(x);
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (unlikely(!poll_usual(opt))) {
+		opt = known(x, "xport_recvv", opt);
+		if (opt == NULL)
+			return leave(x, x->err.status);
+	}
+	return leave(x, xpi_recvv(x, list, count, tag, mask, opt));
+}
+
 int xport_cancel(xport *x, uint64_t id)
 {
 	int r;

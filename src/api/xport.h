@@ -10,7 +10,7 @@
  *   connect endpoints   xport_listen / xport_accept on one side, xport_connect on the other
  *   register memory     xport_mr_reg or xport_mr_alloc, xport_rkey_pack, xport_rkey_unpack at the peer
  *   post operations     xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv;
- *                       with lists of pieces: xport_putv, xport_getv, xport_sendv
+ *                       with lists of pieces: xport_putv, xport_getv, xport_sendv, xport_recvv
  *   reap completions    xport_poll, or xport_wait, or xport_fd in an event loop of the application
  *   end                 xport_ep_close, xport_ep_destroy, xport_mr_dereg, xport_close
  *
@@ -1116,7 +1116,7 @@ int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 /* ---- Lists of pieces ---------------------------------------------------------------------------------------- */
 
 /*
- * Rules for xport_putv, xport_getv, xport_sendv
+ * Rules for xport_putv, xport_getv, xport_sendv and xport_recvv
  *
  * The data lies in several pieces of memory. A call is one operation, with one completion, and follows all rules of the
  * call for a single buffer. Only the rules here are different.
@@ -1217,6 +1217,29 @@ int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport
 int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
                 const struct xport_opt *opt) XPORT_CHECK;
 
+/*
+ * xport_recvv - post a receive for a tagged message, whose bytes go to several pieces.
+ *
+ * Does what xport_recv does, with the `count` pieces at `list`: the message fills the first piece, then the next one. It
+ * makes no difference whether the message was sent from one buffer or from a list. xport_cancel cancels the receive.
+ *
+ * A message that is longer than all pieces together is truncated as by xport_recv. Where pieces overlap, the bytes of any
+ * one of them remain. Long messages are not placed directly (see xport_recv).
+ *
+ * opt->flags  XPORT_EAGER
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
+ *                           address NULL, or is not inside its region; the pieces have more than message_max bytes; x,
+ *                           opt->source, opt->size or opt->flags is wrong as for xport_recv
+ *   XPORT_ERR_FAULT         a piece is in a read-only part of its region
+ *   the other errors of xport_recv
+ *
+ * The completion has the type XPORT_OP_RECV and the statuses of xport_recv.
+ */
+int xport_recvv(xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+                const struct xport_opt *opt) XPORT_CHECK;
+
 /* ---- Completions -------------------------------------------------------------------------------------------- */
 
 /* What a completion belongs to: an operation of this side (XPORT_OP_), or an event (XPORT_EVENT_). */
@@ -1226,7 +1249,7 @@ typedef enum xport_type {
 	XPORT_OP_PUT_NOTIFY = 3, /* xport_put_notify, at the side that posted it */
 	XPORT_OP_ATOMIC = 4,     /* xport_atomic */
 	XPORT_OP_SEND = 5,       /* xport_send, xport_sendv */
-	XPORT_OP_RECV = 6,       /* xport_recv */
+	XPORT_OP_RECV = 6,       /* xport_recv, xport_recvv */
 	XPORT_OP_FLUSH = 7,      /* xport_flush */
 	/* A peer's xport_put_notify has arrived.  tag is the value; mr, offset and length tell where the put went. */
 	XPORT_EVENT_NOTIFY = 16,

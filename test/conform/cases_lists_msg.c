@@ -187,16 +187,209 @@ static void kill_receiver(struct h *h)
 	h_exit(h, true);
 }
 
+/* ---- receives ---- */
+
+/* Where a plain receive of these bytes would have left something else than `l`, or bytes outside of the pieces changed. */
+static void same_here(struct h *h, const struct h_lists *lists, const struct h_mem *l, const uint8_t *flat, size_t len)
+{
+	uint8_t *got = h_buf(h, l->len);
+
+	memcpy(got, l->p, l->len);
+	memset(l->p, 0x11, l->len);
+	h_scatter(lists, flat, len);
+	H_CHECK(memcmp(got, l->p, l->len) == 0, "local memory is not what a single receive leaves");
+	h_buf_free(h, got);
+}
+
+static void recvv(struct h *h)
+{
+	struct h_lists lists = {.seed = 12 + h->param};
+	struct h_mem l;
+	uint8_t *flat;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, h_pieces_room(h_size(h)), 0);
+	flat = h_buf(h, h_size(h));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct h_op *op;
+
+		if (i % 2 != 0) /* it waits here without a receive */
+			h_run_for(h, 1);
+		memset(l.p, 0x11, l.len);
+		h_pieces_local(h, &lists, &l, h_size(h));
+		op = h_recvv(h, i % 3 != 0 ? h->ep[1] : NULL, &lists, &l, i, 0);
+		h_tell_u64(h, 1, i);
+		H_DONE(op);
+		H_EQ(total_of(h, i), op->c.length);
+		H_EQ(i, op->c.tag);
+		H_TRUE(op->c.ep == h->ep[1]);
+		h_fill(flat, total_of(h, i), i);
+		same_here(h, &lists, &l, flat, total_of(h, i));
+	}
+	H_EQ(0, h->nqueue);
+	h_sync(h);
+	H_GUARDS(l);
+	h_mem_free(h, &l);
+}
+
+/* One buffer, or a list: the receiver must not be able to tell. */
+static void sender(struct h *h)
+{
+	struct h_lists lists = {.seed = 77};
+	struct h_mem l;
+	uint8_t *flat;
+
+	h_mesh(h, NULL);
+	flat = h_buf(h, h_size(h));
+	l = h_mem_local(h, h_pieces_room(h_size(h)), 0);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct h_op *op;
+
+		if (i % 2 == 0)
+			h_hear_u64(h, 0);
+		h_fill(flat, total_of(h, i), i);
+		if (i % 4 < 2) {
+			op = h_send(h, h->ep[0], flat, total_of(h, i), i);
+		} else {
+			h_pieces_local(h, &lists, &l, total_of(h, i));
+			h_scatter(&lists, flat, total_of(h, i));
+			op = h_sendv(h, h->ep[0], &lists, &l, i);
+		}
+		if (i % 2 != 0)
+			h_hear_u64(h, 0);
+		H_DONE(op);
+	}
+	h_sync(h);
+}
+
+/* A message longer than all pieces fills them, and fails this receive only; a short receive takes no long message. */
+static void cut_receiver(struct h *h)
+{
+	struct h_lists lists = {.seed = 31};
+	struct h_mem l;
+	uint8_t *flat;
+	size_t len;
+
+	h_mesh(h, NULL);
+	len = h_size(h);
+	l = h_mem_local(h, h_pieces_room(len), 0);
+	flat = h_buf(h, len);
+	for (unsigned i = 0; i < 8; i++) {
+		size_t room = i % 4 == 3 ? 0 : len / (2 + i);
+		uint64_t flags = i % 2 != 0 ? XPORT_EAGER : 0;
+		struct h_op *op;
+
+		memset(l.p, 0x11, l.len);
+		h_pieces_local(h, &lists, &l, room);
+		op = h_recvv(h, NULL, &lists, &l, 1, flags);
+		H_DONE_AS(XPORT_ERR_TRUNCATED, op);
+		H_EQ(len, op->c.length);
+		h_fill(flat, len, i % 4);
+		same_here(h, &lists, &l, flat, flags != 0 && len > h->info.eager_max ? 0 : room);
+	}
+	h_sync(h);
+}
+
+static void cut_sender(struct h *h)
+{
+	uint8_t *flat;
+
+	h_mesh(h, NULL);
+	flat = h_buf(h, h_size(h));
+	for (unsigned i = 0; i < 8; i++) {
+		h_fill(flat, h_size(h), i % 4);
+		H_DONE(h_send(h, h->ep[0], flat, h_size(h), 1));
+	}
+	h_sync(h);
+}
+
+/* While it is posted, its regions cannot be deregistered. Cancelled, it completes once and touches nothing. */
+static void cancel(struct h *h)
+{
+	struct h_lists lists = {.seed = 41};
+	struct h_op *op, *other;
+	struct h_mem l, second, plain = {0};
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, h_pieces_room(LEN), 0);
+	second = h_mem_local(h, 64, 0);
+	for (unsigned i = 0; i < 8; i++) {
+		memset(l.p, 0x11, l.len);
+		h_pieces_local(h, &lists, &l, LEN);
+		for (size_t k = 0, named = 0; k < lists.nlocal; k++) { /* one piece has the region, or all by opt->mr */
+			lists.local[k].mr = named == 0 && lists.local[k].len > 0 ? l.mr : NULL;
+			named += lists.local[k].mr != NULL;
+		}
+		op = h_recvv(h, i % 2 != 0 ? h->ep[1 - h->role] : NULL, &lists, i % 4 < 2 ? &l : &plain, 9, 0);
+		H_STATUS(XPORT_ERR_BUSY, xport_mr_dereg(l.mr));
+		other = h_recv(h, NULL, second.p, 8, 10, UINT64_MAX);
+		H_OK(xport_cancel(h->x, op->id));
+		H_STATUS(XPORT_ERR_BUSY, xport_cancel(h->x, op->id));
+		H_DONE_AS(XPORT_ERR_CANCELED, op);
+		H_STATUS(XPORT_ERR_INVALID, xport_cancel(h->x, op->id));
+		H_OK(xport_cancel(h->x, other->id));
+		H_DONE_AS(XPORT_ERR_CANCELED, other);
+		h_sync(h);
+		H_DONE(h_send(h, h->ep[1 - h->role], second.p, 8, 9)); /* it comes to the next receive, not to this */
+		H_DONE(h_recv(h, NULL, second.p, 8, 9, UINT64_MAX));
+		H_BYTES(l.p, l.len, 0x11);
+	}
+	H_EQ(0, h->pending);
+	h_mem_free(h, &l); /* does not wait, and is not refused */
+	h_sync(h);
+}
+
+/* Receives posted for a peer that is killed, and one whose long message had begun: each completes once. */
+static void lost_receiver(struct h *h)
+{
+	enum { FEW = 20 };
+	struct h_lists lists = {.seed = 51};
+	struct h_op *op[FEW];
+	struct h_mem l;
+
+	h_mesh(h, NULL);
+	l = h_mem_local(h, h_pieces_room(8 << 20), 0);
+	for (int i = 0; i < FEW; i++) {
+		h_pieces_local(h, &lists, &l, i == 0 ? 8 << 20 : 100);
+		op[i] = h_recvv(h, h->ep[1], &lists, &l, (uint64_t)i, 0);
+	}
+	h_tell_u64(h, 1, 1);
+	h_run_for(h, 3);
+	h_kill(h, 1, SIGKILL);
+	H_EVENT(XPORT_EVENT_LOST);
+	for (int i = 0; i < FEW; i++) {
+		H_ENDED(op[i]);
+		H_CHECK(op[i]->c.status == XPORT_ERR_PEER_LOST || (i == 0 && op[i]->c.status == XPORT_OK),
+		        "%d: status %d", i, op[i]->c.status);
+	}
+	H_EQ(0, h->pending);
+	h_mem_free(h, &l);
+}
+
+static void lost_sender(struct h *h)
+{
+	uint8_t *big = h_buf(h, 8 << 20);
+
+	h_mesh(h, NULL);
+	h_hear_u64(h, 0);
+	h_send(h, h->ep[0], big, 8 << 20, 0);
+	h_run_for(h, 10000);
+}
+
 /* ---- refused ---- */
 
+/* Both calls refuse this list with this status and a text that has `why`. */
 static void refused_as(struct h *h, const struct h_lists *l, int status, const char *why)
 {
-	struct xport_error e = {.size = sizeof(e)};
+	for (int i = 0; i < 2; i++) {
+		struct xport_error e = {.size = sizeof(e)};
 
-	H_STATUS(status, xport_sendv(h->ep[1 - h->role], l->local, l->nlocal, 1, NULL));
-	H_OK(xport_last_error(h->x, &e));
-	H_CHECK(strstr(e.text, why) != NULL, "says \"%s\", not \"%s\"", e.text, why);
-	H_CHECK(strcmp(e.operation, "xport_sendv") == 0, "is of %s", e.operation);
+		H_STATUS(status, i == 0 ? xport_sendv(h->ep[1 - h->role], l->local, l->nlocal, 1, NULL)
+		                        : xport_recvv(h->x, l->local, l->nlocal, 1, UINT64_MAX, NULL));
+		H_OK(xport_last_error(h->x, &e));
+		H_CHECK(strstr(e.text, why) != NULL, "says \"%s\", not \"%s\"", e.text, why);
+		H_CHECK(strcmp(e.operation, i == 0 ? "xport_sendv" : "xport_recvv") == 0, "is of %s", e.operation);
+	}
 }
 
 static void refused(struct h *h)
@@ -227,13 +420,16 @@ static void refused(struct h *h)
 	refused_as(h, &l, XPORT_ERR_INVALID, "piece 1");
 	H_STATUS(XPORT_ERR_INVALID, xport_sendv(h->ep[1 - h->role], none, 1, 1, NULL));
 	H_STATUS(XPORT_ERR_INVALID, xport_sendv(NULL, good.local, 3, 1, NULL));
+	H_STATUS(XPORT_ERR_INVALID, xport_recvv(h->x, none, 1, 1, 0, NULL));
+	H_STATUS(XPORT_ERR_INVALID, xport_recvv(NULL, good.local, 3, 1, 0, NULL));
+	H_STATUS(XPORT_ERR_INVALID, xport_recvv(h->x, good.local, 3, 1, 0, &o));
 	H_STATUS(XPORT_ERR_INVALID, xport_sendv(h->ep[1 - h->role], good.local, 3, 1, &o));
 	/* Only the message of no bytes arrives. */
 	h_sync(h);
 	for (int i = 0; i < 3; i++)
 		good.local[i] = (struct xport_iov){0};
 	h_sendv(h, h->ep[1 - h->role], &good, &m, 1);
-	H_DONE(h_recv(h, NULL, m.p, 0, 1, UINT64_MAX));
+	H_DONE(h_recvv(h, NULL, &good, &m, 1, 0));
 	h_run_for(h, 20);
 	h_settle(h);
 	H_EQ(0, h->nqueue);
@@ -256,6 +452,10 @@ const struct h_scenario cases_lists_msg[] = {
 	{.name = "P4_sendv_in_order", .role = {order_receiver, order_sender}},
 	{.name = "P15_sendv_too_long", .role = {short_receiver, short_sender}, .params = cut_totals},
 	{.name = "P1_sendv_to_a_killed_peer", .role = {kill_receiver, kill_sender}, .flags = H_KILLS},
-	{.name = "P6_sendv_refused", .role = {refused, refused}},
+	{.name = "P2_recvv", .role = {recvv, sender}, .params = totals, .flags = H_KINDS},
+	{.name = "P15_recvv_too_short", .role = {cut_receiver, cut_sender}, .params = cut_totals},
+	{.name = "P3_recvv_cancelled", .role = {cancel, cancel}},
+	{.name = "P1_recvv_from_a_killed_peer", .role = {lost_receiver, lost_sender}, .flags = H_KILLS},
+	{.name = "P6_sendv_and_recvv_refused", .role = {refused, refused}},
 	{.name = NULL},
 };

@@ -120,3 +120,17 @@ struct h_op *h_sendv(struct h *h, xport_ep *ep, const struct h_lists *l, const s
 	H_OK(s);
 	return op;
 }
+
+struct h_op *h_recvv(struct h *h, xport_ep *source, const struct h_lists *l, const struct h_mem *m, uint64_t tag,
+                     uint64_t flags)
+{
+	struct h_op *op = h_op(h, XPORT_OP_RECV);
+	struct xport_opt o = {
+		.size = sizeof(o), .flags = flags, .context = op, .mr = m->mr, .source = source, .id = &op->id};
+	int s;
+
+	while ((s = xport_recvv(h->x, l->local, l->nlocal, tag, UINT64_MAX, &o)) == XPORT_ERR_AGAIN)
+		h_breathe(h);
+	H_OK(s);
+	return op;
+}

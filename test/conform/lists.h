@@ -34,6 +34,8 @@ struct h_op *h_putv(struct h *h, xport_ep *ep, const struct h_lists *l, const st
                     uint64_t flags);
 struct h_op *h_getv(struct h *h, xport_ep *ep, const struct h_lists *l, const struct h_mem *m,
                     const struct h_rkey *from, uint64_t flags);
+struct h_op *h_recvv(struct h *h, xport_ep *source, const struct h_lists *l, const struct h_mem *m, uint64_t tag,
+                     uint64_t flags);
 struct h_op *h_sendv(struct h *h, xport_ep *ep, const struct h_lists *l, const struct h_mem *m, uint64_t tag);
 
 #endif

@@ -29,6 +29,8 @@
 #ifndef XPI_CORE_PROTOCOL_CMA_H
 #define XPI_CORE_PROTOCOL_CMA_H
 
+#include <sys/uio.h>
+
 #include "base/shm.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
@@ -80,6 +82,8 @@ int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec
  * rx.discard is set.
  */
 bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to);
+/* xpi_cma_read_list - the same, to `nto` places, at most XPI_IOV_MAX, that have the record's length together. */
+bool xpi_cma_read_list(struct xport_ep *ep, const struct xpi_rec_cma *rec, const struct iovec *to, unsigned nto);
 
 /* xpi_cma_asked - answer the peer, which sends the key of its outbox. False: it broke the protocol. */
 bool xpi_cma_asked(struct xport_ep *ep, const uint8_t *key, uint32_t len);

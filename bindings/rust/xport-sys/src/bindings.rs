@@ -3143,6 +3143,16 @@ extern "C" {
         opt: *const xport_opt,
     ) -> ::std::os::raw::c_int;
 }
+extern "C" {
+    pub fn xport_recvv(
+        x: *mut xport,
+        list: *const xport_iov,
+        count: usize,
+        tag: u64,
+        mask: u64,
+        opt: *const xport_opt,
+    ) -> ::std::os::raw::c_int;
+}
 pub const XPORT_OP_PUT: xport_type = 1;
 pub const XPORT_OP_GET: xport_type = 2;
 pub const XPORT_OP_PUT_NOTIFY: xport_type = 3;
