@@ -1129,8 +1129,8 @@ int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
  *     is not registered.
  *   - The whole call is checked before anything is sent. It is accepted as a whole, or not at all.
  *   - xport_completion.length is the length of all pieces together. An operation counts once against queue_depth.
- *   - by_copy, by_network, by_message and by_cma of struct xport_counters count each run of xport_putv and xport_getv. A
- *     run ends where a piece of either list ends.
+ *   - by_copy, by_network, by_message and by_cma of struct xport_counters may count a call of xport_putv or xport_getv
+ *     several times: at most once for each place where a piece of either list ends.
  *
  * The text of xport_last_error names the piece that is wrong, counted from 0.
  */
