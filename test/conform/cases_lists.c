@@ -361,6 +361,9 @@ static void refuse_pieces(struct bad *b)
 	l.remote[0].len--;
 	refused_as(b, &l, XPORT_ERR_INVALID, "must be equal");
 	l = b->good;
+	l.local[3].len--;
+	refused_as(b, &l, XPORT_ERR_INVALID, "must be equal");
+	l = b->good;
 	l.local[0].len = l.local[1].len = (size_t)1 << 62;
 	l.local[0].mr = l.local[1].mr = NULL;
 	refused_as(b, &l, XPORT_ERR_INVALID, "local piece 1");

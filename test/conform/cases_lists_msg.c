@@ -2,7 +2,7 @@
 /* cases_lists_msg.c - the promises for messages with lists of pieces: each is compared with the call for one buffer. */
 #include "lists.h"
 
-enum { ROUNDS = 24, LEN = 4096, MANY = 200 };
+enum { ROUNDS = 24, LEN = 4096, MANY = 1200 };
 
 /* Accepted by the other side in turns of this many. */
 static size_t total_of(struct h *h, unsigned i)
@@ -69,19 +69,34 @@ static void sendv(struct h *h)
 	h_mem_free(h, &l);
 }
 
-/* Short and long, of lists and of one buffer: they match in the order posted. */
+/* The length of message i: short ones, long ones, and many that fill the window. */
+static size_t order_len(struct h *h, unsigned i)
+{
+	return i % 5 == 4 ? h->info.eager_max + 100 : i % 5 >= 2 ? h->info.eager_max : 1 + i;
+}
+
+/* So many that they fill the window twice. */
+static unsigned order_count(struct h *h)
+{
+	uint64_t n = 50 + 2 * h->info.window / h->info.eager_max * 5 / 2;
+
+	return n < MANY ? (unsigned)n : MANY;
+}
+
+/* Of lists and of one buffer. Most wait at the sender, since nobody receives yet: they match in the order posted. */
 static void order_receiver(struct h *h)
 {
 	uint8_t *buf;
 
 	h_mesh(h, NULL);
 	buf = h_buf(h, h->info.eager_max + 100);
-	for (unsigned i = 0; i < MANY; i++) {
+	h_hear_u64(h, 1);
+	for (unsigned i = 0; i < order_count(h); i++) {
 		struct h_op *op = h_recv(h, NULL, buf, h->info.eager_max + 100, 7, UINT64_MAX);
 
 		H_DONE(op);
+		H_EQ(order_len(h, i), op->c.length);
 		H_FILLED(buf, op->c.length, i);
-		H_EQ(i % 5 == 4 ? h->info.eager_max + 100 : 1 + i, op->c.length);
 	}
 	h_sync(h);
 }
@@ -93,8 +108,8 @@ static void order_sender(struct h *h)
 	struct h_mem l[MANY / 2];
 
 	h_mesh(h, NULL);
-	for (unsigned i = 0; i < MANY; i++) {
-		size_t total = i % 5 == 4 ? h->info.eager_max + 100 : 1 + i;
+	for (unsigned i = 0; i < order_count(h); i++) {
+		size_t total = order_len(h, i);
 
 		flat[i] = h_buf(h, total);
 		h_fill(flat[i], total, i);
@@ -107,6 +122,7 @@ static void order_sender(struct h *h)
 		h_scatter(&lists, flat[i], total);
 		h_sendv(h, h->ep[0], &lists, &l[i / 2], 7);
 	}
+	h_tell_u64(h, 0, 1);
 	h_settle(h);
 	h_sync(h);
 }
