@@ -47,16 +47,33 @@ static __attribute__((cold)) int piece_valid(struct xport *x, const char *operat
 	return XPORT_OK;
 }
 
-/* What is usual: nothing has to be looked up. */
-static inline bool piece_plain(const struct xport *x, const struct xport_iov *piece, const struct xport_mr *mr)
+/* Where pieces need no further look: in a region that may be used and written, or, without one, anywhere but at NULL. */
+struct span {
+	uintptr_t lo, hi;
+};
+
+static inline struct span span_of(const struct xport *x, const struct xport_mr *mr)
 {
-	return piece->addr != NULL && (mr == NULL || (xpi_mr_holds(mr, x, piece->addr, piece->len) && !mr->readonly));
+	if (mr == NULL)
+		return (struct span){1, UINTPTR_MAX};
+	if (mr->x != x || mr->dying || mr->readonly)
+		return (struct span){1, 0};
+	return (struct span){(uintptr_t)mr->base, (uintptr_t)mr->base + mr->length};
+}
+
+static inline bool span_holds(const struct span *span, const struct xport_iov *piece)
+{
+	uintptr_t at = (uintptr_t)piece->addr;
+
+	return at >= span->lo && at <= span->hi && piece->len <= span->hi - at;
 }
 
 int xpi_pieces_valid(struct xport *x, const char *operation, const struct xport_iov *list, size_t count,
                      const struct xport_opt *opt, uint64_t flags, bool writes, uint64_t *total)
 {
 	int r = xpi_pieces_count_valid(x, operation, "local ", list, count);
+	const struct xport_mr *mr = NULL; /* of the piece before: mostly it is that of the next one, too */
+	struct span span = span_of(x, NULL);
 	uint64_t sum = 0;
 
 	if (r == XPORT_OK && opt != NULL && (opt->flags & ~flags) != 0)
@@ -70,7 +87,11 @@ int xpi_pieces_valid(struct xport *x, const char *operation, const struct xport_
 			                  "%zu bytes",
 			                  i, list[i].len);
 		sum += list[i].len;
-		if (!piece_plain(x, &list[i], xpi_piece_mr(&list[i], opt)))
+		if (xpi_piece_mr(&list[i], opt) != mr) {
+			mr = xpi_piece_mr(&list[i], opt);
+			span = span_of(x, mr);
+		}
+		if (!span_holds(&span, &list[i]))
 			r = piece_valid(x, operation, &list[i], (unsigned)i, opt, writes);
 	}
 	*total = sum;

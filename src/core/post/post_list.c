@@ -42,30 +42,39 @@ struct transfer {
 
 /* ---- checks ---- */
 
+static __attribute__((cold)) int remote_refuse(const struct transfer *t, size_t i)
+{
+	const struct xport_riov *piece = &t->remote[i];
+
+	if (piece->len <= t->k->length && piece->offset <= t->k->length - piece->len)
+		return xpi_refuse(t->ep->x, XPORT_ERR_INVALID, t->operation,
+		                  "the lengths of the remote list add up to 2^64 or more");
+	return xpi_refuse(t->ep->x, XPORT_ERR_BOUNDS, t->operation,
+	                  "remote piece %zu: %llu bytes at offset %llu of a region of %llu bytes", i,
+	                  (unsigned long long)piece->len, (unsigned long long)piece->offset,
+	                  (unsigned long long)t->k->length);
+}
+
 static int remote_valid(struct transfer *t, size_t count)
 {
 	const struct xport_riov *list = t->remote;
-	struct xport *x = t->ep->x;
-	const struct xport_rkey *k = t->k;
-	int r = xpi_pieces_count_valid(x, t->operation, "remote ", list, count);
+	const uint64_t length = t->k->length;
+	int r = xpi_pieces_count_valid(t->ep->x, t->operation, "remote ", list, count);
 	uint64_t total = 0;
 
-	for (size_t i = 0; i < count && r == XPORT_OK; i++) {
-		if (unlikely(list[i].len > k->length || list[i].offset > k->length - list[i].len))
-			return xpi_refuse(x, XPORT_ERR_BOUNDS, t->operation,
-			                  "remote piece %zu: %llu bytes at offset %llu of a region of %llu bytes", i,
-			                  (unsigned long long)list[i].len, (unsigned long long)list[i].offset,
-			                  (unsigned long long)k->length);
-		if (unlikely(list[i].len > UINT64_MAX - total))
-			return xpi_refuse(x, XPORT_ERR_INVALID, t->operation,
-			                  "the lengths of the remote list add up to 2^64 or more");
+	if (r != XPORT_OK)
+		return r;
+	for (size_t i = 0; i < count; i++) {
+		if (unlikely(list[i].len > length || list[i].offset > length - list[i].len ||
+		             list[i].len > UINT64_MAX - total))
+			return remote_refuse(t, i);
 		total += list[i].len;
 	}
-	if (r == XPORT_OK && total != t->total)
-		r = xpi_refuse(x, XPORT_ERR_INVALID, t->operation,
-		               "the local list has %llu bytes, and the remote list %llu: they must be equal",
-		               (unsigned long long)t->total, (unsigned long long)total);
-	return r;
+	if (total != t->total)
+		return xpi_refuse(t->ep->x, XPORT_ERR_INVALID, t->operation,
+		                  "the local list has %llu bytes, and the remote list %llu: they must be equal",
+		                  (unsigned long long)t->total, (unsigned long long)total);
+	return XPORT_OK;
 }
 
 /* A place in two lists of the same total. */
