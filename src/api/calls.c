@@ -136,6 +136,7 @@ static void info_describe(const xport *x, struct xport_info *info)
 	info->window = XPI_WINDOW;
 	info->rkey_max = XPI_RKEY_LEN;
 	info->private_max = XPI_PRIVATE_MAX;
+	info->iov_max = XPI_IOV_MAX;
 	info->nic_atomic = path(!xpi_several(x) && xpi_choice_nic_atomic(&x->settings, c));
 }
 

@@ -149,6 +149,32 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
 	return atomic_slow(ep, args, rkey, offset, opt);
 }
 
+SLOW(putv_slow, "xport_putv",
+     (xport_ep * ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey, const struct xport_riov *remote,
+      size_t nremote, const struct xport_opt *opt),
+     xpi_putv(ep, local, nlocal, rkey, remote, nremote, opt))
+
+int xport_putv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_putv(ep, local, nlocal, rkey, remote, nremote, opt);
+	return putv_slow(ep, local, nlocal, rkey, remote, nremote, opt);
+}
+
+SLOW(getv_slow, "xport_getv",
+     (xport_ep * ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey, const struct xport_riov *remote,
+      size_t nremote, const struct xport_opt *opt),
+     xpi_getv(ep, local, nlocal, rkey, remote, nremote, opt))
+
+int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_getv(ep, local, nlocal, rkey, remote, nremote, opt);
+	return getv_slow(ep, local, nlocal, rkey, remote, nremote, opt);
+}
+
 SLOW(send_slow, "xport_send", (xport_ep * ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt),
      xpi_send(ep, buf, len, tag, opt))
 
@@ -165,6 +191,17 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
 	if (unlikely(ep == NULL) || unlikely(!xpi_fast_send_may(ep, buf, len, opt)))
 		return send_long(ep, buf, len, tag, opt);
 	return xpi_fast_send(ep, buf, len, tag, opt);
+}
+
+SLOW(sendv_slow, "xport_sendv",
+     (xport_ep * ep, const struct xport_iov *list, size_t count, uint64_t tag, const struct xport_opt *opt),
+     xpi_sendv(ep, list, count, tag, opt))
+
+int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag, const struct xport_opt *opt)
+{
+	if (likely(ready(ep)) && likely(poll_usual(opt)))
+		return xpi_sendv(ep, list, count, tag, opt);
+	return sendv_slow(ep, list, count, tag, opt);
 }
 
 int xport_fence(xport_ep *ep)
@@ -210,6 +247,24 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 	if (unlikely(!poll_usual(opt)))
 		return recv_known(x, buf, len, tag, mask, opt);
 	return leave(x, xpi_recv(x, buf, len, tag, mask, opt));
+}
+
+int xport_recvv(xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+                const struct xport_opt *opt)
+{
+	int r;
+
+	if (unlikely(x == NULL))
+		return XPORT_ERR_INVALID;
+	r = xpi_enter(x);
+	if (unlikely(r != XPORT_OK))
+		return r;
+	if (unlikely(!poll_usual(opt))) {
+		opt = known(x, "xport_recvv", opt);
+		if (opt == NULL)
+			return leave(x, x->err.status);
+	}
+	return leave(x, xpi_recvv(x, list, count, tag, mask, opt));
 }
 
 int xport_cancel(xport *x, uint64_t id)

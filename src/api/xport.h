@@ -9,7 +9,8 @@
  *   open an instance    xport_open           the variable XPORT_BACKEND selects the transport
  *   connect endpoints   xport_listen / xport_accept on one side, xport_connect on the other
  *   register memory     xport_mr_reg or xport_mr_alloc, xport_rkey_pack, xport_rkey_unpack at the peer
- *   post operations     xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv
+ *   post operations     xport_put, xport_get, xport_put_notify, xport_atomic, xport_send, xport_recv;
+ *                       with lists of pieces: xport_putv, xport_getv, xport_sendv, xport_recvv
  *   reap completions    xport_poll, or xport_wait, or xport_fd in an event loop of the application
  *   end                 xport_ep_close, xport_ep_destroy, xport_mr_dereg, xport_close
  *
@@ -302,6 +303,7 @@ struct xport_info {
 	uint64_t rkey_max;    /* bytes of the longest packed key */
 	uint64_t private_max; /* bytes of the longest private data of a connection */
 	int nic_atomic;       /* enum xport_path of atomics on this instance's regions with XPORT_ATOMIC_NIC */
+	uint32_t iov_max;     /* pieces of the longest list of xport_putv and the other calls with lists */
 };
 
 /*
@@ -1163,16 +1165,143 @@ int xport_fence(xport_ep *ep) XPORT_CHECK;
  */
 int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
 
+/* ---- Lists of pieces ---------------------------------------------------------------------------------------- */
+
+/*
+ * Rules for xport_putv, xport_getv, xport_sendv and xport_recvv
+ *
+ * The data lies in several pieces of memory. A call is one operation, with one completion, and follows all rules of the
+ * call for a single buffer. Only the rules here are different.
+ *
+ *   - A list has 1 to xport_info.iov_max pieces. It is read during the call only. The memory of the pieces belongs to
+ *     the library until the completion.
+ *   - The pieces are in the order of the data. A piece of 0 bytes is skipped, and its address and region are not
+ *     checked.
+ *   - The region of a piece is xport_iov.mr. If that is NULL, it is opt->mr. If both are NULL, the memory of the piece
+ *     is not registered.
+ *   - The whole call is checked before anything is sent. It is accepted as a whole, or not at all.
+ *   - xport_completion.length is the length of all pieces together. An operation counts once against queue_depth.
+ *   - by_copy, by_network, by_message and by_cma of struct xport_counters may count a call of xport_putv or xport_getv
+ *     several times: at most once for each place where a piece of either list ends.
+ *
+ * The text of xport_last_error names the piece that is wrong, counted from 0.
+ */
+
+/* A piece of local memory.  Its layout is fixed. */
+struct xport_iov {
+	void *addr;   /* where it begins; xport_putv and xport_sendv only read the memory */
+	size_t len;   /* its bytes, 0 or more */
+	xport_mr *mr; /* the local region that holds it; NULL: opt->mr */
+};
+
+/* A piece of a remote region.  Its layout is fixed. */
+struct xport_riov {
+	uint64_t offset; /* where it begins, from the start of the region */
+	uint64_t len;    /* its bytes, 0 or more; a piece of 0 bytes must be inside the region, too */
+};
+
+/*
+ * xport_putv - write pieces of local memory to pieces of a remote region.
+ *
+ * Does what xport_put does, from the `nlocal` pieces at `local` to the `nremote` pieces at `remote` of the region of
+ * `rkey`. Both lists must have the same number of bytes. They need not be cut at the same places.
+ *
+ * The pieces are written in any order. Where remote pieces overlap, the bytes of any one of them remain.
+ *
+ * To notify the target, post xport_put_notify of 0 bytes after it: the notification arrives after the bytes.
+ *
+ * opt->flags  XPORT_LOCAL, XPORT_QUIET
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       a list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
+ *                           address NULL, or is not inside its region; the two lists have different numbers of bytes,
+ *                           or more than message_max; ep, rkey, opt->size or opt->flags is wrong as for xport_put
+ *   XPORT_ERR_BOUNDS        a remote piece is beyond the end of the region
+ *   the other errors of xport_put
+ *
+ * The completion has the type XPORT_OP_PUT and the statuses of xport_put. After an error some of the bytes may have been
+ * placed.
+ */
+int xport_putv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt) XPORT_CHECK;
+
+/*
+ * xport_getv - read pieces of a remote region into pieces of local memory.
+ *
+ * Does what xport_get does, from the `nremote` pieces at `remote` of the region of `rkey` to the `nlocal` pieces at
+ * `local`. Both lists must have the same number of bytes. They need not be cut at the same places.
+ *
+ * The pieces are read in any order. Where local pieces overlap, the bytes of any one of them remain.
+ *
+ * opt->flags  XPORT_QUIET
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_FAULT         a local piece is in a read-only part of its region
+ *   XPORT_ERR_ACCESS        the region does not grant XPORT_REMOTE_READ
+ *   the other errors of xport_putv
+ *
+ * The completion has the type XPORT_OP_GET and the statuses of xport_get. After an error some of the bytes may be in the
+ * pieces.
+ */
+int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport_rkey *rkey,
+               const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt) XPORT_CHECK;
+
+/*
+ * xport_sendv - send the bytes of several pieces as one tagged message.
+ *
+ * Does what xport_send does, with the `count` pieces at `list`. The receiver gets one message: it cannot tell that there
+ * were pieces.
+ *
+ * A message of up to eager_max bytes is copied from its pieces once. The pieces of a longer one are sent, or read by the
+ * peer, from where they are; short ones of them are copied. Long messages of lists are not placed directly (see
+ * xport_recv).
+ *
+ * opt->flags  must be 0
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
+ *                           address NULL, or is not inside its region; the message is longer than message_max; ep,
+ *                           opt->size or opt->flags is wrong as for xport_send
+ *   the other errors of xport_send
+ *
+ * The completion has the type XPORT_OP_SEND and the statuses of xport_send.
+ */
+int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
+                const struct xport_opt *opt) XPORT_CHECK;
+
+/*
+ * xport_recvv - post a receive for a tagged message, whose bytes go to several pieces.
+ *
+ * Does what xport_recv does, with the `count` pieces at `list`: the message fills the first piece, then the next one. It
+ * makes no difference whether the message was sent from one buffer or from a list. xport_cancel cancels the receive.
+ *
+ * A message that is longer than all pieces together is truncated as by xport_recv. Where pieces overlap, the bytes of any
+ * one of them remain. Long messages are not placed directly (see xport_recv).
+ *
+ * opt->flags  XPORT_EAGER
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
+ *                           address NULL, or is not inside its region; the pieces have more than message_max bytes; x,
+ *                           opt->source, opt->size or opt->flags is wrong as for xport_recv
+ *   XPORT_ERR_FAULT         a piece is in a read-only part of its region
+ *   the other errors of xport_recv
+ *
+ * The completion has the type XPORT_OP_RECV and the statuses of xport_recv.
+ */
+int xport_recvv(xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+                const struct xport_opt *opt) XPORT_CHECK;
+
 /* ---- Completions -------------------------------------------------------------------------------------------- */
 
 /* What a completion belongs to: an operation of this side (XPORT_OP_), or an event (XPORT_EVENT_). */
 typedef enum xport_type {
-	XPORT_OP_PUT = 1,        /* xport_put */
-	XPORT_OP_GET = 2,        /* xport_get */
+	XPORT_OP_PUT = 1,        /* xport_put, xport_putv */
+	XPORT_OP_GET = 2,        /* xport_get, xport_getv */
 	XPORT_OP_PUT_NOTIFY = 3, /* xport_put_notify, at the side that posted it */
 	XPORT_OP_ATOMIC = 4,     /* xport_atomic */
-	XPORT_OP_SEND = 5,       /* xport_send */
-	XPORT_OP_RECV = 6,       /* xport_recv */
+	XPORT_OP_SEND = 5,       /* xport_send, xport_sendv */
+	XPORT_OP_RECV = 6,       /* xport_recv, xport_recvv */
 	XPORT_OP_FLUSH = 7,      /* xport_flush */
 	/* A peer's xport_put_notify has arrived.  tag is the value; mr, offset and length tell where the put went. */
 	XPORT_EVENT_NOTIFY = 16,

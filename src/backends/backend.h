@@ -425,7 +425,8 @@ struct xpi_backend {
 	/*
 	 * am_send_two - send one frame that is in two buffers.
 	 *
-	 * As am_send, and in one order with it. Short frames come by am_send, long ones by am_send_two.
+	 * As am_send, and in one order with it. Frames with long data come by am_send_two; those that were packed, or
+	 * gathered from the pieces of a list, by am_send. Both have any length up to am_max.
 	 */
 	int (*am_send_two)(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, const void *data, size_t dlen,
 	                   struct xpi_req *req);

@@ -52,8 +52,8 @@ static void show_limits(const struct xport_info *i)
 {
 	printf("  %-15s message %" PRIu64 ", eager send %" PRIu64 ", frame %" PRIu64 ", unmatched %" PRIu64 " bytes\n",
 	       "limits", i->message_max, i->eager_max, i->frame_max, i->window);
-	printf("  %-15s key %" PRIu64 ", private data %" PRIu64 " bytes; %u operations an endpoint\n", "", i->rkey_max,
-	       i->private_max, (unsigned)i->queue_depth);
+	printf("  %-15s key %" PRIu64 ", private data %" PRIu64 " bytes; %u operations an endpoint, %u pieces a list\n",
+	       "", i->rkey_max, i->private_max, (unsigned)i->queue_depth, (unsigned)i->iov_max);
 	printf("  %-15s a silent peer is lost after %d ms\n", "", i->peer_timeout_ms);
 }
 

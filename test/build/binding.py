@@ -231,6 +231,20 @@ class Side:
 		assert tag == 7
 		return bytes(self.ffi.buffer(buf, length))
 
+	def swap_lists(self, mine):
+		"""The same with lists of two pieces, for messages of the same length."""
+		lib, ffi = self.lib, self.ffi
+		buf, sent = ffi.new("char[]", len(mine)), ffi.new("char[]", mine)
+		into = ffi.new("struct xport_iov[]", [(buf, 3), (buf + 3, len(mine) - 3)])
+		pieces = ffi.new("struct xport_iov[]", [(sent, 5), (sent + 5, len(mine) - 5)])
+		source = self.struct("xport_opt", source=self.ep)
+		self.must(lib.xport_recvv(self.x, into, 2, 8, (1 << 64) - 1, source))
+		self.must(lib.xport_sendv(self.ep, pieces, 2, 8, ffi.NULL))
+		self.reap(lib.XPORT_OP_SEND)
+		tag, length, _ = self.reap(lib.XPORT_OP_RECV)
+		assert (tag, length) == (8, len(mine))
+		return bytes(ffi.buffer(buf))
+
 	def end(self):
 		if self.role == "initiator":
 			self.must(self.lib.xport_ep_close(self.ep, 5000))
@@ -265,6 +279,7 @@ def target(side):
 	assert side.memory[17:17 + len(PUT)] == PUT, "the bytes of the put"
 	assert side.swap(MESSAGE) == MESSAGE[::-1], "the bytes of the message"
 	side.swap(b"")
+	assert side.swap_lists(b"from target") == b"from source", "the bytes of the message from a list"
 	counter = ffi.cast("uint64_t *", ffi.from_buffer(side.memory))[900000 // 8]
 	assert counter == 42, counter
 	side.reap(lib.XPORT_EVENT_CLOSED)
@@ -300,7 +315,23 @@ def initiator(side, address):
 	assert counted == (1, 1, 1, 2, 1, len(PUT) + len(NOTIFY)), counted
 	assert side.swap(MESSAGE[::-1]) == MESSAGE, "the bytes of the message"
 	side.swap(b"")
+	assert side.swap_lists(b"from source") == b"from target", "the bytes of the message from a list"
+	lists(side)
 	alone(side)
+
+
+def lists(side):
+	"""Two pieces to two places, and back in the other order."""
+	lib, ffi = side.lib, side.ffi
+	room = ffi.new("char[]", b"abcdefgh")
+	pieces = ffi.new("struct xport_iov[]", [(room, 5), (room + 5, 3)])
+	places = ffi.new("struct xport_riov[]", [(800000, 2), (800100, 6)])
+	side.must(lib.xport_putv(side.ep, pieces, 2, side.rkey, places, 2, ffi.NULL))
+	side.reap(lib.XPORT_OP_PUT)
+	places = ffi.new("struct xport_riov[]", [(800100, 6), (800000, 2)])
+	side.must(lib.xport_getv(side.ep, pieces, 2, side.rkey, places, 2, ffi.NULL))
+	side.reap(lib.XPORT_OP_GET)
+	assert bytes(ffi.buffer(room, 8)) == b"cdefghab", "the bytes of the pieces"
 
 
 def alone(side):

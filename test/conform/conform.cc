@@ -68,6 +68,8 @@ const h_scenario *const tables[] = {
 	cases_p12_more,
 	cases_incoming,
 	cases_paths,
+	cases_lists,
+	cases_lists_msg,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */

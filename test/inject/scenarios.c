@@ -139,6 +139,70 @@ static void messages(struct scene *s)
 	sc_close_all(s);
 }
 
+/* The pieces of a get must be those of the put before it. */
+static void list_access(struct scene *s, struct region *r, size_t len)
+{
+	memset(local[1] + REGION, 0, PIECES * len);
+	sc_putv(s, r->key, len, 0);
+	sc_settle(s);
+	sc_getv(s, r->key, len);
+	sc_settle(s);
+	if (!sc_failing(s) && memcmp(local[1] + REGION, local[1], PIECES * len) != 0)
+		scene_bad(s, "a get of %d pieces of %zu bytes succeeded, and what it got is wrong", PIECES, len);
+	sc_putv(s, r->key, len, XPORT_QUIET);
+	sc_putv(s, r->key, len, XPORT_LOCAL);
+	sc_flush(s);
+	sc_settle(s);
+}
+
+static void list_message(struct scene *s, size_t len, bool early)
+{
+	struct scene_op *op = NULL;
+
+	memset(buffer[0], 0, PIECES * len);
+	if (early)
+		op = sc_receivev(s, 0, len, len);
+	sc_sendv_to(s, 1, len, len);
+	sc_breathe(s, 5);
+	if (!early)
+		op = sc_receivev(s, 0, len, len);
+	sc_settle(s);
+	for (int64_t end = sc_now_ms() + OPS_LIMIT_MS; !sc_failing(s) && !op->done && sc_now_ms() < end;)
+		sc_step(s);
+	if (!sc_failing(s) && !op->done)
+		scene_bad(s, "hang: %d pieces of %zu bytes were sent and did not arrive", PIECES, len);
+	if (!sc_failing(s) && memcmp(buffer[0], local[1], PIECES * len) != 0)
+		scene_bad(s, "a message of %d pieces of %zu bytes arrived wrong", PIECES, len);
+}
+
+static void lists(struct scene *s)
+{
+	struct region r = {0};
+
+	fill(local[1], sizeof(local[1]), 5);
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	if (sc_connected(s)) {
+		sc_share(s, &r, true);
+		sc_breathe(s, 20);
+	}
+	for (int i = 0; i < 2 && sc_connected(s) && r.key != NULL; i++)
+		list_access(s, &r, i == 0 ? 8 : REGION / 2 / PIECES - 32);
+	for (int i = 0; i < 4 && sc_connected(s); i++)
+		list_message(s, i < 2 ? 10 : LONG / PIECES, i % 2 == 0);
+	if (sc_connected(s)) { /* none of these ends before the endpoint does */
+		sc_receivev(s, 0, 100, 1000);
+		sc_sendv_to(s, 0, LONG / PIECES, 1001);
+	}
+	xport_rkey_destroy(r.key);
+	for (int side = 1; side >= 0; side--) {
+		sc_close_endpoint(s, side);
+		sc_breathe(s, 4);
+	}
+	sc_unshare(s, &r);
+	sc_close_all(s);
+}
+
 /* Many operations are on their way when one side closes, in the middle of them. */
 static void close_loaded(struct scene *s)
 {
@@ -414,6 +478,7 @@ const struct scenario scenarios[] = {
 	{.name = "memory", .run = memory},
 	{.name = "several", .run = several, .once = true},
 	{.name = "messages", .run = messages},
+	{.name = "lists", .run = lists},
 	{.name = "close", .run = close_loaded},
 	{.name = "threads", .run = threads, .threads = true},
 	{.name = "key", .before = make_key, .run = with_key},

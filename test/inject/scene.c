@@ -235,7 +235,7 @@ bool sc_query(struct scene *s, int side)
 /* What failed while one of them was opened may not make it another than what was asked for. */
 bool sc_open_both(struct scene *s)
 {
-	const size_t all = offsetof(struct xport_info, nic_atomic) + sizeof(int);
+	const size_t all = offsetof(struct xport_info, iov_max) + sizeof(uint32_t);
 
 	if (!sc_open_side(s, 0) || !sc_open_side(s, 1) || !sc_query(s, 0) || !sc_query(s, 1))
 		return false;
@@ -416,6 +416,62 @@ struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag)
 	o.mr = s->sink[side];
 	o.id = &id;
 	posted(s, &o, "xport_recv", xport_recv(s->x[side], buffer[side], len, tag, ~(uint64_t)0, &o));
+	return o.context;
+}
+
+static void pieces(struct xport_iov *list, uint8_t *from, size_t len)
+{
+	for (int i = 0; i < PIECES; i++)
+		list[i] = (struct xport_iov){.addr = from + (size_t)i * len, .len = len};
+}
+
+static void holes(struct xport_riov *list, size_t len)
+{
+	for (int i = 0; i < PIECES; i++)
+		list[i] = (struct xport_riov){.offset = 2 * (uint64_t)(PIECES - 1 - i) * len, .len = len};
+}
+
+void sc_putv(struct scene *s, xport_rkey *k, size_t len, uint64_t flags)
+{
+	struct xport_opt o = opt_for(s, 1, XPORT_OP_PUT, flags);
+	struct xport_iov from[PIECES];
+	struct xport_riov to[PIECES];
+
+	pieces(from, local[1], len);
+	holes(to, len);
+	posted(s, &o, "xport_putv", xport_putv(s->ep[1], from, PIECES, k, to, PIECES, &o));
+}
+
+void sc_getv(struct scene *s, xport_rkey *k, size_t len)
+{
+	struct xport_opt o = opt_for(s, 1, XPORT_OP_GET, 0);
+	struct xport_iov to[PIECES];
+	struct xport_riov from[PIECES];
+
+	pieces(to, local[1] + REGION, len);
+	holes(from, len);
+	posted(s, &o, "xport_getv", xport_getv(s->ep[1], to, PIECES, k, from, PIECES, &o));
+}
+
+void sc_sendv_to(struct scene *s, int side, size_t len, uint64_t tag)
+{
+	struct xport_opt o = opt_for(s, side, XPORT_OP_SEND, 0);
+	struct xport_iov from[PIECES];
+
+	o.mr = s->source[side];
+	pieces(from, local[side], len);
+	posted(s, &o, "xport_sendv", xport_sendv(s->ep[side], from, PIECES, tag, &o));
+}
+
+struct scene_op *sc_receivev(struct scene *s, int side, size_t len, uint64_t tag)
+{
+	struct xport_opt o = opt_for(s, side, XPORT_OP_RECV, 0);
+	struct xport_iov to[PIECES];
+
+	o.source = s->ep[side];
+	o.mr = s->sink[side];
+	pieces(to, buffer[side], len);
+	posted(s, &o, "xport_recvv", xport_recvv(s->x[side], to, PIECES, tag, ~(uint64_t)0, &o));
 	return o.context;
 }
 

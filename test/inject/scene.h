@@ -17,6 +17,7 @@ enum {
 	UNSEEN_MS = 100, /* of a time that nobody looked at the clock */
 	REGION = 1 << 16,
 	LONG = 1 << 18, /* a message longer than any eager one */
+	PIECES = 4,     /* of a list */
 	RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC
 };
 
@@ -85,6 +86,11 @@ void sc_flush(struct scene *s);
 void sc_send_to(struct scene *s, int side, size_t len, uint64_t tag);
 /* Into buffer[side], from its peer. */
 struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag);
+/* The same of lists of PIECES pieces of `len` bytes. A put and a get reverse the order of the pieces, and leave holes. */
+void sc_putv(struct scene *s, xport_rkey *k, size_t len, uint64_t flags);
+void sc_getv(struct scene *s, xport_rkey *k, size_t len);
+void sc_sendv_to(struct scene *s, int side, size_t len, uint64_t tag);
+struct scene_op *sc_receivev(struct scene *s, int side, size_t len, uint64_t tag);
 /* From now on what the side sends and receives lies in regions; sc_disown: see sc_unshare. */
 void sc_own(struct scene *s, int side);
 void sc_disown(struct scene *s, int side);

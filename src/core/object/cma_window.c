@@ -61,17 +61,17 @@ static bool readable(const struct xport *x, uint8_t *buf, uint64_t len)
 	return process_vm_readv(x->pid, &to, 1, from, 2, 0) == 2;
 }
 
-bool xpi_outbox_put(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+bool xpi_outbox_put(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len)
 {
 	struct xpi_outbox *box = ep->x->outbox;
 	struct offer *o;
 
-	if (box->nfree == 0 || !readable(ep->x, op->buf, len))
+	if (box->nfree == 0 || !readable(ep->x, from, len))
 		return false;
 	op->offer = box->free[--box->nfree];
 	o = &box->offers[op->offer];
-	o->data = (uintptr_t)op->buf;
-	o->length = len;
+	o->data = (uintptr_t)from - at; /* records count from the first byte of the operation */
+	o->length = at + len;
 	o->ep = ep->peer.id;
 	o->session = ep->peer.session;
 	__atomic_store_n(&o->turn, ++box->turn, __ATOMIC_RELEASE);

@@ -41,8 +41,12 @@ void xpi_cma_withdraw(struct xpi_op *op);
 
 /* xpi_outbox_new - create x->outbox. Returns NULL if out of memory. */
 struct xpi_outbox *xpi_outbox_new(struct xport *x);
-/* xpi_outbox_put - offer an operation's memory to its peer. False: no free entry, or the kernel cannot read it. */
-bool xpi_outbox_put(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
+/*
+ * xpi_outbox_put - offer the `len` bytes at `from` to the peer: bytes `at` and following of an operation.
+ *
+ * Returns false if there is no free entry, or if the kernel cannot read the memory.
+ */
+bool xpi_outbox_put(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len);
 
 /* xpi_cma_key - write the key with which a peer maps our outbox. */
 void xpi_cma_key(const struct xport *x, uint8_t key[XPI_SHM_KEY]);

@@ -9,6 +9,7 @@
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/pieces.h"
 #include "core/object/rkey.h"
 #include "core/object/stats.h"
 #include "core/object/wakeup.h"
@@ -158,6 +159,44 @@ static void flush_end(struct xpi_op *op)
 	}
 }
 
+void xpi_run_ended(struct xpi_op *op, int status)
+{
+	if (op->status == XPORT_OK)
+		op->status = status;
+	if (--op->pending == 0)
+		xpi_op_complete(op, op->status);
+}
+
+static void run_end(struct xpi_op *run, int status)
+{
+	struct xpi_op *op = run->context;
+
+	xpi_op_free(run->ep, run);
+	xpi_run_ended(op, status);
+}
+
+void xpi_op_list_end(struct xpi_op *op)
+{
+	xpi_pieces_free(xpi_pieces_of(op));
+	op->kind = xpi_op_what(op);
+}
+
+/* What the application does not know of ends here. False: it was the list of an operation, which goes on without it. */
+static bool internal_end(struct xpi_op *op, int status)
+{
+	if (op->kind < XPI_OP_LIST) {
+		op->ep->reply.owed -= xpi_op_owed(op->kind);
+		xpi_op_free(op->ep, op);
+		return true;
+	}
+	if (xpi_op_what(op) <= XPORT_OP_GET) {
+		run_end(op, status);
+		return true;
+	}
+	xpi_op_list_end(op);
+	return false;
+}
+
 void xpi_op_complete(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
@@ -168,20 +207,17 @@ void xpi_op_complete(struct xpi_op *op, int status)
 		xpi_cma_withdraw(op);
 	if (op->mr != NULL && op->kind == XPI_OP_REPLY)
 		op->mr->serving--;
-	else if (op->mr != NULL && op->kind < XPORT_EVENT_NOTIFY)
+	else if (op->mr != NULL && xpi_op_what(op) < XPORT_EVENT_NOTIFY)
 		xpi_mr_idle(op->mr);
 	if (op->rkey != NULL)
 		xpi_rkey_idle(op->rkey);
 	op->mr = NULL;
 	op->rkey = NULL;
 	op->status = status;
-	if (op->kind == XPORT_OP_GET && op->len > 0)
+	if (xpi_op_what(op) == XPORT_OP_GET && op->len > 0)
 		ep->rma.ngets--;
-	if (op->kind >= XPI_OP_FENCE) {
-		ep->reply.owed -= xpi_op_owed(op->kind);
-		xpi_op_free(ep, op);
+	if (op->kind >= XPI_OP_FENCE && internal_end(op, status))
 		return;
-	}
 	if (op->flags & XPORT_QUIET) {
 		quiet_end(op, status);
 		return;

@@ -33,6 +33,15 @@ enum {
 	XPI_OP_BYE         /* nothing comes after this */
 };
 
+/*
+ * Added to a kind of the application's. One byte less, it is that kind (xpi_op_what).
+ *   put, get   one run of a list. `context` is the operation that the application posted, whose `pending` counts the
+ *              runs that have not ended. It does not count in ep->refs.
+ *   send, recv the operation itself, whose buffer is a list: `buf` is its struct xpi_pieces.
+ */
+enum { XPI_OP_LIST = 256 };
+enum { XPI_IOV_MAX = 64 }; /* pieces of a list: xport_info.iov_max */
+
 /* What an operation still waits for before it is complete. */
 enum {
 	XPI_WAIT_SENT = 1,  /* pieces to be handed to the back end */
@@ -66,7 +75,7 @@ struct xpi_op {
 		uint32_t charge; /* notifications: window bytes it cost, until it is reaped */
 		uint32_t offer;  /* others: of its memory to the peer, see cma.h; 0: none */
 	};
-	uint32_t pending;        /* pieces that the back end still holds */
+	uint32_t pending;        /* pieces that the back end still holds; of a list: its runs that have not ended */
 	struct xport_rkey *rkey; /* native operations hold it busy */
 	/* what the application will see, laid out as struct xport_completion */
 	int32_t status;
@@ -101,5 +110,11 @@ struct xpi_op {
 	uint32_t stamp; /* tick of posting, for XPORT_OP_TIMEOUT */
 };
 _Static_assert(sizeof(void *) != 8 || sizeof(struct xpi_op) + sizeof(struct xpi_pool_head) == 192, "three cache lines");
+
+/* xpi_op_what - the kind of an operation, also of a run or of a list. */
+static inline unsigned xpi_op_what(const struct xpi_op *op)
+{
+	return (uint8_t)op->kind;
+}
 
 #endif

@@ -136,6 +136,12 @@ static inline struct xpi_op *xpi_op_named(struct xport_ep *ep, uint32_t name)
 /* xpi_op_complete - remove an operation from its queue, and queue it for reaping; free it if it has no completion. */
 void xpi_op_complete(struct xpi_op *op, int status);
 
+/* xpi_run_ended - count the end of a run of this operation. The last one completes it, with the first error of any. */
+void xpi_run_ended(struct xpi_op *op, int status);
+
+/* xpi_op_list_end - free the list of a send or receive, which is one with a single buffer from then on. */
+void xpi_op_list_end(struct xpi_op *op);
+
 /* xpi_op_plain - true if the operation holds no region, key or offer, and has a completion. */
 static inline bool xpi_op_plain(const struct xpi_op *op)
 {

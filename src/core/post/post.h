@@ -11,6 +11,9 @@
 
 int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt);
 
+int xpi_sendv(struct xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
+              const struct xport_opt *opt);
+
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt);
 /* The same, past its checks and the fast path. */
@@ -24,5 +27,14 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *args, struct
                const struct xport_opt *opt);
 
 int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt);
+
+int xpi_putv(struct xport_ep *ep, const struct xport_iov *local, size_t nlocal, struct xport_rkey *k,
+             const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt);
+int xpi_getv(struct xport_ep *ep, const struct xport_iov *local, size_t nlocal, struct xport_rkey *k,
+             const struct xport_riov *remote, size_t nremote, const struct xport_opt *opt);
+
+/* Describes why a key does not grant an access, see xpi_rkey_fits. Returns the status. */
+int xpi_key_refuse(struct xport_ep *ep, const char *operation, struct xport_rkey *k, uint64_t offset, uint64_t len,
+                   uint32_t right) __attribute__((cold));
 
 #endif

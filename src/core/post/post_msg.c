@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* post_msg.c - the beginning of a send. */
+/* post_msg.c - the beginning of sends, of one buffer and of a list. */
 #include <string.h>
 
 #include "core/object/ep.h"
@@ -7,6 +7,7 @@
 #include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/pieces.h"
 #include "core/object/usdt.h"
 #include "core/post/fastpath.h"
 #include "core/post/post.h"
@@ -52,4 +53,66 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 	XPI_PROBE_OP_POSTED(ep, XPORT_OP_SEND, len, op->context);
 	xpi_msg_start_inline(ep, op);
 	return XPORT_OK;
+}
+
+/* Counts a send that was accepted. */
+static void accept_list(struct xport_ep *ep, struct xpi_op *op)
+{
+	ep->refs++;
+	ep->fast_left = 0; /* it counts in the depth, and takes of the window */
+	ep->n.posted[XPORT_OP_SEND]++;
+	ep->n.bytes_out += op->len;
+	XPI_PROBE_OP_POSTED(ep, XPORT_OP_SEND, op->len, op->context);
+}
+
+/* It cannot leave now, or is long: the list is kept. */
+static int list_queue(struct xport_ep *ep, struct xpi_op *op, const struct xport_iov *list, size_t count,
+                      const struct xport_opt *opt)
+{
+	struct xpi_pieces *p = xpi_pieces_new(list, count, opt, op->len);
+
+	if (p == NULL)
+		return xpi_op_no_memory(ep, "xport_sendv");
+	op->kind = XPI_OP_LIST | XPORT_OP_SEND;
+	op->buf = (uint8_t *)p;
+	accept_list(ep, op);
+	if (xpi_list_empty(&ep->msg.q) && xpi_msg_step(ep, op) == XPORT_OK)
+		return XPORT_OK;
+	xpi_list_push(&ep->msg.q, &op->link);
+	xpi_work(ep);
+	return XPORT_OK;
+}
+
+int xpi_sendv(struct xport_ep *ep, const struct xport_iov *list, size_t count, uint64_t tag,
+              const struct xport_opt *opt)
+{
+	uint64_t total;
+	struct xpi_op *op;
+	int r = xpi_pieces_valid(ep->x, "xport_sendv", list, count, opt, 0, false, &total);
+
+	xpi_assert_locked(ep->x);
+	if (r != XPORT_OK)
+		return xpi_ep_refused(ep, r);
+	if (xpi_full(ep))
+		return xpi_full_refuse(ep, "xport_sendv");
+	op = xpi_op_get(ep->x, ep, XPORT_OP_SEND);
+	if (op == NULL)
+		return xpi_op_no_memory(ep, "xport_sendv");
+	op->len = total;
+	op->tag = tag;
+	op->offset = 0;
+	op->stamp = ep->x->tick;
+	op->context = opt != NULL ? opt->context : NULL;
+	op->after = ep->rma.fence;
+	op->after_native = UINT64_MAX;
+	op->waits = XPI_WAIT_SENT;
+	if (total <= xpi_msg_eager_max(ep) && xpi_list_empty(&ep->msg.q) &&
+	    xpi_msg_send_gathered(ep, op, list, count) == XPORT_OK) {
+		accept_list(ep, op);
+		return XPORT_OK;
+	}
+	r = list_queue(ep, op, list, count, opt);
+	if (r != XPORT_OK)
+		xpi_op_free(ep, op);
+	return r;
 }

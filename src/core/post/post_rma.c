@@ -15,6 +15,7 @@
 #include "core/object/rkey.h"
 #include "core/object/usdt.h"
 #include "core/post/fastpath.h"
+#include "core/post/launch.h"
 #include "core/post/post.h"
 #include "core/protocol/msg.h"
 #include "core/protocol/rma.h"
@@ -61,8 +62,8 @@ static __attribute__((cold)) int say_key(struct xport_ep *ep, const char *operat
 	                  (unsigned long long)len, (unsigned long long)offset, (unsigned long long)k->length);
 }
 
-static __attribute__((cold)) int refuse_key(struct xport_ep *ep, const char *operation, struct xport_rkey *k,
-                                            uint64_t offset, uint64_t len, uint32_t right)
+int xpi_key_refuse(struct xport_ep *ep, const char *operation, struct xport_rkey *k, uint64_t offset, uint64_t len,
+                   uint32_t right)
 {
 	return xpi_ep_refused(ep, say_key(ep, operation, k, offset, len, right));
 }
@@ -100,39 +101,6 @@ static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const vo
 	return op;
 }
 
-/* Takes the first step now if nothing is before it, else queues. */
-static inline void start(struct xport_ep *ep, struct xpi_op *op)
-{
-	op->waits = XPI_WAIT_SENT;
-	if (!ep->rma.busy && xpi_rma_step(ep, op) == XPORT_OK)
-		return;
-	xpi_list_push(&ep->rma.q, &op->link);
-	ep->rma.busy = true;
-	ep->fast_left = 0;
-	xpi_work(ep);
-}
-
-/* Counts a remote change of an operation that is counted by itself. */
-static inline void touch(struct xport_ep *ep)
-{
-	ep->rma.n_posted++;
-	ep->n.changes++;
-}
-
-/* Sends it the way that was chosen at key import. */
-static inline int launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, unsigned path)
-{
-	op->region = k->region;
-	if (path != XPI_ROUTE_AM) {
-		op->rkey = k;
-		k->busy++;
-	}
-	ep->rma.q_posted++;
-	touch(ep);
-	start(ep, op);
-	return XPORT_OK;
-}
-
 /* All checks of a put, get or atomic: XPORT_OK, or the refusal. */
 static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, const char *operation, const void *buf,
                                                        uint64_t len, struct xport_rkey *k, uint64_t offset,
@@ -141,7 +109,7 @@ static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, cons
 	uint64_t flags = right == XPORT_REMOTE_READ ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
 
 	if (unlikely(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right)))
-		return refuse_key(ep, operation, k, offset, len, right);
+		return xpi_key_refuse(ep, operation, k, offset, len, right);
 	if (unlikely(!xpi_opt_fits(ep->x, buf, len, opt, flags, right == XPORT_REMOTE_READ)))
 		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, flags));
 	return XPORT_OK;
@@ -236,7 +204,7 @@ static void change(struct xport_ep *ep, const struct xport_atomic_args *a, void 
 	if (a->result != NULL)
 		xpi_word_give(a->result, (unsigned)a->width, old);
 	ep->n.fast_atomics++;
-	touch(ep);
+	xpi_touch(ep);
 }
 
 static __attribute__((noinline)) int change_behind(struct xport_ep *ep, const struct xport_atomic_args *a, void *word,
@@ -287,7 +255,7 @@ int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_
 		xpi_op_complete_new(ep->x, op);
 		return XPORT_OK;
 	}
-	return launch(ep, op, k, k->put);
+	return xpi_launch(ep, op, k, k->put);
 }
 
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
@@ -328,7 +296,7 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 	ep->n.bytes_in += len;
 	if (len > 0) {
 		ep->rma.ngets++;
-		return launch(ep, op, k, k->get);
+		return xpi_launch(ep, op, k, k->get);
 	}
 	xpi_op_complete_new(ep->x, op);
 	return XPORT_OK;
@@ -359,14 +327,14 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 	told->len = op->len;
 	ep->rma.ntold++;
 	if (op->len == 0) {
-		launch(ep, op, k, XPI_ROUTE_AM); /* it places nothing, but is checked there like any other */
+		xpi_launch(ep, op, k, XPI_ROUTE_AM); /* it places nothing, but is checked there like any other */
 	} else if (k->put == XPI_ROUTE_MAPPED && !ep->rma.busy) {
-		touch(ep);
+		xpi_touch(ep);
 		ep->n.slow_copies++;
 		xpi_copy_out(k->direct + op->offset, op->buf, op->len);
 		xpi_op_complete(op, XPORT_OK);
 	} else {
-		launch(ep, op, k, k->put);
+		xpi_launch(ep, op, k, k->put);
 	}
 	told->after = ep->rma.q_posted;
 	xpi_msg_start(ep, told);
@@ -396,7 +364,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 		op->after = ep->rma.q_posted;
 		op->after_native = UINT64_MAX;
 		op->waits = XPI_WAIT_SENT;
-		touch(ep);
+		xpi_touch(ep);
 		if (xpi_msg_step(ep, op) == XPORT_OK)
 			return XPORT_OK;
 	}
@@ -462,7 +430,7 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	op->width = (uint8_t)a->width;
 	op->tag = a->operand;
 	op->mask = a->compare;
-	return launch(ep, op, k, k->atomic);
+	return xpi_launch(ep, op, k, k->atomic);
 }
 
 int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
@@ -484,6 +452,6 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 		xpi_op_complete(op, XPORT_OK);
 		return XPORT_OK;
 	}
-	start(ep, op);
+	xpi_start(ep, op);
 	return XPORT_OK;
 }

@@ -49,7 +49,7 @@ static const char *kind_name(unsigned kind)
 /* The path of an operation's data, as far as it is decided; empty for receives and flushes. */
 static const char *op_path_name(const struct xpi_op *op)
 {
-	if (op->kind > XPORT_OP_SEND)
+	if (xpi_op_what(op) > XPORT_OP_SEND)
 		return "";
 	if (op->rkey == NULL)
 		return op->offer != 0 ? ", by CMA" : ", by message";
@@ -81,8 +81,8 @@ static void dump_ep(struct xport *x, struct xport_ep *ep)
 			if (n++ < 16)
 				xpi_log(x->log, XPORT_LOG_ERROR, "0021",
 				        "  %s (%u) of %llu bytes%s, %llu done, %u with the back end: %s",
-				        kind_name(op->kind), op->kind, (unsigned long long)op->len, op_path_name(op),
-				        (unsigned long long)op->done, op->pending, name);
+				        kind_name(xpi_op_what(op)), op->kind, (unsigned long long)op->len,
+				        op_path_name(op), (unsigned long long)op->done, op->pending, name);
 		}
 		if (n > 16)
 			xpi_log(x->log, XPORT_LOG_ERROR, "0022", "  and %u more: %s", n - 16, name);
@@ -127,7 +127,7 @@ static bool too_old(struct xport *x, struct xport_ep *ep, int64_t now)
 			struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 			uint32_t looks = x->tick - op->stamp; /* since it was posted, this one counted */
 
-			if (op->kind > XPORT_OP_FLUSH || looks == 0)
+			if (xpi_op_what(op) > XPORT_OP_FLUSH || looks == 0)
 				continue;
 			if (looks > XPI_LOOKS ||
 			    now - x->look_ms[(op->stamp + 1) % XPI_LOOKS] > x->settings.op_timeout_ms)

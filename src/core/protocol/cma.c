@@ -82,7 +82,7 @@ static bool round_is_over(struct xport_ep *ep)
 	return true;
 }
 
-int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+int xpi_cma_offer_at(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len)
 {
 	xpi_assert_locked(ep->x);
 	if (ep->cma.state == CMA_UNKNOWN)
@@ -95,7 +95,12 @@ int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
 	}
 	if (ep->cma.offers > 0 && round_is_over(ep))
 		return XPORT_ERR_BUSY;
-	return xpi_outbox_put(ep, op, len) ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+	return xpi_outbox_put(ep, op, from, at, len) ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+}
+
+int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len)
+{
+	return xpi_cma_offer_at(ep, op, op->buf, 0, len);
 }
 
 int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec, uint64_t len)
@@ -209,12 +214,12 @@ static bool too_much(struct xport_ep *ep, uint64_t n)
 	return ep->cma.read > CMA_ROUND + CMA_PIECE;
 }
 
-bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to)
+bool xpi_cma_read_list(struct xport_ep *ep, const struct xpi_rec_cma *rec, const struct iovec *to, unsigned nto)
 {
 	uint64_t at = le64toh(rec->at), n = le64toh(rec->length);
 	uint32_t which = le32toh(rec->offer);
 	struct offer was, before, behind;
-	struct iovec here[3], there[3];
+	struct iovec here[XPI_IOV_MAX + 2], there[3];
 	ssize_t got, all;
 
 	if (ep->cma.inbox == NULL || ep->cma.inbox->offers == NULL || which == 0 || which >= CMA_OFFERS ||
@@ -229,14 +234,21 @@ bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to)
 		return false;
 	/* Before: if its owner is another process by now, that is most likely where the reading ends. */
 	here[0] = (struct iovec){&before, sizeof(before)};
-	here[1] = (struct iovec){to, n};
-	here[2] = (struct iovec){&behind, sizeof(behind)};
+	memcpy(&here[1], to, nto * sizeof(*to));
+	here[nto + 1] = (struct iovec){&behind, sizeof(behind)};
 	there[0] = there[2] = (struct iovec){(void *)(uintptr_t)was.self, sizeof(was)};
 	there[1] = (struct iovec){(void *)(uintptr_t)(was.data + at), n};
 	all = (ssize_t)(n + 2 * sizeof(was));
-	got = process_vm_readv(ep->cma.inbox->pid, here, 3, there, 3, 0);
+	got = process_vm_readv(ep->cma.inbox->pid, here, nto + 2, there, 3, 0);
 	if (got == all && memcmp(&before, &was, sizeof(was)) == 0 && memcmp(&behind, &was, sizeof(was)) == 0)
 		return true;
 	cma_lost(ep, got < 0 ? errno : got < all ? EFAULT : 0);
 	return false;
+}
+
+bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to)
+{
+	const struct iovec one = {to, le64toh(rec->length)};
+
+	return xpi_cma_read_list(ep, rec, &one, 1);
 }

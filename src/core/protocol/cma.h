@@ -29,6 +29,8 @@
 #ifndef XPI_CORE_PROTOCOL_CMA_H
 #define XPI_CORE_PROTOCOL_CMA_H
 
+#include <sys/uio.h>
+
 #include "base/shm.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
@@ -41,6 +43,8 @@
  * Returns as xpi_cma_may.
  */
 int xpi_cma_offer(struct xport_ep *ep, struct xpi_op *op, uint64_t len);
+/* xpi_cma_offer_at - the same for bytes `at` and following of an operation, which are at `from`. */
+int xpi_cma_offer_at(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint64_t at, uint64_t len);
 
 /*
  * xpi_cma_may - decide whether the rest of an operation's data is read by the peer.
@@ -78,6 +82,8 @@ int xpi_cma_step(struct xport_ep *ep, struct xpi_op *op, struct xpi_rec_cma *rec
  * rx.discard is set.
  */
 bool xpi_cma_read(struct xport_ep *ep, const struct xpi_rec_cma *rec, void *to);
+/* xpi_cma_read_list - the same, to `nto` places, at most XPI_IOV_MAX, that have the record's length together. */
+bool xpi_cma_read_list(struct xport_ep *ep, const struct xpi_rec_cma *rec, const struct iovec *to, unsigned nto);
 
 /* xpi_cma_asked - answer the peer, which sends the key of its outbox. False: it broke the protocol. */
 bool xpi_cma_asked(struct xport_ep *ep, const uint8_t *key, uint32_t len);

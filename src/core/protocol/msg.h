@@ -13,8 +13,10 @@
 
 struct xpi_unexpected;
 
-/* xpi_recv, xpi_cancel - the bodies of xport_recv and xport_cancel. */
+/* xpi_recv, xpi_recvv, xpi_cancel - the bodies of xport_recv, xport_recvv and xport_cancel. */
 int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt);
+int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+              const struct xport_opt *opt);
 int xpi_cancel(struct xport *x, uint64_t id);
 /* xpi_recv_end - complete a receive that was removed from the matching lists without a message. */
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
@@ -32,6 +34,16 @@ void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op);
 void xpi_msg_pump(struct xport_ep *ep);
 /* xpi_msg_body_step - hand over the body of a rendezvous send, which is in reply.q. */
 int xpi_msg_body_step(struct xport_ep *ep, struct xpi_op *op);
+
+/*
+ * xpi_msg_send_gathered - hand over a send that fits eager_max, by copying the pieces into the frame.
+ *
+ * XPORT_OK: the operation is complete. XPORT_ERR_AGAIN: not possible now, nothing was changed.
+ */
+int xpi_msg_send_gathered(struct xport_ep *ep, struct xpi_op *op, const struct xport_iov *list, size_t count);
+/* xpi_msg_list_step, xpi_msg_list_body_step - xpi_msg_step and xpi_msg_body_step for a send of kind XPI_OP_LIST. */
+int xpi_msg_list_step(struct xport_ep *ep, struct xpi_op *op);
+int xpi_msg_list_body_step(struct xport_ep *ep, struct xpi_op *op);
 
 /* Handlers of received records. False: the peer broke the protocol. Out of memory: the handler fails the endpoint. */
 bool xpi_msg_arrived(struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint32_t len);

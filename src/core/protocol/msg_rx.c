@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* msg_rx.c - receives, and messages as they arrive. */
 #include <string.h>
+#include <sys/uio.h>
 
 #include "base/copy.h"
 #include "base/grow.h"
@@ -13,6 +14,7 @@
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
+#include "core/object/pieces.h"
 #include "core/object/rkey.h"
 #include "core/object/stats.h"
 #include "core/object/usdt.h"
@@ -42,20 +44,54 @@ static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
 	x->nreceives--;
 }
 
+/*
+ * What a receive has in op->len tells at one look that it is not usual: as a signed number it is below each length. This is so
+ * for a list, and for a buffer that is longer than any message.
+ */
+static const uint64_t list_len = UINT64_MAX;
+
+static inline bool longer(uint64_t length, uint64_t len)
+{
+	return (int64_t)length > (int64_t)len;
+}
+
+/* The space of a posted receive. */
+static inline uint64_t receive_room(const struct xpi_op *op)
+{
+	return op->kind >= XPI_OP_LIST ? xpi_pieces_of(op)->total : op->len;
+}
+
+/* A message that fills more than its buffer, or goes to a list. */
+static __attribute__((noinline, cold)) void deliver_unusual(struct xpi_op *op, struct xport_ep *ep, const uint8_t *data,
+                                                            uint64_t length)
+{
+	uint64_t room = receive_room(op), n = length < room ? length : room;
+
+	if (op->kind >= XPI_OP_LIST) {
+		xpi_pieces_in(xpi_pieces_of(op), 0, data, n);
+		xpi_op_list_end(op);
+	} else {
+		xpi_copy(op->buf, data, n);
+	}
+	ep->n.bytes_in += n;
+	if (length > room) {
+		op->status = XPORT_ERR_TRUNCATED;
+		xpi_stats_error(ep, op->status);
+	}
+}
+
 static inline __attribute__((always_inline)) void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag,
                                                           const uint8_t *data, uint64_t length)
 {
-	uint64_t n = length < op->len ? length : op->len;
-
 	bind(ep->x, op, ep);
 	ep->n.posted[XPORT_OP_RECV]++;
-	ep->n.bytes_in += n;
-	xpi_copy(op->buf, data, n);
 	op->tag = tag;
 	op->status = XPORT_OK;
-	if (__builtin_expect(length > op->len, 0)) {
-		op->status = XPORT_ERR_TRUNCATED;
-		xpi_stats_error(ep, op->status);
+	if (__builtin_expect(longer(length, op->len), 0)) {
+		deliver_unusual(op, ep, data, length);
+	} else {
+		ep->n.bytes_in += length;
+		xpi_copy(op->buf, data, length);
 	}
 	op->len = length;
 	if (op->mr != NULL)
@@ -76,9 +112,11 @@ static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *
                         uint32_t rts)
 {
 	struct xport *x = ep->x;
-	uint64_t accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < op->len ? length : op->len;
+	uint64_t room = receive_room(op), accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < room ? length : room;
 
 	bind(x, op, ep);
+	if (op->kind >= XPI_OP_LIST)
+		xpi_pieces_matched(xpi_pieces_of(op));
 	if (x->backpressure.wanted)
 		xpi_signal(x); /* the place of a posted receive, long before the body is here */
 	ep->n.posted[XPORT_OP_RECV]++;
@@ -109,49 +147,47 @@ static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *
 	}
 }
 
-static int receive_valid(struct xport *x, const void *buf, size_t len, const struct xport_opt *opt)
+/* Whether one more receive may be posted. */
+static int receive_may(struct xport *x, const char *operation, const struct xport_opt *opt)
 {
-	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true))
-		return xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_recv", "the source belongs to another instance");
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the source belongs to another instance");
 	if (x->nreceives >= x->settings.queue_depth) {
 		xpi_again_begin(x, NULL);
 		x->past.again++;
-		return xpi_refuse(x, XPORT_ERR_AGAIN, "xport_recv", "%u receives are posted", x->nreceives);
+		return xpi_refuse(x, XPORT_ERR_AGAIN, operation, "%u receives are posted", x->nreceives);
 	}
 	if (__builtin_expect(x->backpressure.receive_wanted, 0))
 		xpi_again_end(x, NULL);
 	return XPORT_OK;
 }
 
-int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
+/* A receive of `len` bytes for the application, into `buf`: posted, or matched at once. */
+static inline __attribute__((always_inline)) int receive_post(struct xport *x, unsigned kind, const char *operation,
+                                                              void *buf, uint64_t len, uint64_t tag, uint64_t mask,
+                                                              const struct xport_opt *opt)
 {
 	struct xport_ep *source = opt != NULL ? opt->source : NULL;
 	struct xpi_unexpected *u;
 	struct xpi_op *op, *cts;
-	int r = receive_valid(x, buf, len, opt);
 
-	xpi_assert_locked(x);
-	if (r != XPORT_OK)
-		return r;
-	op = xpi_op_get(x, source, XPORT_OP_RECV);
+	op = xpi_op_get(x, source, kind);
 	if (op == NULL)
-		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recv", "no memory for another operation");
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation, "no memory for another operation");
 	/* What had arrived before the end may still be received; nothing else will come. */
 	u = xpi_match_message(x->match, source, tag, mask);
 	if (u == NULL && source != NULL && source->state != XPI_EP_OPEN) {
 		xpi_op_put(x, op);
-		return xpi_ep_refuse(source, "xport_recv");
+		return xpi_ep_refuse(source, operation);
 	}
 	op->buf = buf;
-	op->len = len;
+	op->len = kind == XPORT_OP_RECV ? len : list_len;
 	op->tag = tag;
 	op->mask = mask;
 	op->offset = 0;
 	op->flags = opt != NULL ? (uint8_t)opt->flags : 0;
 	op->context = opt != NULL ? opt->context : NULL;
-	op->mr = opt != NULL ? opt->mr : NULL;
+	op->mr = opt != NULL && kind == XPORT_OP_RECV ? opt->mr : NULL;
 	if (op->mr != NULL)
 		op->mr->busy++;
 	op->stamp = 0;
@@ -161,6 +197,8 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 		*opt->id = (uint64_t)op->gen << 32 | xpi_op_name(x, op);
 	if (u == NULL) {
 		xpi_match_post(x->match, op);
+		if (kind != XPORT_OP_RECV)
+			xpi_pieces_posted(xpi_pieces_of(op));
 		return XPORT_OK;
 	}
 	if (u->rts == 0) {
@@ -176,13 +214,48 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	return XPORT_OK;
 }
 
+int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
+{
+	int r = XPORT_OK;
+
+	xpi_assert_locked(x);
+	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true))
+		r = xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
+	if (r == XPORT_OK)
+		r = receive_may(x, "xport_recv", opt);
+	if (r != XPORT_OK)
+		return r;
+	return receive_post(x, XPORT_OP_RECV, "xport_recv", buf, len, tag, mask, opt);
+}
+
+int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+              const struct xport_opt *opt)
+{
+	struct xpi_pieces *p;
+	uint64_t total;
+	int r = xpi_pieces_valid(x, "xport_recvv", list, count, opt, XPORT_EAGER, true, &total);
+
+	xpi_assert_locked(x);
+	if (r == XPORT_OK)
+		r = receive_may(x, "xport_recvv", opt);
+	if (r != XPORT_OK)
+		return r;
+	p = xpi_pieces_new(list, count, opt, total);
+	if (p == NULL)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recvv", "no memory for the list");
+	r = receive_post(x, XPI_OP_LIST | XPORT_OP_RECV, "xport_recvv", p, total, tag, mask, opt);
+	if (r != XPORT_OK)
+		xpi_pieces_free(p);
+	return r;
+}
+
 int xpi_cancel(struct xport *x, uint64_t id)
 {
 	uint32_t name = (uint32_t)id;
 	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
 
 	xpi_assert_locked(x);
-	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || op->kind != XPORT_OP_RECV)
+	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || xpi_op_what(op) != XPORT_OP_RECV)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive has this id");
 	if (!op->posted)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
@@ -201,6 +274,8 @@ void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 		return;
 	}
 	x->nreceives--;
+	if (op->kind >= XPI_OP_LIST)
+		xpi_op_list_end(op);
 	if (op->mr != NULL)
 		xpi_mr_idle(op->mr);
 	op->mr = NULL;
@@ -289,13 +364,13 @@ bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struc
 	struct xpi_op *op = xpi_op_named(ep, le32toh(rec->op));
 	uint64_t accept = le64toh(rec->accept);
 
-	if (op == NULL || op->kind != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
+	if (op == NULL || xpi_op_what(op) != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
 		return false;
 	op->mask = accept;
 	op->region = le32toh(rec->into);
 	op->done = 0;
 	op->waits = XPI_WAIT_SENT;
-	if (place != NULL) {
+	if (place != NULL && op->kind == XPORT_OP_SEND) { /* a list goes in frames */
 		op->after = le64toh(place->offset);
 		op->after_native = UINT64_MAX;
 		op->rkey = xpi_rkey_borrow(ep, le64toh(place->region), op->after, accept);
@@ -311,7 +386,7 @@ static struct xpi_op *receive_named(struct xport_ep *ep, uint32_t into, uint64_t
 {
 	struct xpi_op *op = xpi_op_named(ep, into);
 
-	return op != NULL && op->kind == XPORT_OP_RECV && op->waits == XPI_WAIT_REPLY && at == op->done &&
+	return op != NULL && xpi_op_what(op) == XPORT_OP_RECV && op->waits == XPI_WAIT_REPLY && at == op->done &&
 	                       len <= op->mask - op->done
 	               ? op
 	               : NULL;
@@ -332,7 +407,10 @@ bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t
 
 	if (op == NULL)
 		return false;
-	memcpy(op->buf + at, data, len);
+	if (op->kind >= XPI_OP_LIST)
+		xpi_pieces_in(xpi_pieces_of(op), at, data, len);
+	else
+		memcpy(op->buf + at, data, len);
 	receive_goes_on(op, len);
 	return true;
 }
@@ -347,11 +425,27 @@ bool xpi_msg_placed(struct xport_ep *ep, uint32_t into, uint64_t len)
 	return true;
 }
 
+/* To the pieces from op->done on. */
+static bool read_list(struct xport_ep *ep, const struct xpi_rec_cma *rec, struct xpi_op *op)
+{
+	struct iovec to[XPI_IOV_MAX];
+	unsigned n = 0;
+	uint64_t len;
+
+	for (uint64_t at = op->done, left = le64toh(rec->length); left > 0; at += len, left -= len) {
+		to[n].iov_base = xpi_pieces_at(xpi_pieces_of(op), at, &len);
+		len = len < left ? len : left;
+		to[n++].iov_len = len;
+	}
+	return xpi_cma_read_list(ep, rec, to, n);
+}
+
 bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 {
 	struct xpi_op *op = receive_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
 
-	if (op == NULL || !xpi_cma_read(ep, rec, op->buf + op->done))
+	if (op == NULL ||
+	    !(op->kind >= XPI_OP_LIST ? read_list(ep, rec, op) : xpi_cma_read(ep, rec, op->buf + op->done)))
 		return false;
 	receive_goes_on(op, le64toh(rec->length));
 	return true;

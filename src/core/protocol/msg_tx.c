@@ -94,7 +94,7 @@ int xpi_msg_rts_step(struct xport_ep *ep, struct xpi_op *op)
 
 int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	return xpi_msg_step_inline(ep, op);
+	return op->kind >= XPI_OP_LIST ? xpi_msg_list_step(ep, op) : xpi_msg_step_inline(ep, op);
 }
 
 void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)

@@ -199,6 +199,8 @@ static int reply_step(struct xport_ep *ep, struct xpi_op *op)
 		return lend_step(ep, op);
 	if (op->kind == XPI_OP_GRANT)
 		return grant_step(ep, op);
+	if (op->kind >= XPI_OP_LIST)
+		return xpi_msg_list_body_step(ep, op);
 	return short_reply_step(ep, op);
 }
 

@@ -164,7 +164,7 @@ static __attribute__((noinline)) int atomic_step(struct xport_ep *ep, struct xpi
 int xpi_native_pieces(struct xport_ep *ep, struct xpi_op *op, uint64_t place, uint64_t len)
 {
 	struct xpi_transport *tp = ep->tp;
-	bool get = op->kind == XPORT_OP_GET;
+	bool get = xpi_op_what(op) == XPORT_OP_GET;
 
 	xpi_transport_used(tp);
 	while (op->done < len) {
@@ -202,7 +202,7 @@ static int native_step(struct xport_ep *ep, struct xpi_op *op)
 		return r;
 	op->waits = 0;
 	ep->rma.q_sent++;
-	if (op->kind == XPORT_OP_GET) {
+	if (xpi_op_what(op) == XPORT_OP_GET) {
 		ep->n.native_gets++;
 	} else {
 		ep->n.slow_native++;
@@ -292,7 +292,7 @@ static int copy_step(struct xpi_op *op)
 		op->status = XPORT_ERR_STALE_KEY;
 	else if (op->kind == XPORT_OP_ATOMIC)
 		change_word(op, k->direct + op->offset);
-	else if (op->kind == XPORT_OP_GET)
+	else if (xpi_op_what(op) == XPORT_OP_GET)
 		xpi_copy_in(op->buf, k->direct + op->offset, op->len);
 	else
 		xpi_copy_out(k->direct + op->offset, op->buf, op->len);
@@ -403,7 +403,7 @@ static int fence_end(struct xport_ep *ep, struct xpi_op *op)
 bool xpi_rma_in_hands(const struct xport_ep *ep)
 {
 	xpi_list_for(l, &ep->native)
-		if (xpi_container(l, struct xpi_op, link)->kind <= XPORT_OP_ATOMIC)
+		if (xpi_op_what(xpi_container(l, struct xpi_op, link)) <= XPORT_OP_ATOMIC)
 			return true;
 	return false;
 }
@@ -467,7 +467,7 @@ int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op)
 	xpi_assert_locked(ep->x);
 	if (op->rkey != NULL)
 		return keyed_step(ep, op);
-	switch (op->kind) {
+	switch (xpi_op_what(op)) {
 	case XPORT_OP_GET:
 		return get_step(ep, op);
 	case XPORT_OP_ATOMIC:

@@ -13,7 +13,29 @@
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
 
+/* One part of a put or get with lists: one piece of memory at both ends. */
+struct xpi_run {
+	uint8_t *addr;
+	uint64_t len, offset;
+	struct xport_mr *mr;
+};
+
 int xpi_fence(struct xport_ep *ep);
+
+/*
+ * xpi_runs_fit - true if xpi_runs_gather will take all of these runs.
+ *
+ * It makes space in the open frame for that. Nothing may be sent on the endpoint in between.
+ */
+bool xpi_runs_fit(struct xport_ep *ep, const struct xpi_run *run, unsigned n);
+/*
+ * xpi_runs_gather - copy runs of a put into long frames, as far as possible now.
+ *
+ * op  the operation that stands for all of them: it waits for their acknowledgement, or is complete
+ *
+ * Returns the number of runs that are left. These are the first in `run`, and must be sent by themselves.
+ */
+unsigned xpi_runs_gather(struct xport_ep *ep, struct xpi_op *op, struct xpi_run *run, unsigned n);
 
 int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op);
 /* xpi_rma_pump - hand over the operations of q_rma, from its head, as far as possible. */

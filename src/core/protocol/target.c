@@ -221,7 +221,7 @@ static void request_end(struct xport_ep *ep, struct xpi_op *op, int status)
 	op->waits = 0;
 	if (__builtin_expect(xpi_op_plain(op) && status == XPORT_OK, 1)) {
 		xpi_list_del(&op->link);
-		ep->rma.ngets -= op->kind == XPORT_OP_GET;
+		ep->rma.ngets -= op->kind == XPORT_OP_GET; /* runs are quiet */
 		op->status = status;
 		xpi_cq_push(&ep->x->cq, op);
 	} else {
@@ -236,7 +236,7 @@ static struct xpi_op *get_named(struct xport_ep *ep, uint32_t name, uint64_t at,
 {
 	struct xpi_op *op = xpi_op_named(ep, name);
 
-	return op != NULL && op->kind == XPORT_OP_GET && op->waits == XPI_WAIT_REPLY && at == op->done &&
+	return op != NULL && xpi_op_what(op) == XPORT_OP_GET && op->waits == XPI_WAIT_REPLY && at == op->done &&
 	                       len <= op->len - op->done
 	               ? op
 	               : NULL;
@@ -297,8 +297,8 @@ bool xpi_answer_failed(struct xport_ep *ep, uint32_t name, uint32_t negated)
 		return true;
 	}
 	op = xpi_op_named(ep, name);
-	if (op == NULL || (op->kind != XPORT_OP_PUT && op->kind != XPORT_OP_GET && op->kind != XPORT_OP_ATOMIC &&
-	                   op->kind != XPORT_OP_PUT_NOTIFY))
+	if (op == NULL || (xpi_op_what(op) != XPORT_OP_PUT && xpi_op_what(op) != XPORT_OP_GET &&
+	                   op->kind != XPORT_OP_ATOMIC && op->kind != XPORT_OP_PUT_NOTIFY))
 		return false;
 	if (op->waits == XPI_WAIT_REPLY)
 		request_end(ep, op, status);

@@ -209,6 +209,18 @@ bool xpi_tx_open(struct xport_ep *ep, size_t n)
 	return ep->tx.open != NULL || (has_credit(ep) && open_frame(ep) != NULL);
 }
 
+bool xpi_tx_open_long(struct xport_ep *ep, size_t n)
+{
+	if (ep->tx.open != NULL && ep->tx.open->len + n > ep->tx.frame_max && xpi_tx_flush(ep) != XPORT_OK)
+		return false;
+	if (ep->tx.open != NULL)
+		return true;
+	if (has_credit(ep))
+		return open_frame(ep) != NULL;
+	no_room(ep);
+	return false;
+}
+
 bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)
 {
 	const size_t head = sizeof(struct xpi_frame_head);

@@ -116,6 +116,13 @@ static inline bool xpi_tx_fits(const struct xport_ep *ep, size_t n)
 bool xpi_tx_open(struct xport_ep *ep, size_t n);
 
 /*
+ * xpi_tx_open_long - the same for records that are gathered from many places: the frame is filled up to frame_max.
+ *
+ * Until it is sent, other records go into a frame of their own if it is longer than pack_max.
+ */
+bool xpi_tx_open_long(struct xport_ep *ep, size_t n);
+
+/*
  * xpi_tx_place, xpi_tx_leave - xpi_tx_record in two steps, for frequent records.
  *
  * The caller writes the record directly into the frame. (Copying a record that was just written in narrower stores

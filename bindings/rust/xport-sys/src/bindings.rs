@@ -538,6 +538,7 @@ pub struct xport_info {
     pub rkey_max: u64,
     pub private_max: u64,
     pub nic_atomic: ::std::os::raw::c_int,
+    pub iov_max: u32,
 }
 #[test]
 fn bindgen_test_layout_xport_info() {
@@ -993,6 +994,23 @@ fn bindgen_test_layout_xport_info() {
         );
     }
     test_field_nic_atomic();
+    fn test_field_iov_max() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).iov_max) as usize - ptr as usize
+            },
+            308usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_info),
+                "::",
+                stringify!(iov_max)
+            )
+        );
+    }
+    test_field_iov_max();
 }
 impl Default for xport_info {
     fn default() -> Self {
@@ -3015,6 +3033,180 @@ extern "C" {
 }
 extern "C" {
     pub fn xport_flush(ep: *mut xport_ep, opt: *const xport_opt) -> ::std::os::raw::c_int;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct xport_iov {
+    pub addr: *mut ::std::os::raw::c_void,
+    pub len: usize,
+    pub mr: *mut xport_mr,
+}
+#[test]
+fn bindgen_test_layout_xport_iov() {
+    assert_eq!(
+        ::std::mem::size_of::<xport_iov>(),
+        24usize,
+        concat!("Size of: ", stringify!(xport_iov))
+    );
+    assert_eq!(
+        ::std::mem::align_of::<xport_iov>(),
+        8usize,
+        concat!("Alignment of ", stringify!(xport_iov))
+    );
+    fn test_field_addr() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_iov>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).addr) as usize - ptr as usize
+            },
+            0usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_iov),
+                "::",
+                stringify!(addr)
+            )
+        );
+    }
+    test_field_addr();
+    fn test_field_len() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_iov>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).len) as usize - ptr as usize
+            },
+            8usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_iov),
+                "::",
+                stringify!(len)
+            )
+        );
+    }
+    test_field_len();
+    fn test_field_mr() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_iov>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).mr) as usize - ptr as usize
+            },
+            16usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_iov),
+                "::",
+                stringify!(mr)
+            )
+        );
+    }
+    test_field_mr();
+}
+impl Default for xport_iov {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct xport_riov {
+    pub offset: u64,
+    pub len: u64,
+}
+#[test]
+fn bindgen_test_layout_xport_riov() {
+    assert_eq!(
+        ::std::mem::size_of::<xport_riov>(),
+        16usize,
+        concat!("Size of: ", stringify!(xport_riov))
+    );
+    assert_eq!(
+        ::std::mem::align_of::<xport_riov>(),
+        8usize,
+        concat!("Alignment of ", stringify!(xport_riov))
+    );
+    fn test_field_offset() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_riov>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).offset) as usize - ptr as usize
+            },
+            0usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_riov),
+                "::",
+                stringify!(offset)
+            )
+        );
+    }
+    test_field_offset();
+    fn test_field_len() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_riov>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).len) as usize - ptr as usize
+            },
+            8usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_riov),
+                "::",
+                stringify!(len)
+            )
+        );
+    }
+    test_field_len();
+}
+extern "C" {
+    pub fn xport_putv(
+        ep: *mut xport_ep,
+        local: *const xport_iov,
+        nlocal: usize,
+        rkey: *mut xport_rkey,
+        remote: *const xport_riov,
+        nremote: usize,
+        opt: *const xport_opt,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_getv(
+        ep: *mut xport_ep,
+        local: *const xport_iov,
+        nlocal: usize,
+        rkey: *mut xport_rkey,
+        remote: *const xport_riov,
+        nremote: usize,
+        opt: *const xport_opt,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_sendv(
+        ep: *mut xport_ep,
+        list: *const xport_iov,
+        count: usize,
+        tag: u64,
+        opt: *const xport_opt,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_recvv(
+        x: *mut xport,
+        list: *const xport_iov,
+        count: usize,
+        tag: u64,
+        mask: u64,
+        opt: *const xport_opt,
+    ) -> ::std::os::raw::c_int;
 }
 pub const XPORT_OP_PUT: xport_type = 1;
 pub const XPORT_OP_GET: xport_type = 2;
