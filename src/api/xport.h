@@ -893,8 +893,8 @@ struct xport_opt {
 	   is not registered, and the library copies it where the network needs registered memory. */
 	xport_mr *mr;
 	uint64_t value;   /* xport_put_notify: the value that the target receives */
-	xport_ep *source; /* xport_recv: the only peer to receive from; NULL: any peer of the instance */
-	uint64_t *id;     /* xport_recv: where the call stores the id for xport_cancel; NULL: not stored */
+	xport_ep *source; /* receives: the only peer to receive from; NULL: any peer of the instance */
+	uint64_t *id;     /* receives: where the call stores the id for xport_cancel; NULL: not stored */
 };
 
 /*
@@ -1117,7 +1117,7 @@ int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, con
 /*
  * xport_cancel - cancel a posted receive.
  *
- * The receive completes with XPORT_ERR_CANCELED.  `id` is the number that xport_recv stored in *opt->id.
+ * The receive completes with XPORT_ERR_CANCELED.  `id` is the number that xport_recv or xport_recvv stored in *opt->id.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       x is NULL; no receive has this id; the completion of the receive was reaped already
@@ -1175,16 +1175,17 @@ int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
  *
  *   - A list has 1 to xport_info.iov_max pieces. It is read during the call only. The memory of the pieces belongs to
  *     the library until the completion.
- *   - The pieces are in the order of the data. A piece of 0 bytes is skipped, and its address and region are not
- *     checked.
+ *   - The pieces are in the order of the data. A local piece of 0 bytes is skipped, and its address and
+ *     region are not checked.
  *   - The region of a piece is xport_iov.mr. If that is NULL, it is opt->mr. If both are NULL, the memory of the piece
  *     is not registered.
  *   - The whole call is checked before anything is sent. It is accepted as a whole, or not at all.
- *   - xport_completion.length is the length of all pieces together. An operation counts once against queue_depth.
+ *   - xport_completion.length is the sum of the pieces; of xport_recvv it is the full length of the message.  An
+ *     operation counts once against queue_depth.
  *   - by_copy, by_network, by_message and by_cma of struct xport_counters may count a call of xport_putv or xport_getv
  *     several times: at most once for each place where a piece of either list ends.
  *
- * The text of xport_last_error names the piece that is wrong, counted from 0.
+ * If one piece is wrong, the text of xport_last_error names it, counted from 0.
  */
 
 /* A piece of local memory.  Its layout is fixed. */

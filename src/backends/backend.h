@@ -166,7 +166,7 @@ struct xpi_be_caps {
 	char protocol[48]; /* must be equal at both ends, like back end and provider: "ucp-am 1 / 1.13" */
 	bool local_provider; /* the provider's name has a meaning on this machine only: the peer's may differ */
 	/* frames */
-	size_t am_max;       /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB */
+	size_t am_max;       /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB, lists up to am_max */
 	unsigned am_credits; /* frames of one peer in flight; at least 4. Have buffers for 2 * am_credits + 8 of them */
 	bool am_cheap;       /* a frame costs neither a system call nor device work: few records do not wait for more */
 	/*

@@ -463,6 +463,71 @@ static const struct h_param totals[] = {{"0", 0},
                                         {NULL, 0}};
 static const struct h_param cut_totals[] = {{"100", 100}, {"at_eager", H_NEAR_EAGER}, {"3m", 3 << 20}, {NULL, 0}};
 
+/* ---- a body that is read by the peer at its beginning, and comes in many frames behind that ---- */
+
+enum { READ_LEN = 128 << 10, TAIL_LEN = 60 << 10, TAILS = 6 };
+
+/* The receiver sends nothing of its own, and does not close: only its acknowledgements complete the sends. */
+static void mixed_receiver(struct h *h)
+{
+	uint8_t *buf;
+
+	h_mesh(h, NULL);
+	buf = h_buf(h, READ_LEN + 63 * TAIL_LEN);
+	for (uint64_t tail = 1; tail <= TAILS; tail++) {
+		struct h_op *op = h_recv(h, NULL, buf, READ_LEN + 63 * TAIL_LEN, tail, UINT64_MAX);
+
+		H_DONE(op);
+		H_FILLED(buf, op->c.length, tail);
+	}
+	h_sync(h);
+}
+
+static void mixed_sender(struct h *h)
+{
+	uint8_t *buf = h_buf(h, READ_LEN + 63 * TAIL_LEN);
+
+	h_mesh(h, NULL);
+	for (uint64_t tail = 1; tail <= TAILS; tail++) {
+		struct xport_iov list[64] = {{.addr = buf, .len = READ_LEN}};
+		struct xport_opt o = {.size = sizeof(o)};
+		struct h_op *op = h_op(h, XPORT_OP_SEND);
+		size_t n = tail == TAILS ? 63 : (size_t)tail * 2, rest = TAIL_LEN - (size_t)tail * 777;
+
+		for (size_t i = 1; i <= n; i++)
+			list[i] = (struct xport_iov){.addr = buf + READ_LEN + (i - 1) * rest, .len = rest};
+		h_fill(buf, READ_LEN + n * rest, tail);
+		o.context = op;
+		H_OK(xport_sendv(h->ep[0], list, n + 1, tail, &o));
+		H_DONE(op);
+	}
+	h_sync(h);
+}
+
+/* ---- receives that are posted when the instance ends ---- */
+
+static void leaves_receives(struct h *h)
+{
+	uint8_t *buf = h_buf(h, 4096);
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_local(h, 4096, 0);
+	for (uint64_t i = 0; i < 100; i++) {
+		struct xport_iov list[2] = {{.addr = buf, .len = 8}, {.addr = m.p, .len = 8, .mr = m.mr}};
+
+		H_OK(xport_recvv(h->x, list, 2, i, i % 2 ? UINT64_MAX : 0xff, NULL));
+	}
+	xport_close(h->x);
+	h_forget(h);
+}
+
+static void sees_the_end(struct h *h)
+{
+	h_mesh(h, NULL);
+	H_EQ(XPORT_ERR_PEER_CLOSED, H_EVENT(XPORT_EVENT_CLOSED).status);
+}
+
 const struct h_scenario cases_lists_msg[] = {
 	{.name = "P2_sendv", .role = {receiver, sendv}, .params = totals, .flags = H_KINDS},
 	{.name = "P4_sendv_in_order", .role = {order_receiver, order_sender}},
@@ -472,6 +537,8 @@ const struct h_scenario cases_lists_msg[] = {
 	{.name = "P15_recvv_too_short", .role = {cut_receiver, cut_sender}, .params = cut_totals},
 	{.name = "P3_recvv_cancelled", .role = {cancel, cancel}},
 	{.name = "P1_recvv_from_a_killed_peer", .role = {lost_receiver, lost_sender}, .flags = H_KILLS},
+	{.name = "P1_sendv_read_and_copied", .role = {mixed_receiver, mixed_sender}},
+	{.name = "P12_recvv_at_the_end", .role = {sees_the_end, leaves_receives}},
 	{.name = "P6_sendv_and_recvv_refused", .role = {refused, refused}},
 	{.name = NULL},
 };

@@ -8,6 +8,7 @@
 #include "core/object/instance.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
+#include "core/object/pieces.h"
 
 enum { FIRST_LISTS = 256 };
 
@@ -129,6 +130,25 @@ struct xpi_match *xpi_match_new(void)
 	}
 	m->key[1] |= 1; /* not 0 */
 	return m;
+}
+
+static void close_receives(const struct xpi_list *receives)
+{
+	xpi_list_for(l, receives) {
+		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
+
+		if ((op->kind & XPI_OP_LIST) == 0)
+			continue;
+		xpi_pieces_free(xpi_pieces_of(op));
+		op->buf = NULL;
+	}
+}
+
+void xpi_match_close(struct xpi_match *m)
+{
+	close_receives(&m->masked);
+	for (size_t i = 0; i <= m->exact.mask; i++)
+		close_receives(&m->exact.lists[i]);
 }
 
 void xpi_match_free(struct xpi_match *m)

@@ -35,6 +35,8 @@ void xpi_match_post(struct xpi_match *m, struct xpi_op *op);
 struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag);
 /* xpi_match_remove - remove a posted receive. */
 void xpi_match_remove(struct xpi_match *m, struct xpi_op *op);
+/* xpi_match_close - free the lists of the receives that are posted, when the instance ends. */
+void xpi_match_close(struct xpi_match *m);
 /* xpi_match_add - add an unexpected message. */
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u);
 /* xpi_match_message - remove and return the oldest unexpected message for this receive. NULL: there is none. */

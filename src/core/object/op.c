@@ -181,7 +181,7 @@ void xpi_op_list_end(struct xpi_op *op)
 	op->kind = xpi_op_what(op);
 }
 
-/* What the application does not know of ends here. False: it was the list of an operation, which goes on without it. */
+/* Ends an internal operation. False: it is a send or receive; its list is freed, and it completes as usual. */
 static bool internal_end(struct xpi_op *op, int status)
 {
 	if (op->kind < XPI_OP_LIST) {

@@ -34,7 +34,7 @@ enum {
 };
 
 /*
- * Added to a kind of the application's. One byte less, it is that kind (xpi_op_what).
+ * Added to a kind of the application's. The low byte is that kind (xpi_op_what).
  *   put, get   one run of a list. `context` is the operation that the application posted, whose `pending` counts the
  *              runs that have not ended. It does not count in ep->refs.
  *   send, recv the operation itself, whose buffer is a list: `buf` is its struct xpi_pieces.

@@ -242,7 +242,7 @@ static int launch_runs(struct transfer *t, unsigned path)
 	unsigned n, used = 0;
 
 	cut(t);
-	gathers = gathers && t->nruns > 1;
+	gathers = gathers && t->nruns > 1 && xpi_runs_gather_any(ep, t->run, t->nruns);
 	n = gathers && xpi_runs_fit(ep, t->run, t->nruns) ? 1 : t->nruns + gathers;
 	op = parent_new(t);
 	if (op == NULL)

@@ -154,7 +154,7 @@ int xpi_mr_dereg(struct xport_mr *mr)
 		                  "the region is being deregistered by another thread");
 	if (mr->posted > 0)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg",
-		                  "%u posted receives use the region: cancel them, or let them be matched", mr->posted);
+		                  "posted receives use the region: cancel them, or let them be matched");
 	mr->dying = true; /* from here on what comes by message is refused */
 	xpi_mr_revoke_all(mr);
 	while (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0) {

@@ -205,6 +205,7 @@ static void free_all(struct xport *x)
 		ep->destroyed = true;
 	}
 	xpi_ep_release_all(x);
+	xpi_match_close(x->match);
 	for (uint32_t i = 0; i < x->mr_table_size; i++)
 		if (x->mr_table[i] != NULL)
 			xpi_mr_drop(x->mr_table[i]);

@@ -36,7 +36,9 @@ static void gather_all(const struct xport_iov *list, size_t count, uint8_t *to)
 /* Space for a record of `n` bytes, in a frame with others if it is short. */
 static bool room_for_record(struct xport_ep *ep, size_t n)
 {
-	return n <= XPI_PACK_MAX ? xpi_tx_open(ep, n) : xpi_tx_open_long(ep, n);
+	if (n <= XPI_PACK_MAX && ep->tx.open != NULL && !xpi_tx_fits(ep, n) && xpi_tx_flush(ep) != XPORT_OK)
+		return false;
+	return xpi_tx_open_long(ep, n);
 }
 
 int xpi_msg_send_gathered(struct xport_ep *ep, struct xpi_op *op, const struct xport_iov *list, size_t count)
@@ -62,7 +64,7 @@ int xpi_msg_send_gathered(struct xport_ep *ep, struct xpi_op *op, const struct x
 		(void)xpi_tx_flush(ep); /* if it fails, the pump sends it */
 		ep->tx.epoch = ep->x->epoch;
 	} else {
-		xpi_tx_own(ep);
+		xpi_tx_gathered(ep);
 	}
 	op->waits = 0;
 	xpi_op_settle(op);
@@ -203,7 +205,8 @@ int xpi_msg_list_body_step(struct xport_ep *ep, struct xpi_op *op)
 		return XPORT_OK;
 	if (op->offer != 0) {
 		ep->n.cma++;
-		op->waits = XPI_WAIT_ACK; /* of op->seq, which carried the last record of the offer */
+		/* Of op->seq, which carried the last record of the offer; frames may have followed it. */
+		op->waits = xpi_seq_reached(ep->tx.acked, op->seq) ? 0 : XPI_WAIT_ACK;
 	} else {
 		ep->n.slow_messages++;
 		op->waits = 0;

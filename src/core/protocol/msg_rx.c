@@ -45,8 +45,8 @@ static void bind(struct xport *x, struct xpi_op *op, struct xport_ep *ep)
 }
 
 /*
- * What a receive has in op->len tells at one look that it is not usual: as a signed number it is below each length. This is so
- * for a list, and for a buffer that is longer than any message.
+ * Read as a signed number, op->len is negative for a list, and for a buffer longer than any message. So one comparison finds
+ * both, and truncation.
  */
 static const uint64_t list_len = UINT64_MAX;
 

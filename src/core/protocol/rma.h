@@ -22,6 +22,8 @@ struct xpi_run {
 
 int xpi_fence(struct xport_ep *ep);
 
+/* xpi_runs_gather_any - whether xpi_runs_gather would take one of them. */
+bool xpi_runs_gather_any(const struct xport_ep *ep, const struct xpi_run *run, unsigned n);
 /*
  * xpi_runs_fit - true if xpi_runs_gather will take all of these runs.
  *

@@ -30,6 +30,14 @@ static bool gathers(const struct xport_ep *ep, const struct xpi_run *run)
 	return run->len <= GATHER_MAX;
 }
 
+bool xpi_runs_gather_any(const struct xport_ep *ep, const struct xpi_run *run, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (gathers(ep, &run[i]))
+			return true;
+	return false;
+}
+
 bool xpi_runs_fit(struct xport_ep *ep, const struct xpi_run *run, unsigned n)
 {
 	uint64_t need = 0;
@@ -78,7 +86,7 @@ static void gathered(struct xport_ep *ep, struct xpi_op *op, bool tracked, bool 
 		(void)xpi_tx_flush(ep); /* if it fails, the pump sends it */
 		ep->tx.epoch = ep->x->epoch;
 	} else {
-		xpi_tx_own(ep);
+		xpi_tx_gathered(ep);
 	}
 	op->waits = tracked ? XPI_WAIT_ACK : 0;
 	xpi_op_settle(op);

@@ -215,10 +215,23 @@ bool xpi_tx_open_long(struct xport_ep *ep, size_t n)
 		return false;
 	if (ep->tx.open != NULL)
 		return true;
-	if (has_credit(ep))
-		return open_frame(ep) != NULL;
-	no_room(ep);
+	if (!has_credit(ep)) {
+		no_room(ep);
+		return false;
+	}
+	if (open_frame(ep) != NULL)
+		return true;
+	xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
 	return false;
+}
+
+void xpi_tx_gathered(struct xport_ep *ep)
+{
+	/* No short record can join a long frame: it need not wait for the poll. */
+	if (ep->tx.open != NULL && ep->tx.open->len > ep->tx.pack_max)
+		(void)xpi_tx_flush(ep); /* if it fails, the pump sends it */
+	else
+		xpi_tx_own(ep);
 }
 
 bool xpi_tx_repack(struct xport_ep *ep, size_t rlen)

@@ -121,6 +121,8 @@ bool xpi_tx_open(struct xport_ep *ep, size_t n);
  * Until it is sent, other records go into a frame of their own if it is longer than pack_max.
  */
 bool xpi_tx_open_long(struct xport_ep *ep, size_t n);
+/* xpi_tx_gathered - the open frame got the records of a list. A long frame leaves now. */
+void xpi_tx_gathered(struct xport_ep *ep);
 
 /*
  * xpi_tx_place, xpi_tx_leave - xpi_tx_record in two steps, for frequent records.
