@@ -9,7 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"net"
 	"unsafe"
 )
 
@@ -20,34 +20,59 @@ type Listener struct {
 	address string
 }
 
-// firstByte returns the address of bytes that a call reads.
-func firstByte(p []byte) unsafe.Pointer {
+var noBytes [1]byte
+
+// bytesForC returns bytes that a call of C reads, and their number. The slice is never empty. Write unsafe.Pointer(&p[0]) in
+// the call itself: then cgo checks these bytes only, and not all of the object that they are a part of.
+func bytesForC(p []byte) ([]byte, C.size_t) {
 	if len(p) == 0 {
-		return nil
+		return noBytes[:], 0
 	}
-	return unsafe.Pointer(&p[0])
+	return p, C.size_t(len(p))
 }
 
 // Listen listens at "host:port". Each peer gets the private data with its connection, for example the key of a region.
-// With port 0 the system chooses one.
+// With port 0 the system chooses one. A name is looked up by the resolver of Go.
 func (x *Instance) Listen(address string, private []byte) (*Listener, error) {
+	numeric, err := lookUp(address)
+	if err != nil {
+		return nil, err
+	}
 	if err := x.enter(); err != nil {
 		return nil, err
 	}
 	defer x.mu.Unlock()
-	name := C.CString(address)
+	name := C.CString(numeric)
 	defer C.free(unsafe.Pointer(name))
 	l := &Listener{x: x}
-	status := C.xpg_listen(x.g, name, firstByte(private), C.size_t(len(private)), &l.c)
+	p, n := bytesForC(private)
+	status := C.xpg_listen(x.g, name, unsafe.Pointer(&p[0]), n, &l.c)
 	if err := x.must(status, "xport_listen"); err != nil {
 		return nil, err
 	}
 	var text [128]C.char
 	if status := C.xport_listener_name(l.c, &text[0], C.size_t(len(text))); status < 0 {
-		return nil, x.must(C.xpg_failed(x.g, status), "xport_listener_name")
+		err := x.must(C.xpg_failed(x.g, status), "xport_listener_name")
+		C.xport_listener_close(l.c)
+		return nil, err
 	}
 	l.address = C.GoString(&text[0])
+	x.listeners[l] = struct{}{}
 	return l, nil
+}
+
+// lookUp returns an address whose host is a number, or "*". The C library would look a name up with its lock held.
+func lookUp(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || host == "*" || address[0] == '[' || net.ParseIP(host) != nil {
+		return address, nil
+	}
+	found, err := net.DefaultResolver.LookupIPAddr(context.Background(), host)
+	if err != nil || len(found) == 0 {
+		return "", refuse(ErrUnreachable, "xport_listen", fmt.Sprintf("the name %q does not resolve: %v", host, err),
+			"Check the name, or give a numeric address.")
+	}
+	return net.JoinHostPort(found[0].String(), port), nil
 }
 
 // Address returns "host:port" with the real port.
@@ -89,12 +114,13 @@ func (l *Listener) Accept(ctx context.Context) (*Endpoint, error) {
 
 // Close stops listening. Endpoints that were accepted stay.
 func (l *Listener) Close() error {
-	if err := l.x.enter(); err != nil {
+	if err := l.x.enterFailed(); err != nil {
 		return err
 	}
 	defer l.x.mu.Unlock()
 	C.xport_listener_close(l.c)
 	l.c = nil
+	delete(l.x.listeners, l)
 	l.x.incoming.raise()
 	return nil
 }
@@ -104,13 +130,17 @@ type Endpoint struct {
 	x       *Instance
 	c       *C.xport_ep // nil: closed
 	closing bool
-	waiting int // operations in the queue of the instance
+	queue   fifo // operations that wait for space; receives are in that of the instance
 	keys    map[*RemoteKey]struct{}
 	opened  chan struct{} // closed when Connect has its result
 	pending bool          // it has none yet
 	ended   chan struct{} // closed at the end
 	err     error         // why it ended
 	last    EndpointInfo  // as it was when it was closed
+
+	reported    bool          // its end is, or was, among the events of the instance
+	over        chan struct{} // closed when the close that Close has started is over; nil: none is under way
+	closeStatus C.int         // how that ended
 }
 
 // adopt makes an Endpoint for a handle. The caller holds mu.
@@ -120,9 +150,10 @@ func (x *Instance) adopt(c *C.xport_ep) *Endpoint {
 	x.known[address] = ep
 	// Events that came before it was accepted.
 	for i := range x.events {
-		if e := &x.events[i]; e.address == address {
-			e.Endpoint = ep
+		if e := &x.events[i]; e.Endpoint == nil && e.address == address {
+			e.Endpoint, e.address = ep, 0
 			if e.Type != Notify {
+				ep.reported = true
 				ep.end(e.Err)
 			}
 		}
@@ -130,8 +161,8 @@ func (x *Instance) adopt(c *C.xport_ep) *Endpoint {
 	return ep
 }
 
-// Connect connects to a listener. It fails within 30 s. A host name is looked up within the call, which then does not
-// look at the context: pass a numeric address, or use net.Resolver first.
+// Connect connects to a listener. It fails within 30 s. A thread of the C library looks host names up. If the context ends
+// first, Connect returns ctx.Err().
 func (x *Instance) Connect(ctx context.Context, address string, private []byte) (*Endpoint, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,7 +173,8 @@ func (x *Instance) Connect(ctx context.Context, address string, private []byte) 
 	name := C.CString(address)
 	defer C.free(unsafe.Pointer(name))
 	var c *C.xport_ep
-	status := C.xpg_connect(x.g, name, firstByte(private), C.size_t(len(private)), &c)
+	p, n := bytesForC(private)
+	status := C.xpg_connect(x.g, name, unsafe.Pointer(&p[0]), n, &c)
 	if err := x.must(status, "xport_connect"); err != nil {
 		x.mu.Unlock()
 		return nil, err
@@ -205,10 +237,38 @@ func (ep *Endpoint) retire() {
 	if ep.x.rpc != nil {
 		ep.x.rpc.forget(ep)
 	}
-	ep.x.retired = append(ep.x.retired, ep.c)
-	ep.c = nil
+	x := ep.x
+	x.retired = append(x.retired, retiree{ep, ep.c})
+	ep.c, ep.over = nil, nil
 	ep.end(ep.closedError("xport_ep_close"))
-	ep.x.turn()
+	if ep.reported {
+		x.dropEvents(func(e *happened) bool { return e.Endpoint == ep && e.Type != Notify })
+	}
+	x.turn()
+}
+
+// retiree is a closed endpoint. First its handle is destroyed, then its address is forgotten: each after a poll that began
+// later, so that no completion that was polled before names it.
+type retiree struct {
+	ep *Endpoint
+	c  *C.xport_ep
+}
+
+// buryRetired destroys the first `retired` of the closed endpoints, and forgets the first `buried` of those that were
+// destroyed before. The caller holds mu.
+func (x *Instance) buryRetired(retired, buried int) {
+	for _, r := range x.buried[:buried] {
+		address := uint64(uintptr(unsafe.Pointer(r.c)))
+		if x.known[address] == r.ep {
+			delete(x.known, address)
+		}
+	}
+	x.buried = append([]retiree(nil), x.buried[buried:]...)
+	for _, r := range x.retired[:retired] {
+		C.xport_ep_destroy(r.c)
+		x.buried = append(x.buried, r)
+	}
+	x.retired = append([]retiree(nil), x.retired[retired:]...)
 }
 
 func (ep *Endpoint) closedError(operation string) error {
@@ -230,13 +290,11 @@ func (ep *Endpoint) Err() error {
 }
 
 // Close waits until the peer's library has received what was posted, and closes the endpoint. The peer gets the event
-// PeerClosed. If the context ends first, the endpoint is closed without waiting, and what was not sent is dropped.
-//
-// First operations are flushed, which a context that is cancelled interrupts. Then the connection is closed, within the
-// deadline of the context; without one, the peer timeout limits that.
+// PeerClosed. If the context ends first, the endpoint is closed without waiting, what was not sent is dropped, and Close
+// returns ctx.Err(). It returns ErrClosed if Instance.Close comes first.
 func (ep *Endpoint) Close(ctx context.Context) error {
 	x := ep.x
-	if err := x.enter(); err != nil {
+	if err := x.enterFailed(); err != nil {
 		return err
 	}
 	if ep.c == nil || ep.closing {
@@ -245,37 +303,58 @@ func (ep *Endpoint) Close(ctx context.Context) error {
 	}
 	ep.closing = true
 	x.mu.Unlock()
-	err := ep.Flush(ctx)
-
-	timeout := C.int(-1)
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = 0
-		if left := time.Until(deadline); left > 0 {
-			timeout = milliseconds(left)
-		}
-	}
-	if ctx.Err() != nil {
-		timeout = 0
-	}
-	if err := x.enter(); err != nil {
+	err := ep.Flush(ctx) // behind the operations that wait for space
+	if err := x.enterFailed(); err != nil {
 		return err
 	}
 	defer x.mu.Unlock()
-	x.inside.Add(1)
-	c := ep.c
-	x.mu.Unlock()
-	status := C.xport_ep_close(c, timeout) // may wait
-	x.mu.Lock()
-	x.inside.Done()
-	closed := x.must(C.xpg_failed(x.g, status), "xport_ep_close")
-	ep.retire()
-	switch {
-	case ctx.Err() != nil && (err != nil || status < 0):
-		return ctx.Err()
-	case timeout == 0 && err != nil:
+	if ctx.Err() != nil {
+		if ep.retire(); err == nil {
+			err = ctx.Err()
+		}
 		return err
 	}
-	return closed
+	return ep.closeAndWait(ctx)
+}
+
+// closeAndWait closes the endpoint, within the time of the context. The caller holds mu, which is released meanwhile.
+func (ep *Endpoint) closeAndWait(ctx context.Context) error {
+	x := ep.x
+	err := x.must(C.xpg_failed(x.g, C.xport_ep_close_start(ep.c, -1)), "xport_ep_close")
+	if err != nil { // it has ended before
+		ep.retire()
+		return err
+	}
+	over := make(chan struct{})
+	ep.over = over
+	x.turn()
+	if ep.over != nil {
+		x.waitInline(ctx, func() bool { return ep.over == nil })
+	}
+	if ep.over != nil && !x.closed {
+		x.mu.Unlock()
+		select {
+		case <-over:
+		case <-ep.ended: // Instance.Close, or the back end failed
+		case <-ctx.Done():
+		}
+		x.mu.Lock()
+	}
+	if x.closed {
+		return errInstanceClosed
+	}
+	ended := ep.over == nil
+	status, why := ep.closeStatus, ep.why()
+	ep.retire()
+	switch {
+	case !ended && x.failure != nil:
+		return x.failure
+	case !ended:
+		return ctx.Err()
+	case status < 0:
+		return newError(status, "xport_ep_close", why)
+	}
+	return nil
 }
 
 // EndpointInfo describes an endpoint.
@@ -351,7 +430,7 @@ func (ep *Endpoint) PrivateData() []byte { return ep.Info().PrivateData }
 // Handle returns the endpoint as a pointer to struct xport_ep, for C code that is in the same program; nil if it is
 // closed. It is valid until Close.
 func (ep *Endpoint) Handle() unsafe.Pointer {
-	if err := ep.x.enter(); err != nil {
+	if err := ep.x.enterFailed(); err != nil {
 		return nil
 	}
 	defer ep.x.mu.Unlock()

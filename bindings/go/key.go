@@ -32,7 +32,8 @@ func (ep *Endpoint) Unpack(key []byte) (*RemoteKey, error) {
 		return nil, ep.closedError("xport_rkey_unpack")
 	}
 	k := &RemoteKey{x: x, ep: ep}
-	status := C.xport_rkey_unpack(ep.c, firstByte(key), C.size_t(len(key)), &k.c)
+	p, n := bytesForC(key)
+	status := C.xport_rkey_unpack(ep.c, unsafe.Pointer(&p[0]), n, &k.c)
 	if err := x.must(C.xpg_failed(x.g, status), "xport_rkey_unpack"); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (k *RemoteKey) Rights() Rights { return k.rights }
 
 // Close frees the key. Operations in flight go on. Endpoint.Close does the same for all keys of the endpoint.
 func (k *RemoteKey) Close() error {
-	if err := k.x.enter(); err != nil {
+	if err := k.x.enterFailed(); err != nil {
 		return err
 	}
 	defer k.x.mu.Unlock()
@@ -105,10 +106,11 @@ func (ep *Endpoint) copy(ctx context.Context, p []byte, key *RemoteKey, offset u
 			return n, err
 		}
 		if write {
-			copy(buf.Bytes(), piece)
-			err = ep.Put(ctx, buf, key, offset+uint64(n))
+			if err = buf.copyIn(piece); err == nil {
+				err = ep.Put(ctx, buf, key, offset+uint64(n))
+			}
 		} else if err = ep.Get(ctx, buf, key, offset+uint64(n)); err == nil {
-			copy(piece, buf.Bytes())
+			err = buf.copyOut(piece)
 		}
 		buf.Free()
 		if err != nil {
@@ -141,7 +143,8 @@ func (ep *Endpoint) RecvBytes(ctx context.Context, max int, tag uint64) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return append([]byte(nil), buf.Bytes()[:m.Length]...), nil
+	p := make([]byte, m.Length)
+	return p, buf.copyOut(p)
 }
 
 // ReadAt reads from the remote region: io.ReaderAt. Endpoint.Read takes a context.

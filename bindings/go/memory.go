@@ -6,8 +6,10 @@ package xport
 import "C"
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
@@ -59,16 +61,43 @@ func (b *Buffer) Len() int { return b.length }
 func (b *Buffer) Cap() int { return b.b.size }
 
 // Bytes returns the memory. The slice is valid until the next operation on the Buffer, or Free. It panics with
-// ErrInUse if the Buffer is in flight, or no longer the caller's.
+// ErrInUse if the Buffer is in flight, or no longer the caller's, and if its Region or Instance is closed.
 func (b *Buffer) Bytes() []byte {
-	if b.x.gone.Load() || b.b.state.Load() != b.generation<<1|1 {
-		panic(ErrInUse)
-	}
-	return unsafe.Slice((*byte)(b.b.base), b.b.size)[:b.length:b.length]
+	b.mustOwn()
+	return b.bytes()
 }
 
-// SetLen changes the length. It panics if n is not from 0 to Cap.
+func (b *Buffer) mustOwn() {
+	if b.x.gone.Load() || b.b.state.Load() != b.generation<<1|1 || b.b.region != nil && b.b.region.closed.Load() {
+		panic(ErrInUse)
+	}
+}
+
+// bytes is Bytes for callers that own the buffer and hold the instance.
+func (b *Buffer) bytes() []byte { return unsafe.Slice((*byte)(b.b.base), b.b.size)[:b.length:b.length] }
+
+// copyIn copies to the buffer, and copyOut from it. The caller owns it. They fail if the instance is closed.
+func (b *Buffer) copyIn(p []byte) error {
+	if err := b.x.hold(); err != nil {
+		return err
+	}
+	defer b.x.release()
+	copy(b.bytes(), p)
+	return nil
+}
+
+func (b *Buffer) copyOut(p []byte) error {
+	if err := b.x.hold(); err != nil {
+		return err
+	}
+	defer b.x.release()
+	copy(p, b.bytes())
+	return nil
+}
+
+// SetLen changes the length. It panics if n is not from 0 to Cap, and with ErrInUse as Bytes does.
 func (b *Buffer) SetLen(n int) {
+	b.mustOwn()
 	if n < 0 || n > b.b.size {
 		panic(fmt.Sprintf("xport: SetLen(%d) of a Buffer with a capacity of %d bytes", n, b.b.size))
 	}
@@ -91,7 +120,7 @@ func (b *Buffer) checkOut(x *Instance) error {
 		return refuse(ErrInvalid, "Buffer", "the buffer belongs to another instance", "")
 	}
 	if b.b.region != nil && b.b.region.mr == nil {
-		return refuse(ErrClosed, "Buffer", "the region of the buffer is closed", "")
+		return b.b.region.closedError()
 	}
 	if !b.b.state.CompareAndSwap(b.generation<<1|1, b.generation<<1) {
 		return ErrInUse
@@ -176,6 +205,9 @@ func (x *Instance) Buffer(n int) (*Buffer, error) {
 	if n < 0 {
 		return nil, refuse(ErrInvalid, "Buffer", fmt.Sprintf("a buffer of %d bytes", n), "Ask for 0 or more.")
 	}
+	if n > math.MaxInt-1<<largest {
+		return nil, refuse(ErrNoMemory, "Buffer", fmt.Sprintf("a buffer of %d bytes", n), "Ask for less.")
+	}
 	if err := x.enter(); err != nil {
 		return nil, err
 	}
@@ -196,10 +228,13 @@ func (x *Instance) buffer(n int) (*Buffer, error) {
 // BufferOf returns a Buffer with a copy of p.
 func (x *Instance) BufferOf(p []byte) (*Buffer, error) {
 	b, err := x.Buffer(len(p))
-	if err == nil {
-		copy(b.Bytes(), p)
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	if err := b.copyIn(p); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // ---- regions ----
@@ -209,6 +244,7 @@ func (x *Instance) BufferOf(p []byte) (*Buffer, error) {
 type Region struct {
 	x      *Instance
 	mr     *C.xport_mr // nil: closed
+	closed atomic.Bool // the same, for those that do not hold mu
 	base   unsafe.Pointer
 	length int
 }
@@ -239,10 +275,12 @@ func (r *Region) enter() error {
 	}
 	if r.mr == nil {
 		r.x.mu.Unlock()
-		return refuse(ErrClosed, "Region", "the region is closed", "")
+		return r.closedError()
 	}
 	return nil
 }
+
+func (r *Region) closedError() error { return refuse(ErrClosed, "Region", "the region is closed", "") }
 
 // Len returns the number of bytes.
 func (r *Region) Len() int { return r.length }
@@ -280,6 +318,10 @@ func (r *Region) Word(offset int) (*uint64, error) {
 	if offset%8 != 0 {
 		return nil, refuse(ErrInvalid, "Word", fmt.Sprintf("offset %d is not aligned", offset), "Use a multiple of 8.")
 	}
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.x.mu.Unlock()
 	return (*uint64)(unsafe.Add(r.base, offset)), nil
 }
 
@@ -335,24 +377,40 @@ func (r *Region) Buffer(offset, n int) (*Buffer, error) {
 	return b, nil
 }
 
-// Close ends the registration, and frees the memory. It waits until no peer can access it, and until operations that
-// use it have completed. It fails with ErrBusy if posted receives use the region.
-func (r *Region) Close() error {
+// Close ends the registration, and frees the memory, when no peer can access it, and when the operations that use it have
+// completed. Operations that still wait for space in a queue fail with ErrClosed. It fails with ErrBusy if posted receives
+// use the region.
+//
+// A peer that does not answer makes that last until the peer is lost. If the context ends first, Close returns ctx.Err(),
+// and the rest goes on without the caller. Instance.Close ends it.
+func (r *Region) Close(ctx context.Context) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	x, mr := r.x, r.mr
+	address := uint64(uintptr(unsafe.Pointer(mr)))
 	r.mr = nil
+	r.closed.Store(true)
+	delete(x.regions, address) // another region may get the address before this continues
 	x.inside.Add(1)
 	x.mu.Unlock()
-	status := C.xport_mr_dereg(mr) // may wait
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inside.Done()
-	if status < 0 {
-		r.mr = mr
-		return x.must(C.xpg_failed(x.g, status), "xport_mr_dereg")
+	result := make(chan error, 1)
+	go func() {
+		status := C.xport_mr_dereg(mr) // may wait
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		defer x.release()
+		if status < 0 {
+			r.mr = mr
+			r.closed.Store(false)
+			x.regions[address] = r
+		}
+		result <- x.must(C.xpg_failed(x.g, status), "xport_mr_dereg")
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	delete(x.regions, uint64(uintptr(unsafe.Pointer(mr))))
-	return nil
 }

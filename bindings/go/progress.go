@@ -19,21 +19,20 @@ func (x *Instance) turn() int {
 	if x.closed || x.failure != nil || x.reaper.busy {
 		return 0
 	}
-	if len(x.queued) > 0 {
-		x.postQueued()
-	}
+	x.postQueued()
 	if x.rpc != nil && x.rpc.closed {
 		return x.rpc.ending()
 	}
 	C.xpg_turn(x.g)
-	return x.reap()
+	return x.reap(len(x.retired), len(x.buried))
 }
 
 // pointerBits reads a pointer of C that may be stale, or no pointer at all, as a number: the collector must not see it.
 func pointerBits(p unsafe.Pointer) uint64 { return *(*uint64)(p) }
 
-// reap takes what the last call has polled. The caller holds mu.
-func (x *Instance) reap() int {
+// reap takes what the last call has polled. `retired` and `buried` are the lengths of these lists when it began. The
+// caller holds mu.
+func (x *Instance) reap(retired, buried int) int {
 	n := int(x.g.n)
 	if n > 0 && x.rpc != nil {
 		C.xpg_rpcs_step(x.rpc.c)
@@ -52,15 +51,11 @@ func (x *Instance) reap() int {
 	if n > 0 && x.rpc != nil {
 		x.rpc.takeEvents()
 	}
-	if n > 0 && len(x.queued) > 0 {
+	if n > 0 {
 		x.postQueued()
 	}
-	if n < C.XPG_BATCH && len(x.retired) > 0 {
-		for _, ep := range x.retired {
-			delete(x.known, uint64(uintptr(unsafe.Pointer(ep))))
-			C.xport_ep_destroy(ep)
-		}
-		x.retired = nil
+	if n < C.XPG_BATCH && retired+buried > 0 {
+		x.buryRetired(retired, buried)
 	}
 	return n
 }
@@ -89,12 +84,19 @@ func (x *Instance) complete(s *slot, c *C.struct_xport_completion) {
 	x.finish(s, C.int(c.status), err)
 }
 
-// fail ends all that waits: the back end failed. Operations have completed before.
-func (x *Instance) fail(err error) {
+// fail ends all that waits: the back end failed. The caller holds mu.
+func (x *Instance) fail(err *Error) {
 	if x.failure != nil {
 		return
 	}
 	x.failure = err
+	x.endOperations(C.int(err.Status), err)
+	for _, ep := range x.known {
+		ep.end(err)
+	}
+	if x.rpc != nil {
+		x.rpc.endCalls(C.int(err.Status), err.Text)
+	}
 	x.arrived.raise()
 	x.incoming.raise()
 }
@@ -125,13 +127,12 @@ func (x *Instance) waitInline(ctx context.Context, ready func() bool) {
 	r.busy = true
 	x.inside.Add(1)
 	for i := 0; i < r.patience && !ready() && !x.closed && x.failure == nil && ctx.Err() == nil; i++ {
+		retired, buried := len(x.retired), len(x.buried)
 		x.mu.Unlock()
 		C.xpg_wait(x.g, 1)
 		x.mu.Lock()
-		x.reap()
-		if len(x.queued) > 0 && !x.closed && x.failure == nil {
-			x.postQueued()
-		}
+		x.reap(retired, buried)
+		x.postQueued()
 	}
 	x.inside.Done()
 	if !ready() {

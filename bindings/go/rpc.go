@@ -64,14 +64,15 @@ func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
 type call struct {
-	done   bool
-	wake   chan struct{}
-	status C.int
-	ran    Ran
-	retry  time.Duration
-	why    string
-	length int
-	reply  *Buffer
+	done      bool
+	abandoned bool // its caller has gone before that
+	wake      chan struct{}
+	status    C.int
+	ran       Ran
+	retry     time.Duration
+	why       string
+	length    int
+	reply     *Buffer
 }
 
 // RPC makes the calls of an instance. A payload has at most maxPayload bytes; 0: the default, 3900.
@@ -138,7 +139,11 @@ func (r *RPC) takeEvents() {
 			if c := r.calls[number]; c != nil {
 				c.status, c.ran, c.length = C.int(e.status), Ran(e.ran), int(e.len)
 				c.retry, c.why = time.Duration(e.retry_after_ms)*time.Millisecond, C.GoString(e.why)
-				c.reply.checkIn()
+				if c.abandoned {
+					r.x.pool.reclaim(c.reply)
+				} else {
+					c.reply.checkIn()
+				}
 				r.finish(number, c)
 			}
 		case C.XPORT_RPC_REQUEST:
@@ -206,6 +211,9 @@ func (r *RPC) serve(ctx context.Context, cancel context.CancelFunc, h Handler, i
 		default:
 			status = ErrSystem
 		}
+		if status >= C.XPORT_OK { // it would be taken for a success
+			status = ErrSystem
+		}
 		if reply = []byte(err.Error()); len(reply) > r.max {
 			reply = reply[:r.max]
 		}
@@ -215,9 +223,22 @@ func (r *RPC) serve(ctx context.Context, cancel context.CancelFunc, h Handler, i
 	}
 	defer r.x.mu.Unlock()
 	delete(r.running, id)
-	// It fails if the caller has gone.
-	C.xport_rpc_reply(r.c.rpcs, C.uint64_t(id), C.int(status), firstByte(reply), C.size_t(len(reply)))
+	switch r.reply(id, status, reply) {
+	case C.XPORT_ERR_BOUNDS:
+		r.reply(id, ErrBounds, nil) // longer than the caller takes
+	case C.XPORT_ERR_NO_MEMORY:
+		r.reply(id, ErrNoMemory, nil)
+	case C.XPORT_ERR_INVALID:
+		r.reply(id, ErrSystem, nil) // such as a status that is not allowed
+	}
 	r.takeEvents()
+}
+
+// reply ends a request, unless the status is XPORT_ERR_BOUNDS, _NO_MEMORY or _INVALID. If the caller has gone, that is an
+// error as well, but the request has ended. The caller holds mu.
+func (r *RPC) reply(id uint64, status Status, payload []byte) C.int {
+	p, n := bytesForC(payload)
+	return C.xport_rpc_reply(r.c.rpcs, C.uint64_t(id), C.int(status), unsafe.Pointer(&p[0]), n)
 }
 
 // Handle registers a method. It stays until Close.
@@ -286,8 +307,9 @@ func (r *RPC) post(ctx context.Context, ep *Endpoint, name *C.char, payload []by
 	}
 	r.number++
 	var id C.uint64_t
-	status := C.xpg_rpc_call(r.c, ep.c, name, firstByte(payload), C.size_t(len(payload)), reply.b.base, C.size_t(r.max),
-		deadline, C.uint64_t(r.number), &id)
+	p, n := bytesForC(payload)
+	status := C.xpg_rpc_call(r.c, ep.c, name, unsafe.Pointer(&p[0]), n, reply.b.base, C.size_t(r.max), deadline,
+		C.uint64_t(r.number), &id)
 	if err := reply.checkOut(r.x); err != nil {
 		panic(err)
 	}
@@ -325,15 +347,19 @@ func (r *RPC) wait(ctx context.Context, c *call, number uint64, id C.uint64_t) (
 				C.xport_rpc_cancel(r.c.rpcs, id)
 				r.takeEvents()
 			}
+			c.abandoned = !c.done
 			return nil, ctx.Err()
 		}
+	}
+	if x.gone.Load() {
+		return nil, &CallError{Err: errInstanceClosed, Ran: c.ran}
 	}
 	var reply []byte
 	if n := c.length; n > 0 {
 		if n > r.max {
 			n = r.max
 		}
-		reply = append(reply, c.reply.Bytes()[:n]...)
+		reply = append(reply, c.reply.bytes()[:n]...)
 	}
 	if c.status >= 0 {
 		return reply, nil
@@ -358,8 +384,13 @@ func (r *RPC) shut() {
 	r.closed = true
 	r.cancel()
 	r.timer.Stop()
+	r.endCalls(C.XPORT_ERR_CLOSED, "the calls were closed")
+}
+
+// endCalls ends all calls for their callers here. The caller holds mu.
+func (r *RPC) endCalls(status C.int, why string) {
 	for number, c := range r.calls {
-		c.status, c.ran, c.why = C.XPORT_ERR_CLOSED, RanUnknown, "the calls were closed"
+		c.status, c.ran, c.why = status, RanUnknown, why
 		r.replies = append(r.replies, c.reply) // the C library may write to it still
 		r.finish(number, c)
 	}

@@ -31,6 +31,7 @@ type slot struct {
 	ep     *Endpoint
 	key    *RemoteKey
 	buf    *Buffer
+	behind *fifo // where it waits if there is no space
 	result outcome
 }
 
@@ -82,7 +83,7 @@ func (t *table) find(number uint64) *slot {
 
 func (t *table) giveBack(s *slot) {
 	s.stage, s.orphan = unused, false
-	s.ep, s.key, s.buf, s.result = nil, nil, nil, outcome{}
+	s.ep, s.key, s.buf, s.behind, s.result = nil, nil, nil, nil, outcome{}
 	t.unused = append(t.unused, uint32(s.number))
 }
 
@@ -135,7 +136,7 @@ func (x *Instance) submit(r *request, turn C.int) (*slot, error) {
 		}
 	}
 	s := x.table.take()
-	s.ep, s.key, s.buf = r.ep, r.key, r.buf
+	s.ep, s.key, s.buf, s.behind = r.ep, r.key, r.buf, x.fifoOf(r)
 	s.stage = queued
 	o := &s.op
 	*o = C.struct_xpg_operation{kind: r.kind, offset: C.uint64_t(r.offset), value: C.uint64_t(r.value),
@@ -147,15 +148,12 @@ func (x *Instance) submit(r *request, turn C.int) (*slot, error) {
 	}
 	x.table.inFlight++
 	status := C.int(C.XPORT_ERR_AGAIN)
-	if r.ep == nil || r.ep.waiting == 0 {
+	if s.behind.live == 0 {
 		status = x.post(s, turn)
 	}
 	switch {
 	case status == C.XPORT_ERR_AGAIN && !r.try:
-		if s.ep != nil {
-			s.ep.waiting++
-		}
-		x.queued = append(x.queued, waiting{s, s.number})
+		x.push(s)
 		x.turn() // what was reaped after the post may have made space
 	case status == C.XPORT_ERR_AGAIN:
 		x.finish(s, status, refuse(ErrAgain, operationNames[r.kind], "the queue is full",
@@ -183,9 +181,14 @@ func (x *Instance) post(s *slot, turn C.int) C.int {
 		o.key = s.key.c
 	}
 	if s.buf != nil {
+		if r := s.buf.b.region; r != nil && r.mr == nil { // closed while the operation was queued
+			x.finish(s, C.XPORT_ERR_CLOSED, r.closedError())
+			return C.XPORT_ERR_CLOSED
+		}
 		o.buf, o.len, o.mr = s.buf.b.base, C.size_t(s.buf.length), s.buf.b.mr()
 	}
 	x.g.op = *o
+	retired, buried := len(x.retired), len(x.buried)
 	status := C.xpg_post(x.g, turn)
 	if status >= 0 {
 		s.stage = posted
@@ -194,37 +197,25 @@ func (x *Instance) post(s *slot, turn C.int) C.int {
 		x.finish(s, status, lastError(x.g, status, operationNames[o.kind]))
 	}
 	if turn != 0 {
-		x.reap()
+		x.reap(retired, buried)
 	}
 	return status
 }
 
-// waiting is an operation in the queue. If its slot has another number, the operation was abandoned.
-type waiting struct {
-	s      *slot
-	number uint64
-}
-
-// postQueued posts the operations that wait for space, as far as there is some. The caller holds mu.
-func (x *Instance) postQueued() {
-	all := x.queued
-	x.queued = nil
-	var full map[*Endpoint]bool
-	for _, w := range all {
-		if w.s.number != w.number || w.s.stage != queued {
-			continue
+// endOperations ends all operations, at the end of the instance or of its back end. The caller holds mu.
+func (x *Instance) endOperations(status C.int, err error) {
+	for _, s := range x.table.slots {
+		if s.stage == posted && x.closed {
+			s.buf = nil // the C library uses its memory until xport_close
 		}
-		ep := w.s.ep
-		if full[ep] || x.post(w.s, 0) == C.XPORT_ERR_AGAIN {
-			if full == nil {
-				full = map[*Endpoint]bool{}
-			}
-			full[ep] = true
-			x.queued = append(x.queued, w)
-		} else if ep != nil {
-			ep.waiting--
+		if s.stage == queued || s.stage == posted {
+			x.finish(s, status, err)
 		}
 	}
+	for _, q := range x.full {
+		*q = fifo{}
+	}
+	x.full = nil
 }
 
 // finish ends an operation that has completed, or was refused. The caller holds mu.
@@ -266,9 +257,8 @@ func (x *Instance) abandon(s *slot) {
 		}
 	case queued:
 		x.table.inFlight--
-		if s.ep != nil {
-			s.ep.waiting--
-		}
+		s.stage = done
+		s.behind.abandoned()
 		fallthrough
 	case done:
 		if s.buf != nil {

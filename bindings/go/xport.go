@@ -41,21 +41,24 @@ type Options struct {
 
 // Instance is an opened back end, with its endpoints, its memory and the operations in flight.
 type Instance struct {
-	mu       sync.Mutex // protects all below, and is held for each call of the C library that does not wait
-	g        *C.struct_xpg
-	table    table
-	queued   []waiting // operations that wait for space, in order
-	pool     pool
-	failure  error // why the back end failed
-	closed   bool
-	reaper   reaper
-	retired  []*C.xport_ep        // closed endpoints, whose completions are not all reaped
-	known    map[uint64]*Endpoint // by the address of the C handle
-	regions  map[uint64]*Region
-	events   []happened
-	rpc      *RPC   // nil: none
-	arrived  signal // an event
-	incoming signal // a connection
+	mu        sync.Mutex // protects all below, and is held for each call of the C library that does not wait
+	g         *C.struct_xpg
+	table     table
+	receives  fifo    // those that wait for space: all receives of an instance share it
+	full      []*fifo // the queues that are not empty
+	pool      pool
+	failure   error // why the back end failed
+	closed    bool
+	reaper    reaper
+	retired   []retiree            // closed endpoints, whose handles are not destroyed yet
+	buried    []retiree            // those whose addresses are not forgotten yet
+	known     map[uint64]*Endpoint // by the address of the C handle
+	regions   map[uint64]*Region
+	listeners map[*Listener]struct{}
+	events    []happened
+	rpc       *RPC   // nil: none
+	arrived   signal // an event
+	incoming  signal // a connection
 
 	gone   atomic.Bool    // the memory is unmapped
 	inside sync.WaitGroup // calls of the C library without mu
@@ -121,7 +124,8 @@ func Open(o *Options) (*Instance, error) {
 		defer C.free(unsafe.Pointer(g))
 		return nil, lastError(g, status, "xport_open")
 	}
-	x := &Instance{g: g, known: map[uint64]*Endpoint{}, regions: map[uint64]*Region{}, ended: make(chan struct{})}
+	x := &Instance{g: g, known: map[uint64]*Endpoint{}, regions: map[uint64]*Region{},
+		listeners: map[*Listener]struct{}{}, ended: make(chan struct{})}
 	x.pool.x = x
 	x.reaper = reaper{patience: patienceMax, resume: make(chan struct{}, 1)}
 	if err := x.startProgress(o.WaitInThread); err != nil {
@@ -133,7 +137,8 @@ func Open(o *Options) (*Instance, error) {
 }
 
 // Close ends the instance, and all that belongs to it. Endpoints are closed without waiting: close those first whose
-// peers must get what was sent. Operations return ErrClosed. It waits for calls of Endpoint.Close and Region.Close.
+// peers must get what was sent. Operations and other calls that wait return ErrClosed. Buffers in flight are not given
+// back.
 func (x *Instance) Close() error {
 	x.mu.Lock()
 	if x.closed {
@@ -141,14 +146,25 @@ func (x *Instance) Close() error {
 		return errInstanceClosed
 	}
 	x.closed = true
-	for _, s := range x.table.slots {
-		if s.stage == queued || s.stage == posted {
-			x.finish(s, C.XPORT_ERR_CLOSED, errInstanceClosed)
-		}
+	x.endOperations(C.XPORT_ERR_CLOSED, errInstanceClosed)
+	// Without peers no call of the C library waits.
+	for l := range x.listeners {
+		C.xport_listener_close(l.c)
+		l.c = nil
 	}
-	x.queued = nil
 	for _, ep := range x.known {
 		ep.end(errInstanceClosed)
+		switch {
+		case ep.c == nil:
+		case ep.over != nil && (x.rpc == nil || !x.rpc.closed):
+			if x.rpc != nil {
+				x.rpc.forget(ep)
+			}
+			C.xport_ep_destroy(ep.c) // cuts the close short that is under way
+			ep.c, ep.over = nil, nil
+		default:
+			C.xport_ep_close(ep.c, 0)
+		}
 	}
 	x.arrived.raise()
 	x.incoming.raise()
@@ -169,8 +185,20 @@ func (x *Instance) Close() error {
 	return nil
 }
 
-// enter locks the instance. It fails, without the lock, if the instance is closed.
+// enter locks the instance. It fails, without the lock, if the instance is closed, or its back end has failed.
 func (x *Instance) enter() error {
+	if err := x.enterFailed(); err != nil {
+		return err
+	}
+	if err := x.failure; err != nil {
+		x.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// enterFailed is enter for calls that are allowed after the back end has failed.
+func (x *Instance) enterFailed() error {
 	x.mu.Lock()
 	if x.closed {
 		x.mu.Unlock()
@@ -178,6 +206,18 @@ func (x *Instance) enter() error {
 	}
 	return nil
 }
+
+// hold keeps the memory of the instance mapped until release, without the lock.
+func (x *Instance) hold() error {
+	if err := x.enterFailed(); err != nil {
+		return err
+	}
+	x.inside.Add(1)
+	x.mu.Unlock()
+	return nil
+}
+
+func (x *Instance) release() { x.inside.Done() }
 
 // must is the error of a call with this status, or nil.
 func (x *Instance) must(status C.int, operation string) error {
