@@ -6,7 +6,8 @@
 //	scenarios ADDRESS NAME...   the initiator: prints "ok NAME" for each
 //
 // Not in the table: wakeups, WAKEUPS messages and answers with pauses; cancels, 10,000 operations that are cancelled
-// beside a stopped peer; race, many goroutines at a time; closing, the end of an instance; rpc and echo, calls.
+// beside a stopped peer; race, many goroutines at a time; closing, the end of an instance; rpc and echo, calls; and those
+// of faults.go.
 package main
 
 // #cgo pkg-config: libxport
@@ -336,11 +337,13 @@ func address(b *xport.Buffer) uintptr { return uintptr(unsafe.Pointer(&b.Bytes()
 func cancel(at string) {
 	s := open(at, nil)
 	// None of these takes the answer below.
-	begun := time.Now()
-	buf := value(s.x.Buffer(watched))
-	_, err := s.ep.Recv(within(20*time.Millisecond), buf, 2)
-	is(err, context.DeadlineExceeded)
-	check(time.Since(begun) < limit/2)
+	var buf *xport.Buffer
+	var err error
+	prompt("a receive", func() {
+		buf = value(s.x.Buffer(watched))
+		_, err := s.ep.Recv(within(20*time.Millisecond), buf, 2)
+		is(err, context.DeadlineExceeded)
+	})
 	refused(func() { buf.Bytes() })
 	buf.Free() // does nothing
 	ctx, stop := context.WithCancel(context.Background())
@@ -513,11 +516,14 @@ func main() {
 	scenarios := map[string]func(string){
 		"connect": connect, "put": put, "get": get, "notify": notify, "atomics": atomics, "messages": messages,
 		"cancel": cancel, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
-		"rpc": rpc, "echo": echo, "closing": closing,
+		"rpc": rpc, "echo": echo, "closing": closing, "hold": hold, "reconnect": reconnect, "flood": flood,
+		"stuck": stuck, "copies": copies, "regions": regions, "sleepers": sleepers, "receives": receives,
+		"arguments": arguments, "replies": replies, "failing": failing,
 		"kill":    func(address string) { lost(address, syscall.SIGKILL, 100) },
 		"stop":    func(address string) { lost(address, syscall.SIGSTOP, 100) },
 		"cancels": func(address string) { lost(address, syscall.SIGSTOP, 10000) },
 	}
+	go metronome()
 	if os.Args[1] == "serve" {
 		serve()
 	}
