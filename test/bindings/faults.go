@@ -75,6 +75,7 @@ type child struct {
 func start(args ...string) *child {
 	c := &child{Cmd: exec.Command(os.Args[0], args...)}
 	c.Stderr = os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out := value(c.StdoutPipe())
 	must(c.Start())
 	c.address = strings.TrimSpace(value(bufio.NewReader(out).ReadString('\n')))
@@ -378,16 +379,16 @@ func replies(address string) {
 
 // failing is for a package whose back end fails when the variable XPG_FAIL is set.
 func failing(address string) {
-	s := open(address, &xport.Options{QueueDepth: 4})
+	s := open(address, &xport.Options{QueueDepth: 64})
+	calls := value(s.x.RPC(0))
 	var started []*xport.Operation
-	for i := 0; i < 10; i++ {
+	for i := 0; i < 100; i++ {
 		started = append(started, s.ep.StartRecv(value(s.x.Buffer(8)), 2))
 	}
 	waits := make(chan error, 2)
 	go func() { _, err := s.x.Event(context.Background()); waits <- err }()
 	listener := value(s.x.Listen("127.0.0.1:0", nil))
 	go func() { _, err := listener.Accept(context.Background()); waits <- err }()
-	calls := value(s.x.RPC(0))
 	buf := s.buffer(word(1))
 	os.Setenv("XPG_FAIL", "1")
 	s.ep.Put(within(time.Second), buf, s.key, 0)
