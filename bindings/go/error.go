@@ -6,7 +6,9 @@ package xport
 import "C"
 
 import (
+	"context"
 	"io/fs"
+	"net"
 	"os"
 	"syscall"
 )
@@ -16,32 +18,32 @@ import (
 type Status int32
 
 const (
-	ErrAgain        Status = C.XPORT_ERR_AGAIN
-	ErrInvalid      Status = C.XPORT_ERR_INVALID
-	ErrNoMemory     Status = C.XPORT_ERR_NO_MEMORY
-	ErrNotSupported Status = C.XPORT_ERR_NOT_SUPPORTED
-	ErrConfig       Status = C.XPORT_ERR_CONFIG
-	ErrNoBackend    Status = C.XPORT_ERR_NO_BACKEND
-	ErrFault        Status = C.XPORT_ERR_FAULT
-	ErrBounds       Status = C.XPORT_ERR_BOUNDS
-	ErrAccess       Status = C.XPORT_ERR_ACCESS
-	ErrStaleKey     Status = C.XPORT_ERR_STALE_KEY
-	ErrBadKey       Status = C.XPORT_ERR_BAD_KEY
-	ErrTruncated    Status = C.XPORT_ERR_TRUNCATED
-	ErrCanceled     Status = C.XPORT_ERR_CANCELED
-	ErrPeerLost     Status = C.XPORT_ERR_PEER_LOST
-	ErrPeerClosed   Status = C.XPORT_ERR_PEER_CLOSED
-	ErrClosed       Status = C.XPORT_ERR_CLOSED
-	ErrTimeout      Status = C.XPORT_ERR_TIMEOUT
-	ErrRefused      Status = C.XPORT_ERR_REFUSED
-	ErrUnreachable  Status = C.XPORT_ERR_UNREACHABLE
-	ErrIncompatible Status = C.XPORT_ERR_INCOMPATIBLE
-	ErrAddress      Status = C.XPORT_ERR_ADDRESS
-	ErrAuth         Status = C.XPORT_ERR_AUTH
-	ErrFork         Status = C.XPORT_ERR_FORK
-	ErrSystem       Status = C.XPORT_ERR_SYSTEM
-	ErrProtocol     Status = C.XPORT_ERR_PROTOCOL
-	ErrBusy         Status = C.XPORT_ERR_BUSY
+	ErrAgain        Status = C.XPORT_ERR_AGAIN         // the queue is full
+	ErrInvalid      Status = C.XPORT_ERR_INVALID       // an argument or call that is not allowed
+	ErrNoMemory     Status = C.XPORT_ERR_NO_MEMORY     // out of memory, or over the limit of locked memory
+	ErrNotSupported Status = C.XPORT_ERR_NOT_SUPPORTED // not supported by this back end or build
+	ErrConfig       Status = C.XPORT_ERR_CONFIG        // a bad value in the environment or in Options
+	ErrNoBackend    Status = C.XPORT_ERR_NO_BACKEND    // no back end has that name, or none is usable
+	ErrFault        Status = C.XPORT_ERR_FAULT         // memory is not mapped, or does not allow the access
+	ErrBounds       Status = C.XPORT_ERR_BOUNDS        // outside the remote region; or too long
+	ErrAccess       Status = C.XPORT_ERR_ACCESS        // the remote region does not grant the right
+	ErrStaleKey     Status = C.XPORT_ERR_STALE_KEY     // the region was closed, or its process has ended
+	ErrBadKey       Status = C.XPORT_ERR_BAD_KEY       // damaged bytes, or not a key
+	ErrTruncated    Status = C.XPORT_ERR_TRUNCATED     // the message was longer than its buffer
+	ErrCanceled     Status = C.XPORT_ERR_CANCELED      // the operation was cancelled
+	ErrPeerLost     Status = C.XPORT_ERR_PEER_LOST     // the peer died, was suspended for too long, or is cut off
+	ErrPeerClosed   Status = C.XPORT_ERR_PEER_CLOSED   // the peer closed the endpoint
+	ErrClosed       Status = C.XPORT_ERR_CLOSED        // this side closed the endpoint, listener, region or instance
+	ErrTimeout      Status = C.XPORT_ERR_TIMEOUT       // a time limit expired
+	ErrRefused      Status = C.XPORT_ERR_REFUSED       // nobody listens there, or the peer refused the connection
+	ErrUnreachable  Status = C.XPORT_ERR_UNREACHABLE   // no route, or a name that does not resolve
+	ErrIncompatible Status = C.XPORT_ERR_INCOMPATIBLE  // the peer runs another back end, provider or version
+	ErrAddress      Status = C.XPORT_ERR_ADDRESS       // malformed, or an address that cannot be bound
+	ErrAuth         Status = C.XPORT_ERR_AUTH          // authentication is missing or failed
+	ErrFork         Status = C.XPORT_ERR_FORK          // called in a forked child
+	ErrSystem       Status = C.XPORT_ERR_SYSTEM        // a system call failed
+	ErrProtocol     Status = C.XPORT_ERR_PROTOCOL      // the peer violated the protocol
+	ErrBusy         Status = C.XPORT_ERR_BUSY          // posted receives use the region; or the callee has too many calls
 )
 
 // Error returns the text of the status.
@@ -74,8 +76,11 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Status }
 
 // Is reports whether an error of the standard library means the same.
-func (e *Error) Is(target error) bool {
-	switch e.Status {
+func (e *Error) Is(target error) bool { return e.Status.Is(target) }
+
+// Is reports whether an error of the standard library means the same.
+func (s Status) Is(target error) bool {
+	switch s {
 	case ErrAgain:
 		return target == syscall.EAGAIN
 	case ErrNoMemory:
@@ -85,9 +90,9 @@ func (e *Error) Is(target error) bool {
 	case ErrPeerLost:
 		return target == syscall.ECONNRESET
 	case ErrClosed:
-		return target == fs.ErrClosed
+		return target == fs.ErrClosed || target == net.ErrClosed
 	case ErrTimeout:
-		return target == os.ErrDeadlineExceeded
+		return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
 	case ErrRefused:
 		return target == syscall.ECONNREFUSED
 	case ErrInvalid, ErrBounds, ErrBadKey, ErrAddress:

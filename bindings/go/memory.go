@@ -19,11 +19,11 @@ import (
 type Rights uint32
 
 const (
-	RemoteRead   Rights = C.XPORT_REMOTE_READ
-	RemoteWrite  Rights = C.XPORT_REMOTE_WRITE
-	RemoteAtomic Rights = C.XPORT_REMOTE_ATOMIC
-	AtomicNIC    Rights = C.XPORT_ATOMIC_NIC
-	RemoteRecv   Rights = C.XPORT_REMOTE_RECV
+	RemoteRead   Rights = C.XPORT_REMOTE_READ   // peers may get from it
+	RemoteWrite  Rights = C.XPORT_REMOTE_WRITE  // peers may put to it
+	RemoteAtomic Rights = C.XPORT_REMOTE_ATOMIC // peers may use atomics on it
+	AtomicNIC    Rights = C.XPORT_ATOMIC_NIC    // with RemoteAtomic: the network adapter may apply the atomics
+	RemoteRecv   Rights = C.XPORT_REMOTE_RECV   // long messages may be placed directly: see xport.h
 )
 
 // block is memory of C that one Buffer at a time may use.

@@ -18,11 +18,11 @@ type Message struct {
 type AtomicOp int
 
 const (
-	Add            AtomicOp = C.XPORT_ATOMIC_ADD
-	And            AtomicOp = C.XPORT_ATOMIC_AND
-	Or             AtomicOp = C.XPORT_ATOMIC_OR
-	Xor            AtomicOp = C.XPORT_ATOMIC_XOR
-	Swap           AtomicOp = C.XPORT_ATOMIC_SWAP
+	Add            AtomicOp = C.XPORT_ATOMIC_ADD  // old + operand
+	And            AtomicOp = C.XPORT_ATOMIC_AND  // old & operand
+	Or             AtomicOp = C.XPORT_ATOMIC_OR   // old | operand
+	Xor            AtomicOp = C.XPORT_ATOMIC_XOR  // old ^ operand
+	Swap           AtomicOp = C.XPORT_ATOMIC_SWAP // operand
 	compareAndSwap AtomicOp = C.XPORT_ATOMIC_CAS
 )
 

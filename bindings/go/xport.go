@@ -84,9 +84,15 @@ func (s *signal) raise() {
 }
 
 func milliseconds(d time.Duration) C.int {
-	ms := (d + time.Millisecond - 1) / time.Millisecond
+	ms := d / time.Millisecond
+	if d > ms*time.Millisecond {
+		ms++ // rounded up: 0 would mean the default
+	}
 	if ms > 1<<30 {
 		ms = 1 << 30
+	}
+	if ms < -1<<30 {
+		ms = -1 << 30
 	}
 	return C.int(ms)
 }

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -357,6 +359,11 @@ func arguments(address string) {
 	check(!strings.Contains(listener.Address(), "localhost"), listener.Address())
 	value(s.x.Connect(soon(), listener.Address(), object.bytes[:]))
 	must(listener.Close())
+	_, err = xport.Open(&xport.Options{PeerTimeout: math.MaxInt64})
+	is(err, xport.ErrConfig)
+	is(xport.ErrTimeout, context.DeadlineExceeded)
+	is(&xport.Error{Status: xport.ErrClosed}, net.ErrClosed)
+	check(!errors.Is(xport.ErrPeerClosed, io.EOF))
 	_, err = s.x.Listen("name.invalid:0", nil)
 	is(err, xport.ErrUnreachable)
 	s.end()
