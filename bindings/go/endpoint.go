@@ -34,10 +34,20 @@ func bytesForC(p []byte) ([]byte, C.size_t) {
 // Listen listens at "host:port". Each peer gets the private data with its connection, for example the key of a region.
 // With port 0 the system chooses one. A name is looked up by the resolver of Go.
 func (x *Instance) Listen(address string, private []byte) (*Listener, error) {
-	numeric, err := lookUp(address)
+	found, err := lookUp(address)
 	if err != nil {
 		return nil, err
 	}
+	var l *Listener
+	for _, numeric := range found {
+		if l, err = x.listen(numeric, private); !errors.Is(err, ErrAddress) {
+			break // with ErrAddress this one cannot be bound
+		}
+	}
+	return l, err
+}
+
+func (x *Instance) listen(numeric string, private []byte) (*Listener, error) {
 	if err := x.enter(); err != nil {
 		return nil, err
 	}
@@ -61,18 +71,22 @@ func (x *Instance) Listen(address string, private []byte) (*Listener, error) {
 	return l, nil
 }
 
-// lookUp returns an address whose host is a number, or "*". The C library would look a name up with its lock held.
-func lookUp(address string) (string, error) {
+// lookUp returns addresses whose host is a number, or "*". The C library would look a name up with its lock held.
+func lookUp(address string) ([]string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || host == "*" || address[0] == '[' || net.ParseIP(host) != nil {
-		return address, nil
+		return []string{address}, nil
 	}
 	found, err := net.DefaultResolver.LookupIPAddr(context.Background(), host)
 	if err != nil || len(found) == 0 {
-		return "", refuse(ErrUnreachable, "xport_listen", fmt.Sprintf("the name %q does not resolve: %v", host, err),
+		return nil, refuse(ErrUnreachable, "xport_listen", fmt.Sprintf("the name %q does not resolve: %v", host, err),
 			"Check the name, or give a numeric address.")
 	}
-	return net.JoinHostPort(found[0].String(), port), nil
+	all := make([]string, len(found))
+	for i := range found {
+		all[i] = net.JoinHostPort(found[i].String(), port)
+	}
+	return all, nil
 }
 
 // Address returns "host:port" with the real port.
