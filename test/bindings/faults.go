@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -173,6 +174,53 @@ func flood(string) {
 		}
 	}
 	check(got == most && dropped == (most+more)/16*16-most, got, dropped)
+	must(y.Close())
+	must(x.Close())
+}
+
+// churn connects and closes from many goroutines at a time. Each message and event belongs to the endpoint of its sender,
+// although the C library uses addresses again.
+func churn(string) {
+	const callers, rounds = 8, 40
+	x, y := value(xport.Open(nil)), value(xport.Open(nil))
+	listener := value(x.Listen("127.0.0.1:0", nil))
+	var wg sync.WaitGroup
+	for g := 0; g < callers; g++ {
+		wg.Add(1)
+		go func(g int) {
+			defer wg.Done()
+			for i := 0; i < rounds; i++ {
+				tag := uint64(1000*g + i + 1)
+				ep := value(y.Connect(soon(), listener.Address(), word(tag)))
+				must(ep.SendBytes(soon(), word(tag), tag))
+				must(ep.Close(soon()))
+			}
+		}(g)
+	}
+	for g := 0; g < callers; g++ {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := 0; i < rounds; i++ {
+				ep := value(listener.Accept(soon()))
+				tag := binary.LittleEndian.Uint64(ep.PrivateData())
+				buf := value(x.Buffer(8))
+				m := value(x.Recv(soon(), buf, tag, ^uint64(0)))
+				check(m.Endpoint == ep && bytes.Equal(buf.Bytes(), word(tag)), m, tag)
+				buf.Free()
+				select {
+				case <-ep.Done():
+				case <-time.After(limit):
+					panic("assertion failed: the peer's close is not noticed")
+				}
+				is(ep.Err(), xport.ErrPeerClosed)
+				ep.Close(soon())
+			}
+		}()
+	}
+	wg.Wait()
+	_, err := x.Event(within(20 * time.Millisecond))
+	is(err, context.DeadlineExceeded)
 	must(y.Close())
 	must(x.Close())
 }
