@@ -447,8 +447,7 @@ int xport_listener_name(const xport_listener *listener, char *buf, size_t len) X
  * xport_listener_set_private_data - change the private data of a listener.
  *
  * Each peer whose handshake begins later gets these `len` bytes with its connection, instead of those of
- * xport_listen.  So they may contain what is known only when the listener exists, such as its port.  The bytes are
- * copied.  len 0: none.
+ * xport_listen.  For example, they may contain the listener's port.  The bytes are copied.  len 0: none.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    listener is NULL; len is above xport_info.private_max; data is NULL although len is not 0
@@ -504,7 +503,8 @@ void xport_listener_close(xport_listener *listener);
  * returns XPORT_OK, and XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST follows within attr->connect_ms.  Until
  * XPORT_EVENT_CONNECTED no operation may be posted on the endpoint, and no key unpacked.
  *
- * A name is looked up by a thread of the library, within the time limit.
+ * A name is looked up by a thread of the library, within the time limit.  That thread may go on after the call, for as
+ * long as the system's resolver does.  Until then the application must not change the environment.
  *
  * For a peer on another host, both sides need the same authentication key (XPORT_AUTH_KEY_FILE), or XPORT_AUTH=none.
  *
@@ -568,14 +568,15 @@ int xport_ep_close(xport_ep *ep, int timeout_ms);
  *
  * Like xport_ep_close, but the call returns at once, and several endpoints may close at the same time.  New operations
  * are rejected from now on.  The posted ones complete while the application polls.  Exactly one event ends the close:
- *   - XPORT_EVENT_CLOSED with XPORT_OK: the peer's library has received everything posted
+ *   - XPORT_EVENT_CLOSED with XPORT_OK: the peer's library has received everything posted; not with timeout_ms 0
  *   - XPORT_EVENT_CLOSED with XPORT_ERR_TIMEOUT: the time limit expired first
  *   - XPORT_EVENT_CLOSED with XPORT_ERR_PEER_CLOSED: the peer closed before it had received everything
  *   - XPORT_EVENT_LOST: the peer was lost first
  * All completions of the endpoint come before this event.  xport_ep_destroy before the event cuts the close short,
- * and no event comes.
+ * and no event comes unless it is queued already.
  *
- * timeout_ms  -1: no limit.  0: what has not been sent is dropped; only the event comes later.
+ * timeout_ms  -1: no limit; two peers may then wait for each other forever, if each has a send that the other never
+ *             receives.  0: drop unsent data and close at once; the event reports the end with XPORT_OK.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID     ep is NULL; timeout_ms is below -1; the endpoint is not connected yet
@@ -646,7 +647,7 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
  * xport_ep_set_context - replace the application's pointer of an endpoint.
  *
  * Sets xport_ep_info.context, and the context of later events of the endpoint.  For example, a server gives each
- * accepted endpoint the pointer to its own state.
+ * accepted endpoint the pointer to its own state.  Events that are queued already keep the previous pointer.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    ep is NULL

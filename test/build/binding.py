@@ -247,7 +247,10 @@ class Side:
 
 	def end(self):
 		if self.role == "initiator":
+			self.must(self.lib.xport_ep_set_context(self.ep, self.ffi.NULL))
 			self.must(self.lib.xport_ep_close(self.ep, 5000))
+		else:  # the peer has closed it
+			assert self.lib.xport_ep_close_start(self.ep, 0) == self.lib.XPORT_ERR_PEER_CLOSED
 		self.lib.xport_rkey_destroy(self.rkey)
 		self.lib.xport_ep_destroy(self.ep)
 		self.must(self.lib.xport_mr_dereg(self.mr))
@@ -269,6 +272,7 @@ def target(side):
 	listener = side.make("xport_listener", lambda out: lib.xport_listen(side.x, b"127.0.0.1:0", side.conn, out))
 	name = ffi.new("char[64]")
 	side.must(lib.xport_listener_name(listener, name, len(name)))
+	side.must(lib.xport_listener_set_private_data(listener, side.conn.private_data, side.conn.private_len))
 	side.memory[500000:500000 + len(GOT)] = GOT
 	print(ffi.string(name).decode(), flush=True)
 	side.meet(side.make("xport_ep", lambda out: lib.xport_accept(listener, 60000, out)))

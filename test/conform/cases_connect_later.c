@@ -28,20 +28,25 @@ static bool loopback_up(void)
 	return ok;
 }
 
-static bool own_resolver(void)
+static bool own_file(const char *name, const char *words)
 {
-	static const char words[] = "nameserver 127.0.0.1\n";
-	char path[] = "/tmp/xport-resolv-XXXXXX";
+	char path[] = "/tmp/xport-own-XXXXXX";
 	int fd = mkstemp(path);
-	bool ok = fd >= 0 && write(fd, words, sizeof(words) - 1) > 0 &&
-	          mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-	          mount(path, "/etc/resolv.conf", NULL, MS_BIND, NULL) == 0;
+	bool ok = fd >= 0 && write(fd, words, strlen(words)) > 0 && mount(path, name, NULL, MS_BIND, NULL) == 0;
 
 	if (fd >= 0) {
 		unlink(path);
 		close(fd);
 	}
 	return ok;
+}
+
+/* Names come from files and DNS alone, and DNS is asked here. */
+static bool own_resolver(void)
+{
+	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       own_file("/etc/resolv.conf", "nameserver 127.0.0.1\n") &&
+	       (access("/etc/nsswitch.conf", F_OK) != 0 || own_file("/etc/nsswitch.conf", "hosts: files dns\n"));
 }
 
 /* In network and mount namespaces of its own, all names are asked of a socket that nobody reads. */

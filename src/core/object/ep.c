@@ -126,7 +126,7 @@ void xpi_ep_use(struct xport_ep *ep, struct xpi_transport *tp)
 
 void xpi_ep_unuse(struct xport_ep *ep)
 {
-	if (ep->tp != NULL)
+	if (ep->tp != NULL && ep->state != XPI_EP_DRAINED)
 		xpi_transport_quit(ep->tp);
 	ep->tp = NULL;
 	ep->end.broken = false;

@@ -52,9 +52,9 @@ struct xpi_ep_peer {
 	char name[64]; /* its address, in messages */
 };
 
-/* Why and how the endpoint ends. Only core/object and core/progress assign these members. */
 enum xpi_close { XPI_CLOSE_NONE, XPI_CLOSE_SETTLING, XPI_CLOSE_BYE, XPI_CLOSE_OVER, XPI_CLOSE_CUT };
 
+/* Why and how the endpoint ends. Only core/object and core/progress assign these members. */
 struct xpi_ep_end {
 	int32_t reason;        /* a status */
 	uint8_t event;         /* XPORT_EVENT_CLOSED or LOST to be delivered after the last completion; 0: none */

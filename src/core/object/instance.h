@@ -107,7 +107,8 @@ struct xpi_ending {
 	int64_t since_ms;       /* when the last of them failed */
 	struct xpi_watch again; /* when to go on with them */
 	struct xpi_list closing; /* those that xport_ep_close_start closes */
-	struct xpi_watch late;   /* when the first of their time limits is over */
+	struct xpi_watch late;   /* when the first of their time limits is over, */
+	int64_t late_ms;         /* this one */
 };
 
 struct xport {

@@ -4,14 +4,11 @@
 #include "core/object/instance.h"
 #include "core/object/set.h"
 
-/* So many polls in a row that find something go by without a look at the clock. */
-enum { BUSY_TURNS = 32 };
-
 /* An application that polls at such distances, in XPI_TICKS_SHORT, does not mind the time that polling all takes. */
 enum { SELDOM = 8 };
 
-/* So many polls in a row go to the only transport in use. */
-enum { ALONE = 64 };
+/* So many polls in a row go to the only transport in use: first without a look at the clock, then again so many times. */
+enum { ALONE = 16, RENEWALS = 3 };
 
 static inline int transport_poll(struct xpi_transport *tp)
 {
@@ -62,16 +59,23 @@ static struct xpi_transport *find_only(const struct xpi_set *s)
 	return only != NULL && only->cools == 0 && only->broke == XPORT_OK ? only : NULL;
 }
 
-/* Lets the next polls go to the only one in use, if they follow so fast that the others do not wait for it. */
-static void grant(struct xpi_set *s)
+static bool fast(struct xpi_set *s, uint64_t now)
 {
-	struct xpi_transport *only = find_only(s);
-	uint64_t now = xpi_ticks(), since = now - s->granted_at;
-	bool fast = since < XPI_TICKS_SHORT / ALONE * (s->granted + 1u);
+	/* 1: the last grant was used up. 0: it was ended, and it is not known after how many polls. */
+	uint64_t polls = s->alone == 1 ? ALONE + 1 : 1, since = now - s->granted_at;
 
 	s->granted_at = now;
-	s->granted = only != NULL && fast ? ALONE : 0;
-	s->alone = s->granted;
+	return since < XPI_TICKS_SHORT / (8 * ALONE) * polls;
+}
+
+/* Polls only this transport for the next ALONE polls, if recent polls were fast. */
+static void grant(struct xpi_set *s, uint64_t now)
+{
+	struct xpi_transport *only = find_only(s);
+	bool granted = fast(s, now) && only != NULL;
+
+	s->alone = granted ? ALONE + 1 : 0;
+	s->renewals = granted ? RENEWALS : 0;
 	if (only == s->only)
 		return;
 	if (s->only != NULL)
@@ -84,8 +88,9 @@ static void grant(struct xpi_set *s)
 	s->only_be = only->be;
 }
 
-static __attribute__((noinline)) int poll_set(struct xpi_set *s)
+static __attribute__((noinline)) int poll_set(struct xpi_set *s, uint64_t now)
 {
+	uint64_t since = now - s->looked;
 	uint32_t polled = 0;
 	int n = 0;
 
@@ -97,24 +102,43 @@ static __attribute__((noinline)) int poll_set(struct xpi_set *s)
 		polled |= 1u << i;
 		n += transport_poll(tp);
 	}
-	if (n == 0 || (++s->turns & (BUSY_TURNS - 1)) == 0) {
-		uint64_t now = xpi_ticks(), since = now - s->looked;
-
-		if (since >= XPI_TICKS_SHORT) {
-			s->looked = now;
-			n += transports_poll_idle(s, polled, since >= SELDOM * XPI_TICKS_SHORT);
-		}
+	if (since >= XPI_TICKS_SHORT) {
+		s->looked = now;
+		n += transports_poll_idle(s, polled, since >= SELDOM * XPI_TICKS_SHORT);
 	}
-	grant(s);
+	grant(s, now);
 	return n;
+}
+
+/* The grant is over: renewed a few times, if the polls go on as fast. */
+static __attribute__((noinline)) int look(struct xpi_set *s)
+{
+	uint64_t now = xpi_ticks();
+
+	if (s->renewals == 0 || s->alone == 0 || !fast(s, now))
+		return poll_set(s, now);
+	s->renewals--;
+	s->alone = ALONE + 1;
+	return s->only_poll(s->only_be);
 }
 
 int xpi_poll_all(struct xpi_be *set)
 {
 	struct xpi_set *s = (struct xpi_set *)set;
 
-	if (s->alone == 0)
-		return poll_set(s);
+	if (s->alone < 2)
+		return look(s);
 	s->alone--;
 	return s->only_poll(s->only_be);
+}
+
+int xpi_poll_others(struct xport *x)
+{
+	struct xpi_set *s = x->set;
+
+	if (x->poll != xpi_poll_all)
+		return 0;
+	s->alone = 0;
+	s->looked = xpi_ticks();
+	return transports_poll_idle(s, 0, true);
 }

@@ -19,13 +19,15 @@ struct xpi_set {
 	const struct xpi_core_ops *up;
 	size_t frame_head;
 	/* polling */
-	unsigned nopen, turns, next;
+	unsigned nopen, next;
 	struct xpi_transport *open[XPI_CANDIDATES_MAX];
 	uint64_t looked; /* xpi_ticks when all were polled */
-	/* For so many polls only this one is polled: no other is in use, and polling it costs no system call. */
-	uint32_t alone;
-	uint32_t granted; /* what `alone` was set to */
-	uint64_t granted_at;
+	/*
+	 * Polls until the next look at the others, plus 1: until then only one transport is polled, because no other is in use,
+	 * and polling it costs no system call. 1: look at the clock. 0: look at all.
+	 */
+	uint32_t alone, renewals;
+	uint64_t granted_at; /* xpi_ticks */
 	int (*only_poll)(struct xpi_be *be);
 	struct xpi_be *only_be;
 	struct xpi_transport *only;
@@ -50,11 +52,15 @@ static inline void xpi_set_stir(struct xpi_set *s)
  * xpi_poll_all - poll the transports of a set; in place of a back end's poll.
  *
  * Those that are in use are polled each time. When XPI_TICKS_SHORT have passed, the next of the others is: it may need a
- * system call, during which those in use wait. One that breaks is marked, see XPI_TODO_BROKE.
+ * system call, during which those in use wait. A single one in use that costs no system call is polled alone for a few dozen polls,
+ * if they follow each other fast. One that breaks is marked, see XPI_TODO_BROKE.
  *
  * Returns the number of events, or the error of xpi_polled_alone.
  */
 int xpi_poll_all(struct xpi_be *set);
+
+/* xpi_poll_others - poll all transports now, where there are several. Returns the number of events. */
+int xpi_poll_others(struct xport *x);
 
 /* xpi_polled_alone - the transport whose error x->poll returned. */
 static inline struct xpi_transport *xpi_polled_alone(const struct xport *x)

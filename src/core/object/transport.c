@@ -252,9 +252,12 @@ void xpi_transport_quit(struct xpi_transport *tp)
 	tp->neps--;
 	if (tp->neps > 0)
 		return;
-	if (tp->broke != XPORT_OK)
+	if (tp->broke == XPORT_OK) {
+		transport_warm(tp);
+	} else {
+		tp->hot = 0;
 		xpi_fd_remove(tp->x, tp);
-	transport_warm(tp);
+	}
 	xpi_fd_clock(tp->x);
 }
 

@@ -26,11 +26,12 @@ struct xpi_transport {
 	struct xpi_pool frame_pool; /* frames of many records, with room for the longest that this back end sends */
 	unsigned index;             /* its candidate's place in the set; see xport_mr.on */
 	/* with several transports, see poll_all.c */
-	uint32_t hot;   /* it is in use: polls that it stays so without another event; 0: idle */
-	uint32_t *stir; /* cleared when it gets something to do: xpi_set.alone, or `aside` if that is for this one */
+	uint32_t hot; /* it is in use: polls that it stays so without another event; 0: idle */
+	uint32_t *
+		stir; /* the counter to clear when it gets work: xpi_set.alone; `aside` for the one that is polled alone */
 	uint32_t aside;
 	uint32_t cools; /* what a poll without an event takes off it; 0: polling costs no system call */
-	uint32_t neps;  /* endpoints over it */
+	uint32_t neps;  /* endpoints over it that are not drained */
 	int broke;      /* what poll returned, once it failed for good; else XPORT_OK */
 	bool broke_told;
 	/* life */
@@ -86,7 +87,7 @@ struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate);
  */
 bool xpi_transport_broke(struct xpi_transport *tp, int status);
 
-/* xpi_transport_join, xpi_transport_quit - count an endpoint that goes over the transport, and no longer does. */
+/* xpi_transport_join, xpi_transport_quit - count an endpoint that goes over the transport, until it is drained. */
 void xpi_transport_join(struct xpi_transport *tp);
 void xpi_transport_quit(struct xpi_transport *tp);
 

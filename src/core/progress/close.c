@@ -62,7 +62,7 @@ static void close_begin(struct xport_ep *ep)
 	ep->end.close = XPI_CLOSE_SETTLING;
 }
 
-/* Tells the peer that nothing follows. Where the peer has closed as well, there may be nothing to say that for. */
+/* Tells the peer that nothing follows. If the peer has closed too, operations may be left that never complete: then no BYE is sent. */
 static void say_bye(struct xport_ep *ep)
 {
 	struct xpi_op *bye;
@@ -114,15 +114,22 @@ static int close_result(struct xport_ep *ep)
 	return ep->end.close == XPI_CLOSE_CUT ? XPORT_ERR_TIMEOUT : XPORT_OK;
 }
 
-static const char late[] = "the time limit expired before everything posted had completed";
+static const char *why_of(int result)
+{
+	switch (result) {
+	case XPORT_ERR_PEER_CLOSED:
+		return "the peer closed the endpoint before it had received everything posted";
+	case XPORT_ERR_TIMEOUT:
+		return "the time limit expired before everything posted had completed";
+	default:
+		return "closed by this side";
+	}
+}
 
 static void close_end(struct xport_ep *ep, int result, int event)
 {
 	if (ep->state < XPI_EP_FAILING)
-		snprintf(ep->end.why, sizeof(ep->end.why), "%s",
-		         result == XPORT_ERR_PEER_CLOSED
-		                 ? "the peer closed the endpoint before it had received everything posted"
-		                 : "closed by this side");
+		snprintf(ep->end.why, sizeof(ep->end.why), "%s", why_of(result));
 	xpi_ep_fail(ep, result == XPORT_ERR_PEER_CLOSED ? result : XPORT_ERR_CLOSED, event);
 }
 
@@ -167,7 +174,7 @@ static int ep_close(struct xport_ep *ep, int timeout_ms)
 	wait_for(ep, is_dead, -1);
 	if (r == XPORT_OK)
 		return XPORT_OK;
-	xpi_refuse(ep->x, r, "xport_ep_close", "%s", r == XPORT_ERR_TIMEOUT ? late : ep->end.why);
+	xpi_refuse(ep->x, r, "xport_ep_close", "%s", ep->end.why);
 	return xpi_ep_refused(ep, r);
 }
 
@@ -188,24 +195,20 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 
 /* ---- the call that does not ---- */
 
-/* Has the instance look at its closes again when the first time limit is over. False: there is no memory to watch for it. */
-static bool closing_ring(struct xport *x)
+/* Has the instance look at its closes again at that time at the latest; -1: never. */
+static void closing_ring(struct xport *x, int64_t ms)
 {
 	struct xpi_watch *w = &x->ending.late;
-	int64_t first = -1;
 
-	xpi_list_for(l, &x->ending.closing) {
-		int64_t ms = xpi_container(l, struct xport_ep, closing)->end.deadline_ms;
-
-		if (ms >= 0 && (first < 0 || ms < first))
-			first = ms;
+	if (ms < 0 || (w->added && !atomic_load(&w->rang) && x->ending.late_ms <= ms))
+		return;
+	x->ending.late_ms = ms;
+	if (w->added) {
+		(void)xpi_watch_arm(x->live, w, 0, ms); /* without a descriptor it cannot fail */
+		return;
 	}
-	if (first < 0)
-		return true;
-	if (w->added)
-		return xpi_watch_arm(x->live, w, 0, first) == XPORT_OK;
-	w->deadline_ms = first;
-	return xpi_watch_add(x->live, w) == XPORT_OK;
+	w->deadline_ms = ms;
+	(void)xpi_watch_add(x->live, w);
 }
 
 int xpi_ep_close_start(struct xport_ep *ep, int timeout_ms)
@@ -222,14 +225,11 @@ int xpi_ep_close_start(struct xport_ep *ep, int timeout_ms)
 	ep->fast_left = 0;
 	close_begin(ep);
 	if (timeout_ms == 0)
-		close_cut(ep);
+		ep->end.close = XPI_CLOSE_OVER;
 	ep->end.deadline_ms = timeout_ms < 0 ? -1 : xpi_now_ms() + timeout_ms;
 	xpi_list_push(&x->ending.closing, &ep->closing);
 	x->todo |= XPI_TODO_CLOSING;
-	if (!closing_ring(x)) { /* LCOV_EXCL_BR_LINE: by fault alone */
-		close_cut(ep);
-		ep->end.deadline_ms = 0;
-	}
+	closing_ring(x, ep->end.deadline_ms);
 	xpi_request_attention(x);
 	return XPORT_OK;
 }
@@ -237,26 +237,27 @@ int xpi_ep_close_start(struct xport_ep *ep, int timeout_ms)
 void xpi_closing_walk(struct xport *x)
 {
 	bool rang = x->ending.late.added && atomic_load(&x->ending.late.rang);
-	int64_t now = xpi_now_ms();
+	int64_t now = xpi_now_ms(), next = -1;
 
 	xpi_list_for_safe(l, &x->ending.closing) {
 		struct xport_ep *ep = xpi_container(l, struct xport_ep, closing);
+		int64_t deadline = ep->end.deadline_ms;
 
 		if (!close_step(ep)) {
-			if (ep->end.deadline_ms < 0 || now < ep->end.deadline_ms)
+			if (deadline < 0 || now < deadline) {
+				next = deadline >= 0 && (next < 0 || deadline < next) ? deadline : next;
 				continue;
+			}
 			close_cut(ep);
 		}
 		xpi_list_del(&ep->closing);
 		if (ep->state < XPI_EP_FAILING) {
 			ep->end.told = close_result(ep);
 			close_end(ep, ep->end.told, XPORT_EVENT_CLOSED);
-			if (ep->end.told == XPORT_ERR_TIMEOUT)
-				snprintf(ep->end.why, sizeof(ep->end.why), "%s", late);
 		}
 	}
 	if (xpi_list_empty(&x->ending.closing))
 		x->todo &= ~(unsigned)XPI_TODO_CLOSING;
 	else if (rang)
-		(void)closing_ring(x);
+		closing_ring(x, next);
 }

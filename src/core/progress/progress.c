@@ -155,6 +155,8 @@ static __attribute__((cold)) void attend(struct xport *x, int n)
 {
 	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
 	x->sleepers.stirred = true;
+	/* Endpoints over transports that are polled seldom are asked, too. */
+	n += xpi_poll_others(x);
 	answer_helper(x, n);
 	xpi_list_for_safe(l, &x->eps)
 		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
@@ -294,14 +296,15 @@ int xpi_progress_rest(struct xport *x, int n)
 	}
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
-	if (__builtin_expect((x->todo & XPI_TODO_CLOSING) != 0, 0))
-		xpi_closing_walk(x);
 	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK) {
 		pump(x);
 		x->sleepers.stirred = true;
 	}
+	/* Last: what was pumped may have been what they wait for. */
+	if (__builtin_expect((x->todo & XPI_TODO_CLOSING) != 0, 0))
+		xpi_closing_walk(x);
 	return n;
 }
 

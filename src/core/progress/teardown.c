@@ -80,6 +80,8 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 	}
 	xpi_stats_log(ep, XPORT_LOG_INFO, "0007");
 	ep->state = XPI_EP_DRAINED;
+	if (ep->tp != NULL)
+		xpi_transport_quit(ep->tp);
 	xpi_ep_unindex(ep);
 	if (xpi_list_linked(&ep->work))
 		xpi_list_del(&ep->work);
