@@ -304,8 +304,7 @@ func (ep *Endpoint) Err() error {
 }
 
 // Close waits until the peer's library has received what was posted, and closes the endpoint. The peer gets the event
-// PeerClosed. If the context ends first, the endpoint is closed without waiting, what was not sent is dropped, and Close
-// returns ctx.Err(). It returns ErrClosed if Instance.Close comes first.
+// PeerClosed. If the context ends first, Close drops unsent data, closes the endpoint at once, and returns ctx.Err(). It returns ErrClosed if Instance.Close comes first.
 func (ep *Endpoint) Close(ctx context.Context) error {
 	x := ep.x
 	if err := x.enterFailed(); err != nil {

@@ -143,7 +143,7 @@ static void both_start(struct h *h)
 	}
 }
 
-/* ---- in vain ---- */
+/* ---- without success ---- */
 
 /* The peer takes nothing: the time limit ends it, also of who sleeps on the descriptor. 0 as a limit does so at once. */
 static void start_in_vain(struct h *h)

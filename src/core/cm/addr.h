@@ -23,7 +23,7 @@ enum { XPI_HOST_MAX = 253 };
 
 /* A host name that is to be looked up. */
 struct xpi_name {
-	char host[XPI_HOST_MAX + 1]; /* "": there is none */
+	char host[XPI_HOST_MAX + 1]; /* "": the address is numeric */
 	uint16_t port;
 	bool absolute; /* it ended in a dot, which is not in `host`: tried with it first, then without */
 };
