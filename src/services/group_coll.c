@@ -19,13 +19,23 @@
 #include "services/last_error.h"
 
 /* Up to these lengths, of all blocks and of the array, the way with fewer messages is faster. */
-enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff };
+enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff, HEAR_MS = 20 };
 
 /* ---- posting and waiting ---- */
 
 static uint64_t coll_tag(const struct xport_group *g)
 {
 	return g->tag | (uint64_t)g->number << 8 | (uint64_t)g->kind;
+}
+
+/* A member has ended: it may have said why before, which is not reaped yet. */
+static void coll_hear(struct xport_group *g, const char *op)
+{
+	int64_t until = svc_now_ms() + HEAR_MS;
+
+	while (g->failed < 0 && svc_now_ms() < until)
+		if (svc_group_turn(g, 1, op) != XPORT_OK)
+			return;
 }
 
 static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size_t len, int64_t until, const char *op)
@@ -48,9 +58,14 @@ static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size
 		if (r != XPORT_OK)
 			break;
 	}
+	if (r == XPORT_OK)
+		return r;
+	coll_hear(g, op);
+	if (g->failed >= 0)
+		return g->status;
 	if (r == XPORT_ERR_PEER_CLOSED)
 		svc_group_fail(g, rank, r, "rank %d has left the group", rank);
-	else if (r != XPORT_OK)
+	else
 		svc_group_fail(g, rank, r == XPORT_ERR_AGAIN ? XPORT_ERR_TIMEOUT : r, "rank %d cannot be reached: %s", rank,
 		               xport_strerror(r));
 	return r;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +46,13 @@ bool svc_fd_writable(int fd, int ms)
 	return fd_ready(fd, POLLOUT, ms);
 }
 
+static bool port_valid(const char *port)
+{
+	size_t len = strlen(port);
+
+	return len >= 1 && len <= 5 && strspn(port, "0123456789") == len && atoi(port) <= 65535;
+}
+
 int svc_address_find(const char *address, bool listener, struct addrinfo **list, const char *operation)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -55,7 +63,7 @@ int svc_address_find(const char *address, bool listener, struct addrinfo **list,
 	size_t len = colon == NULL ? 0 : (size_t)(colon - address);
 	int r;
 
-	if (colon == NULL || len == 0 || len >= sizeof(host) || colon[1] == '\0')
+	if (colon == NULL || len == 0 || len >= sizeof(host) || !port_valid(colon + 1))
 		return svc_fail(XPORT_ERR_ADDRESS, operation, "for example root:node1:7000", "\"%.200s\" is not HOST:PORT",
 		                address);
 	if (address[0] == '[' && colon[-1] == ']')

@@ -160,7 +160,10 @@ static int root_frame(struct root_source *s)
 		if (r.bad || !svc_status_valid((int32_t)status) || status == 0)
 			return root_stranger(s);
 		return svc_fail((int32_t)status, s->head.operation,
-		                "all members need the same name and number, and each a rank of its own", "%s", text);
+		                status == (uint32_t)XPORT_ERR_TIMEOUT
+		                        ? "start these processes, or wait longer"
+		                        : "all members need the same name and number, and each a rank of its own",
+		                "%s", text);
 	case SVC_ROOT_CARDS:
 		return root_cards(s, &r);
 	default:

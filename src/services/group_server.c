@@ -292,6 +292,17 @@ void svc_server_close(struct svc_server *s)
 {
 	if (s == NULL)
 		return;
+	if (s->all == NULL && s->clients_n > 0) {
+		char text[300] = "the group is not complete: waited for ";
+		size_t len = strlen(text);
+
+		svc_server_missing(s, text + len, sizeof(text) - len);
+		for (size_t i = 0; i < s->clients_n; i++) {
+			if (s->clients[i]->rank >= 0 && s->clients[i]->out == s->clients[i]->out_len)
+				client_refuse(s->clients[i], XPORT_ERR_TIMEOUT, text);
+			(void)client_send(s->clients[i], s->clients[i]->frame, s->clients[i]->out_len, &s->clients[i]->out);
+		}
+	}
 	while (s->clients_n > 0)
 		client_drop(s, s->clients_n - 1);
 	if (s->fd >= 0)
