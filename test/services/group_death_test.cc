@@ -59,10 +59,12 @@ void victim_gets(int n, int victim, int signal, size_t count)
 
 			setenv("XPORT_PEER_TIMEOUT", (std::to_string(PEER_TIMEOUT_MS) + "ms").c_str(), 1);
 			wrong = m.join();
+			say_busy();
 			return wrong.empty() ? until_it_fails(m, count) : wrong;
 		},
 		[&](const std::vector<pid_t> &pids) {
-			sleep_ms(scaled(300) + rand() % 100);
+			wait_busy(n);
+			sleep_ms(rand() % 100);
 			when = now_ms();
 			kill(pids[static_cast<size_t>(victim)], signal);
 			if (signal == SIGSTOP) {

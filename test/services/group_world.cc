@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -82,6 +83,20 @@ std::string expect(int wanted, int status, const char *what)
 
 /* ---- processes ---- */
 
+/* Of all processes; the number of those that are busy. */
+static int *busy;
+
+void say_busy()
+{
+	__atomic_add_fetch(busy, 1, __ATOMIC_RELEASE);
+}
+
+void wait_busy(int n)
+{
+	for (int64_t until = now_ms() + scaled(20000); __atomic_load_n(busy, __ATOMIC_ACQUIRE) < n && now_ms() < until;)
+		sleep_ms(5);
+}
+
 static void child(int rank, int n, const std::string &source, int out, const std::function<std::string(int)> &body)
 {
 	std::string said;
@@ -137,6 +152,11 @@ std::vector<outcome> run(int n, const std::string &source, const std::function<s
 	std::vector<pid_t> pids;
 	std::vector<int> ins;
 
+	if (busy == nullptr)
+		busy = static_cast<int *>(mmap(nullptr, sizeof(*busy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	if (busy == MAP_FAILED)
+		abort();
+	*busy = 0;
 	fflush(nullptr);
 	for (int i = 0; i < n; i++) {
 		int ends[2];

@@ -39,6 +39,10 @@ std::string make_directory();
 std::vector<outcome> run(int n, const std::string &source, const std::function<std::string(int rank)> &body,
                          const std::function<void(const std::vector<pid_t> &)> &meddle = {}, int limit_ms = 30000);
 
+/* In a process of run: says that it is busy. In `meddle`: waits until so many are. */
+void say_busy();
+void wait_busy(int n);
+
 /* An instance and its group, in a process of run. */
 struct member {
 	xport *x = nullptr;
