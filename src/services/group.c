@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "services/clock.h"
 #include "services/grow.h"
@@ -226,6 +227,7 @@ static struct xport_group *group_new(xport *x, const struct xport_group_attr *a,
 	g->source = source;
 	g->rank = source->rank;
 	g->members = source->members;
+	g->spins = g->members <= sysconf(_SC_NPROCESSORS_ONLN) ? SVC_GROUP_SPINS : 0;
 	g->failed = -1;
 	g->tag = a->tag == 0 ? TAG : a->tag;
 	g->other = a->other;

@@ -30,6 +30,7 @@
 enum {
 	SVC_GROUP_OPS = 64, /* operations of a collective operation at a time */
 	SVC_GROUP_BATCH = 16,
+	SVC_GROUP_SPINS = 4000,
 	SVC_GROUP_NEWS_BYTES = 12,
 	SVC_GROUP_PRIVATE_BYTES = 24, /* of a connection */
 	SVC_GROUP_SLICE_MS = 100, /* the longest sleep: another thread may have polled what is waited for */
@@ -89,6 +90,7 @@ struct xport_group {
 	pthread_mutex_t lock;
 	bool calling; /* a thread is in a function that waits */
 	int rank, members;
+	int spins; /* polls before a sleep; 0: there are more members than CPUs */
 	uint64_t id, tag;
 	xport_completion_fn other;
 	void *arg;

@@ -147,7 +147,7 @@ TEST(Failure, AMemberHasLeft)
 /* The members leave one after the other, right after their last operation. */
 TEST(Failure, NotByLeavingAfterTheLastOperation)
 {
-	for (int i = 0; i < 10; i++)
+	for (int i = 0; i < 6; i++)
 		for (const outcome &o : run(5, root_source(), [](int) {
 			     member m;
 			     std::string wrong = m.join();
