@@ -144,7 +144,8 @@ static int source_wait(struct xport_group *g, enum step step, int rank, struct s
 		if (until >= 0 && svc_now_ms() >= until) {
 			g->source->ops->missing(g->source, text, sizeof(text));
 			return svc_fail(XPORT_ERR_TIMEOUT, create_op, "start these processes, or wait longer",
-			                "the group is not complete: waited for %s", text[0] == '\0' ? "the root" : text);
+			                "the group is not complete: waited for %s",
+			                text[0] == '\0' ? "the root" : text);
 		}
 		r = svc_group_turn(g, 0, create_op); /* those that are ready connect */
 		if (r != XPORT_OK)
@@ -263,8 +264,8 @@ int xport_group_create(xport *x, const struct xport_group_attr *attr, int timeou
 	if (r == XPORT_OK)
 		r = svc_time_valid(timeout_ms, create_op);
 	if (r == XPORT_OK && (uint32_t)a.tag != 0)
-		r = svc_fail(XPORT_ERR_INVALID, create_op, "the lower 32 bits of the tag are the group's own", "attr.tag is %#llx",
-		             (unsigned long long)a.tag);
+		r = svc_fail(XPORT_ERR_INVALID, create_op, "the lower 32 bits of the tag are the group's own",
+		             "attr.tag is %#llx", (unsigned long long)a.tag);
 	if (r == XPORT_OK)
 		r = svc_group_choose(&a, &choice, create_op);
 	if (r == XPORT_OK)
@@ -328,7 +329,8 @@ int xport_group_query(xport_group *g, struct xport_group_info *info)
 	struct xport_group_info own = {.size = sizeof(own)};
 
 	if (g == NULL || info == NULL)
-		return svc_fail(XPORT_ERR_INVALID, "xport_group_query", NULL, "%s is NULL", g == NULL ? "group" : "info");
+		return svc_fail(XPORT_ERR_INVALID, "xport_group_query", NULL, "%s is NULL",
+		                g == NULL ? "group" : "info");
 	if (!svc_grow_size(info->size, SVC_FIRST_GROUP_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_group_query", "set it to sizeof(struct xport_group_info)",
 		                "info.size is %zu", info->size);

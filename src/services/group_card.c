@@ -86,8 +86,8 @@ bool svc_card_decode(struct svc_group_card *card, const uint8_t *bytes, size_t l
 	card->started = xpi_rd_u64(&r);
 	xpi_rd_str(&r, card->address, sizeof(card->address));
 	xpi_rd_str(&r, card->host, sizeof(card->host));
-	if (r.bad || r.left != 0 || magic != MAGIC || members < 1 || members > SVC_GROUP_MEMBERS_MAX || rank >= members ||
-	    card->own == 0)
+	if (r.bad || r.left != 0 || magic != MAGIC || members < 1 || members > SVC_GROUP_MEMBERS_MAX ||
+	    rank >= members || card->own == 0)
 		return false;
 	card->rank = (int)rank;
 	card->members = (int)members;

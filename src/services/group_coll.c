@@ -66,8 +66,8 @@ static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size
 	if (r == XPORT_ERR_PEER_CLOSED)
 		svc_group_fail(g, rank, r, "rank %d has left the group", rank);
 	else
-		svc_group_fail(g, rank, r == XPORT_ERR_AGAIN ? XPORT_ERR_TIMEOUT : r, "rank %d cannot be reached: %s", rank,
-		               xport_strerror(r));
+		svc_group_fail(g, rank, r == XPORT_ERR_AGAIN ? XPORT_ERR_TIMEOUT : r, "rank %d cannot be reached: %s",
+		               rank, xport_strerror(r));
 	return r;
 }
 
@@ -79,11 +79,12 @@ static void coll_check(struct xport_group *g, struct svc_group_op *o)
 	else if (o->status != XPORT_OK && o->status != XPORT_ERR_TRUNCATED)
 		svc_group_fail(g, o->rank, o->status, "rank %d was lost: %s", o->rank, xport_strerror(o->status));
 	else if (o->recv && o->tag != coll_tag(g) && o->status == XPORT_OK)
-		svc_group_fail(g, o->rank, XPORT_ERR_PROTOCOL, "rank %d called another collective operation than rank %d",
-		               o->rank, g->rank);
+		svc_group_fail(g, o->rank, XPORT_ERR_PROTOCOL,
+		               "rank %d called another collective operation than rank %d", o->rank, g->rank);
 	else if (o->recv && o->length != o->expected)
 		svc_group_fail(g, o->rank, XPORT_ERR_PROTOCOL,
-		               "rank %d and rank %d called the same operation with different lengths", o->rank, g->rank);
+		               "rank %d and rank %d called the same operation with different lengths", o->rank,
+		               g->rank);
 	o->rank = -1;
 }
 
@@ -175,8 +176,8 @@ static int coll_wait(struct xport_group *g, int64_t until, const char *op)
 }
 
 /* Sends to one member and receives from another one. */
-static int coll_exchange(struct xport_group *g, int to, const void *out, size_t out_len, int from, void *in, size_t in_len,
-                         int64_t until, const char *op)
+static int coll_exchange(struct xport_group *g, int to, const void *out, size_t out_len, int from, void *in,
+                         size_t in_len, int64_t until, const char *op)
 {
 	int r = coll_post(g, from, true, in, in_len, until, op);
 
@@ -270,7 +271,8 @@ static int coll_broadcast(struct xport_group *g, uint8_t *buf, size_t len, int r
 /* ---- allgather ---- */
 
 /* `first` is the block that this member has at the beginning. */
-static int ring_blocks(struct xport_group *g, uint8_t *all, const size_t *offset, int first, int64_t until, const char *op)
+static int ring_blocks(struct xport_group *g, uint8_t *all, const size_t *offset, int first, int64_t until,
+                       const char *op)
 {
 	int to = around(g, g->rank, 1), from = around(g, g->rank, -1), r = XPORT_OK;
 
@@ -314,8 +316,8 @@ static int gather_bruck(struct xport_group *g, size_t len, uint8_t *all, int64_t
 		size_t n = (size_t)(d < g->members - d ? d : g->members - d) * len;
 
 		g->certain = d == 1;
-		r = coll_exchange(g, around(g, g->rank, -d), blocks, n, around(g, g->rank, d), blocks + (size_t)d * len, n, until,
-		                  op);
+		r = coll_exchange(g, around(g, g->rank, -d), blocks, n, around(g, g->rank, d), blocks + (size_t)d * len,
+		                  n, until, op);
 	}
 	memcpy(all + (size_t)g->rank * len, blocks, wrap);
 	memcpy(all, blocks + wrap, (size_t)g->rank * len);
@@ -411,7 +413,8 @@ static int reduce_halves(struct xport_group *g, const struct reduction *a, int64
 	if (in == NULL)
 		return XPORT_ERR_NO_MEMORY;
 	for (int bit = g->members / 2; bit >= 1 && r == XPORT_OK; bit /= 2) {
-		int other = g->rank ^ bit, keep = begin + (g->rank & bit ? bit : 0), give = begin + (g->rank & bit ? 0 : bit);
+		int other = g->rank ^ bit, keep = begin + (g->rank & bit ? bit : 0),
+		    give = begin + (g->rank & bit ? 0 : bit);
 		size_t k = block_begin(g, a, keep), kn = block_begin(g, a, keep + bit) - k;
 		size_t f = block_begin(g, a, give), fn = block_begin(g, a, give + bit) - f;
 
@@ -427,8 +430,8 @@ static int reduce_halves(struct xport_group *g, const struct reduction *a, int64
 		size_t m = block_begin(g, a, mine), mn = block_begin(g, a, mine + bit) - m;
 		size_t t = block_begin(g, a, theirs), tn = block_begin(g, a, theirs + bit) - t;
 
-		r = coll_exchange(g, other, a->to + m * a->size, mn * a->size, other, a->to + t * a->size, tn * a->size, until,
-		                  op);
+		r = coll_exchange(g, other, a->to + m * a->size, mn * a->size, other, a->to + t * a->size, tn * a->size,
+		                  until, op);
 	}
 	return r;
 }
@@ -453,7 +456,8 @@ static int reduce_ring(struct xport_group *g, const struct reduction *a, int64_t
 		r = coll_exchange(g, around(g, g->rank, 1), a->to + offset[out], offset[out + 1] - offset[out],
 		                  around(g, g->rank, -1), scratch + head, len, until, op);
 		if (r == XPORT_OK)
-			svc_reduce(a->type, a->op, a->to + offset[in], scratch + head, a->to + offset[in], len / a->size);
+			svc_reduce(a->type, a->op, a->to + offset[in], scratch + head, a->to + offset[in],
+			           len / a->size);
 	}
 	g->certain = false;
 	return r == XPORT_OK ? ring_blocks(g, a->to, offset, around(g, g->rank, 1), until, op) : r;
@@ -516,9 +520,9 @@ int xport_group_broadcast(xport_group *g, void *buf, size_t len, int root, int t
 int xport_group_allgather(xport_group *g, const void *mine, size_t len, void *all, int timeout_ms)
 {
 	static const char op[] = "xport_group_allgather";
-	int r = coll_args(g, timeout_ms,
-	                  len == 0 || (mine != NULL && all != NULL && g != NULL && len <= PTRDIFF_MAX / (size_t)g->members),
-	                  op);
+	int r = coll_args(
+		g, timeout_ms,
+		len == 0 || (mine != NULL && all != NULL && g != NULL && len <= PTRDIFF_MAX / (size_t)g->members), op);
 	int64_t until;
 
 	if (r != XPORT_OK)
@@ -534,7 +538,8 @@ int xport_group_allgather(xport_group *g, const void *mine, size_t len, void *al
 	return r;
 }
 
-int xport_group_allreduce(xport_group *g, const void *mine, void *result, size_t count, int type, int op, int timeout_ms)
+int xport_group_allreduce(xport_group *g, const void *mine, void *result, size_t count, int type, int op,
+                          int timeout_ms)
 {
 	static const char operation[] = "xport_group_allreduce";
 	struct reduction a = {.to = result, .count = count, .size = svc_reduce_size(type), .type = type, .op = op};

@@ -35,8 +35,8 @@ static void file_name(const struct dir_source *d, int rank, char *file, size_t s
 static int dir_system(const struct dir_source *d, const char *what, const char *file)
 {
 	return svc_fail(XPORT_ERR_SYSTEM, d->head.operation,
-	                "all members need to read and write the directory; it must allow links", "cannot %s %.200s: %s", what,
-	                file, strerror(errno));
+	                "all members need to read and write the directory; it must allow links", "cannot %s %.200s: %s",
+	                what, file, strerror(errno));
 }
 
 static int dir_stale(const struct dir_source *d, const char *file, const struct svc_group_card *c)
@@ -85,9 +85,10 @@ static int dir_taken(const struct dir_source *d, const char *file)
 	if (svc_card_dead(&c))
 		return dir_stale(d, file, &c);
 	return svc_fail(XPORT_ERR_BUSY, d->head.operation,
-	                "give each process a rank of its own, or each job a XPORT_GROUP_NAME; if no such process runs, remove the file",
-	                "two processes have rank %d: %.150s is of process %lld on %s", d->head.rank, file, (long long)c.pid,
-	                c.host);
+	                "give each process a rank of its own, or each job a XPORT_GROUP_NAME; if no such process runs, "
+	                "remove the file",
+	                "two processes have rank %d: %.150s is of process %lld on %s", d->head.rank, file,
+	                (long long)c.pid, c.host);
 }
 
 static int dir_write(struct dir_source *d, const struct svc_group_card *card)
@@ -99,7 +100,8 @@ static int dir_write(struct dir_source *d, const struct svc_group_card *card)
 	ssize_t n;
 
 	file_name(d, d->head.rank, file, sizeof(file));
-	snprintf(own, sizeof(own), "%s/.%s.%d.%llx", d->path, d->head.name, d->head.rank, (unsigned long long)card->own);
+	snprintf(own, sizeof(own), "%s/.%s.%d.%llx", d->path, d->head.name, d->head.rank,
+	         (unsigned long long)card->own);
 	fd = svc_fd_open(own, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return dir_system(d, "create", own);

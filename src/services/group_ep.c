@@ -50,7 +50,8 @@ static void member_open(struct xport_group *g, int rank)
 	int r;
 
 	m->state = SVC_MEMBER_OPEN;
-	r = svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS, UINT64_MAX);
+	r = svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS,
+	                   UINT64_MAX);
 	if (r != XPORT_OK)
 		svc_member_ended(g, rank, r);
 }
@@ -80,10 +81,11 @@ int svc_member_connect(struct xport_group *g, int rank, const struct svc_group_c
 	int r;
 
 	if (on_loopback(card->address) && strcmp(card->host, g->card.host) != 0)
-		return svc_fail(XPORT_ERR_AUTH, operation,
-		                "set XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none; or set XPORT_GROUP_ADDRESS at that member",
-		                "rank %d on %s listens at %s, which %s cannot reach: it has no authentication key", rank,
-		                card->host, card->address, g->card.host);
+		return svc_fail(
+			XPORT_ERR_AUTH, operation,
+			"set XPORT_AUTH_KEY_FILE, or XPORT_AUTH=none; or set XPORT_GROUP_ADDRESS at that member",
+			"rank %d on %s listens at %s, which %s cannot reach: it has no authentication key", rank,
+			card->host, card->address, g->card.host);
 	xpi_wr_u32(&w, MAGIC);
 	xpi_wr_u32(&w, (uint32_t)g->rank);
 	xpi_wr_u64(&w, g->id);
@@ -115,8 +117,8 @@ void svc_member_connected(struct xport_group *g, int rank)
 		return;
 	}
 	m->state = SVC_MEMBER_ASKING;
-	if (svc_group_post(g, &m->confirm, rank, true, m->word, sizeof(m->word), g->tag | SVC_GROUP_CONFIRM, UINT64_MAX) !=
-	    XPORT_OK)
+	if (svc_group_post(g, &m->confirm, rank, true, m->word, sizeof(m->word), g->tag | SVC_GROUP_CONFIRM,
+	                   UINT64_MAX) != XPORT_OK)
 		svc_member_ended(g, rank, XPORT_ERR_PEER_LOST);
 }
 
@@ -154,8 +156,8 @@ static int private_rank(const struct xport_group *g, const xport_ep *ep)
 	id = xpi_rd_u64(&r);
 	members = xpi_rd_u32(&r);
 	xpi_rd_u32(&r);
-	if (r.bad || r.left != 0 || magic != MAGIC || id != g->id || members != (uint32_t)g->members || rank >= members ||
-	    rank == (uint32_t)g->rank)
+	if (r.bad || r.left != 0 || magic != MAGIC || id != g->id || members != (uint32_t)g->members ||
+	    rank >= members || rank == (uint32_t)g->rank)
 		return -1;
 	return (int)rank;
 }
@@ -205,16 +207,18 @@ void svc_member_ended(struct xport_group *g, int rank, int status)
 /* A member says that the group has failed. */
 static void member_news(struct xport_group *g, int from, const struct svc_group_op *op)
 {
-	struct xpi_rd r = xpi_rd(g->member[from].news_in, op->length < SVC_GROUP_NEWS_BYTES ? op->length : SVC_GROUP_NEWS_BYTES);
+	struct xpi_rd r =
+		xpi_rd(g->member[from].news_in, op->length < SVC_GROUP_NEWS_BYTES ? op->length : SVC_GROUP_NEWS_BYTES);
 	uint32_t rank = xpi_rd_u32(&r);
 	int32_t status = (int32_t)xpi_rd_u32(&r);
 	uint32_t by = xpi_rd_u32(&r);
 
 	if (r.bad || op->length != SVC_GROUP_NEWS_BYTES || rank >= (uint32_t)g->members || by >= (uint32_t)g->members ||
 	    !svc_status_valid(status) || status == XPORT_OK)
-		svc_group_fail(g, from, XPORT_ERR_PROTOCOL, "rank %d sent a message that is none of a group", from);
+		svc_group_fail(g, from, XPORT_ERR_PROTOCOL, "rank %d sent a message that is not a group's", from);
 	else if (status == XPORT_ERR_TIMEOUT)
-		svc_group_fail(g, (int)rank, status, "rank %u waited for rank %u, and its time limit expired", by, rank);
+		svc_group_fail(g, (int)rank, status, "rank %u waited for rank %u, and its time limit expired", by,
+		               rank);
 	else
 		svc_group_fail(g, (int)rank, status, "rank %u reports that rank %u failed: %s", by, rank,
 		               xport_strerror(status));
@@ -285,8 +289,8 @@ int xport_group_ep(xport_group *g, int rank, int timeout_ms, xport_ep **ep)
 	if (g == NULL || ep == NULL)
 		return svc_fail(XPORT_ERR_INVALID, op, NULL, "%s is NULL", g == NULL ? "group" : "ep");
 	if (rank < 0 || rank >= g->members || rank == g->rank)
-		return svc_fail(XPORT_ERR_INVALID, op, NULL, rank == g->rank ? "rank %d is this process" : "there is no rank %d",
-		                rank);
+		return svc_fail(XPORT_ERR_INVALID, op, NULL,
+		                rank == g->rank ? "rank %d is this process" : "there is no rank %d", rank);
 	pthread_mutex_lock(&g->lock);
 	r = svc_group_enter(g, op);
 	if (r == XPORT_OK) {

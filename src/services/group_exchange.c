@@ -16,8 +16,8 @@ static int exchange_failed(const struct svc_group_source *s, int status, const c
 {
 	int known = status < 0 && status >= XPORT_ERR_BUSY ? status : XPORT_ERR_INVALID;
 
-	return svc_fail(known, s->operation, "see the function that the application gave", "exchange.%s returned %d: %s",
-	                function, status, xport_strerror(status));
+	return svc_fail(known, s->operation, "see the function that the application gave",
+	                "exchange.%s returned %d: %s", function, status, xport_strerror(status));
 }
 
 static int exchange_offer(struct svc_group_source *s, const struct svc_group_card *card, int slice_ms)
@@ -96,9 +96,12 @@ int svc_group_exchange_open(const struct svc_group_choice *c, struct svc_group_s
 
 	if (own->put == NULL || own->get == NULL || own->members < 1 || own->members > SVC_GROUP_MEMBERS_MAX ||
 	    own->rank < 0 || own->rank >= own->members)
-		return svc_fail(XPORT_ERR_INVALID, operation, "put and get are needed; ranks are 0 to the number less 1",
-		                "the functions of the application are for rank %d of %d members%s", own->rank, own->members,
-		                own->put == NULL ? "; put is NULL" : own->get == NULL ? "; get is NULL" : "");
+		return svc_fail(
+			XPORT_ERR_INVALID, operation, "put and get are needed; ranks are 0 to the number less 1",
+			"the functions of the application are for rank %d of %d members%s", own->rank, own->members,
+			own->put == NULL   ? "; put is NULL"
+			: own->get == NULL ? "; get is NULL"
+					   : "");
 	e = calloc(1, sizeof(*e));
 	if (e == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");

@@ -64,8 +64,8 @@ int svc_address_find(const char *address, bool listener, struct addrinfo **list,
 	int r;
 
 	if (colon == NULL || len == 0 || len >= sizeof(host) || !port_valid(colon + 1))
-		return svc_fail(XPORT_ERR_ADDRESS, operation, "for example root:node1:7000", "\"%.200s\" is not HOST:PORT",
-		                address);
+		return svc_fail(XPORT_ERR_ADDRESS, operation, "for example root:node1:7000",
+		                "\"%.200s\" is not HOST:PORT", address);
 	if (address[0] == '[' && colon[-1] == ']')
 		snprintf(host, sizeof(host), "%.*s", (int)len - 2, address + 1);
 	else

@@ -85,7 +85,10 @@ int xport_group_put(xport_group *g, const char *key, const void *value, size_t l
 	struct svc_group_value *v;
 
 	if (g == NULL || key == NULL || (value == NULL && len > 0))
-		return svc_fail(XPORT_ERR_INVALID, op, NULL, "%s is NULL", g == NULL ? "group" : key == NULL ? "key" : "value");
+		return svc_fail(XPORT_ERR_INVALID, op, NULL, "%s is NULL",
+		                g == NULL     ? "group"
+		                : key == NULL ? "key"
+		                              : "value");
 	if (key_len < 1 || key_len > XPORT_GROUP_KEY_MAX || len > XPORT_GROUP_VALUE_MAX)
 		return svc_fail(XPORT_ERR_INVALID, op, "1 to 255 bytes, and a value of at most 1 MiB",
 		                "a key of %zu bytes, and a value of %zu", key_len, len);
@@ -115,7 +118,8 @@ int xport_group_get(xport_group *g, const char *key, void *value, size_t *len)
 		             "no member had put \"%.100s\" before the last fence", key);
 	} else {
 		if (v->len > *len)
-			r = svc_fail(XPORT_ERR_BOUNDS, op, NULL, "the value has %zu bytes, the buffer %zu", v->len, *len);
+			r = svc_fail(XPORT_ERR_BOUNDS, op, NULL, "the value has %zu bytes, the buffer %zu", v->len,
+			             *len);
 		else if (v->len > 0)
 			memcpy(value, v->bytes, v->len);
 		*len = v->len;
@@ -182,7 +186,8 @@ static int fence_bytes(struct xport_group *g, const uint64_t *sizes, size_t *off
 	if (r == XPORT_OK) {
 		r = entries_read(g, all, offset[g->members]);
 		if (r != XPORT_OK)
-			svc_group_fail(g, g->rank, r, "rank %d could not take the values: %s", g->rank, xport_strerror(r));
+			svc_group_fail(g, g->rank, r, "rank %d could not take the values: %s", g->rank,
+			               xport_strerror(r));
 	}
 	if (r == XPORT_OK)
 		puts_free(g);

@@ -37,7 +37,8 @@ static atomic_bool finalised;
 
 static int pmi_broken(struct pmi_source *p, const char *what)
 {
-	return svc_fail(XPORT_ERR_SYSTEM, p->head.operation, "look for the launcher's own error", "the PMI server %s", what);
+	return svc_fail(XPORT_ERR_SYSTEM, p->head.operation, "look for the launcher's own error", "the PMI server %s",
+	                what);
 }
 
 /* The answer is none that the protocol allows; it is shown as far as it can be printed. */
@@ -65,7 +66,8 @@ static int pmi_say(struct pmi_source *p, const char *line)
 		if (n < 0 && errno == EAGAIN && svc_fd_writable(p->fd, REPLY_MS))
 			continue;
 		if (n < 0 && errno == ENOTSOCK)
-			return svc_fail(XPORT_ERR_CONFIG, p->head.operation, "start by mpiexec.hydra, or set XPORT_GROUP",
+			return svc_fail(XPORT_ERR_CONFIG, p->head.operation,
+			                "start by mpiexec.hydra, or set XPORT_GROUP",
 			                "PMI_FD=%d is not a socket of a launcher", p->fd);
 		if (n < 0)
 			return pmi_broken(p, errno == EAGAIN ? "takes no requests" : "closed the connection");
@@ -188,7 +190,8 @@ static int pmi_put_piece(struct pmi_source *p, int piece, const char *value)
 {
 	char request[LINE_MAX_BYTES], line[LINE_MAX_BYTES];
 
-	snprintf(request, sizeof(request), "cmd=put kvsname=%s key=xpg-%d-%d value=%s\n", p->kvs, p->head.rank, piece, value);
+	snprintf(request, sizeof(request), "cmd=put kvsname=%s key=xpg-%d-%d value=%s\n", p->kvs, p->head.rank, piece,
+	         value);
 	return pmi_ask(p, request, "put_result", line);
 }
 
@@ -379,9 +382,11 @@ int svc_group_pmi_open(const struct svc_group_choice *c, struct svc_group_source
 	if (r != XPORT_OK)
 		return r;
 	if (rank >= members)
-		return svc_fail(XPORT_ERR_CONFIG, operation, NULL, "PMI_RANK=%d is not below PMI_SIZE=%d", rank, members);
+		return svc_fail(XPORT_ERR_CONFIG, operation, NULL, "PMI_RANK=%d is not below PMI_SIZE=%d", rank,
+		                members);
 	if (atomic_load(&finalised))
-		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, "keep the first group, or use XPORT_GROUP=root:HOST:PORT",
+		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation,
+		                "keep the first group, or use XPORT_GROUP=root:HOST:PORT",
 		                "this process has left the launcher's PMI: that can be joined only once");
 	return svc_group_pmi_open_fd(fd, rank, members, source, operation);
 }

@@ -278,7 +278,8 @@ static bool loopback(const struct sockaddr *a)
 {
 	if (a->sa_family == AF_INET)
 		return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
-	return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+	return a->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
 int svc_group_root_open(const struct svc_group_choice *c, const char *address, struct svc_group_source **source,
@@ -325,10 +326,13 @@ int xport_group_serve(const char *address, int members, const char *name, int ti
 
 	if (r != XPORT_OK)
 		return r;
-	if (address == NULL || members < 1 || members > SVC_GROUP_MEMBERS_MAX || (name != NULL && !svc_group_name_valid(name)))
-		return svc_fail(XPORT_ERR_INVALID, op, "an address, 1 to 1048576 members, and a name of A-Z a-z 0-9 . _ -",
-		                "%s", address == NULL ? "address is NULL" : members < 1 ? "there are no members"
-		                                                                         : "the name is not allowed");
+	if (address == NULL || members < 1 || members > SVC_GROUP_MEMBERS_MAX ||
+	    (name != NULL && !svc_group_name_valid(name)))
+		return svc_fail(XPORT_ERR_INVALID, op,
+		                "an address, 1 to 1048576 members, and a name of A-Z a-z 0-9 . _ -", "%s",
+		                address == NULL ? "address is NULL"
+		                : members < 1   ? "there are no members"
+		                                : "the name is not allowed");
 	r = svc_server_open(address, members, name == NULL ? "group" : name, &server, &taken, op);
 	if (r != XPORT_OK)
 		return r;
@@ -339,8 +343,8 @@ int xport_group_serve(const char *address, int members, const char *name, int ti
 		if (r == XPORT_ERR_AGAIN && until >= 0 && svc_now_ms() >= until) {
 			svc_server_missing(server, missing, sizeof(missing));
 			r = svc_fail(XPORT_ERR_TIMEOUT, op, "start these members, or wait longer",
-			             "%s did not come within %d ms", missing[0] == '\0' ? "the end of a member" : missing,
-			             timeout_ms);
+			             "%s did not come within %d ms",
+			             missing[0] == '\0' ? "the end of a member" : missing, timeout_ms);
 		}
 	} while (r == XPORT_ERR_AGAIN);
 	svc_server_close(server);

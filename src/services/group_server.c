@@ -20,7 +20,7 @@ enum { STRANGERS = 64, HELLO_MS = 5000, NOTICE_MS = 500, CARD_BYTES = 2 + SVC_CA
 
 struct server_client {
 	int fd;
-	int rank; /* -1: it has not said it */
+	int rank;  /* -1: it has not said it */
 	bool ends; /* closed when what is queued was sent */
 	int64_t since, noticed;
 	size_t in, out, out_len; /* bytes received; sent, and to be sent, of `frame` */
@@ -132,8 +132,8 @@ static void client_hello(struct svc_server *s, struct server_client *c)
 		snprintf(text, sizeof(text), "the root serves the group \"%s\", not \"%s\"", s->name, name);
 		client_refuse(c, XPORT_ERR_CONFIG, text);
 	} else if (card.members != s->members) {
-		snprintf(text, sizeof(text), "the root says that the group has %d members, and rank %d says %d", s->members,
-		         card.rank, card.members);
+		snprintf(text, sizeof(text), "the root says that the group has %d members, and rank %d says %d",
+		         s->members, card.rank, card.members);
 		client_refuse(c, XPORT_ERR_CONFIG, text);
 	} else if (s->has[card.rank]) {
 		snprintf(text, sizeof(text), "two processes have rank %d: process %lld on %s, and process %lld on %s",
@@ -300,7 +300,8 @@ void svc_server_close(struct svc_server *s)
 		for (size_t i = 0; i < s->clients_n; i++) {
 			if (s->clients[i]->rank >= 0 && s->clients[i]->out == s->clients[i]->out_len)
 				client_refuse(s->clients[i], XPORT_ERR_TIMEOUT, text);
-			(void)client_send(s->clients[i], s->clients[i]->frame, s->clients[i]->out_len, &s->clients[i]->out);
+			(void)client_send(s->clients[i], s->clients[i]->frame, s->clients[i]->out_len,
+			                  &s->clients[i]->out);
 		}
 	}
 	while (s->clients_n > 0)
@@ -369,8 +370,8 @@ int svc_server_open(const char *address, int members, const char *name, struct s
 	s->fd = server_listen(list);
 	*taken = s->fd < 0 && (errno == EADDRINUSE || errno == EADDRNOTAVAIL);
 	if (s->fd < 0)
-		r = svc_fail(XPORT_ERR_ADDRESS, operation, "choose a free port of this host", "cannot listen at %.200s: %s",
-		             address, strerror(errno));
+		r = svc_fail(XPORT_ERR_ADDRESS, operation, "choose a free port of this host",
+		             "cannot listen at %.200s: %s", address, strerror(errno));
 	freeaddrinfo(list);
 	if (r != XPORT_OK)
 		svc_server_close(s);

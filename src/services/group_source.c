@@ -61,7 +61,9 @@ void svc_group_list_ranks(const uint8_t *present, int members, char *text, size_
 		if (present[i] != 0)
 			continue;
 		at += (size_t)snprintf(text + at, size - at, "%s%d",
-		                       named == 0 ? missing == 1 ? "rank " : "ranks " : named == missing - 1 ? " and " : ", ",
+		                       named == 0             ? missing == 1 ? "rank " : "ranks "
+		                       : named == missing - 1 ? " and "
+		                                              : ", ",
 		                       i);
 		if (at >= size)
 			return;
@@ -102,7 +104,7 @@ static int find_rank(const struct xport_group_attr *attr, struct svc_group_choic
 	}
 	if (c->members == 0)
 		return svc_fail(XPORT_ERR_CONFIG, operation, "set XPORT_GROUP_RANK and XPORT_GROUP_SIZE",
-		                "the rank of this process is unknown: looked at %s, of which none is set", looked);
+		                "the rank of this process is unknown: looked at %s; none is set", looked);
 	if (c->rank < 0 || c->rank >= c->members)
 		return svc_fail(XPORT_ERR_CONFIG, operation, "ranks are 0 to the number less 1",
 		                "rank %d is not below the number of members, %d", c->rank, c->members);
@@ -116,8 +118,9 @@ static int no_source(const char *operation)
 	                           ? "; SLURM_PROCID is set: use srun --mpi=pmi2, or XPORT_GROUP=root:HOST:PORT"
 	                           : "";
 
-	return svc_fail(XPORT_ERR_CONFIG, operation, "set XPORT_GROUP to root:HOST:PORT or dir:PATH, or start by mpiexec.hydra",
-	                "no launcher was found: looked at XPORT_GROUP and PMI_FD, of which none is set%s", also);
+	return svc_fail(XPORT_ERR_CONFIG, operation,
+	                "set XPORT_GROUP to root:HOST:PORT or dir:PATH, or start by mpiexec.hydra",
+	                "no launcher was found: looked at XPORT_GROUP and PMI_FD; none is set%s", also);
 }
 
 int svc_group_choose(const struct xport_group_attr *attr, struct svc_group_choice *c, const char *operation)
@@ -127,13 +130,13 @@ int svc_group_choose(const struct xport_group_attr *attr, struct svc_group_choic
 	memset(c, 0, sizeof(*c));
 	if (name != NULL && !svc_group_name_valid(name))
 		return svc_fail(attr->name != NULL ? XPORT_ERR_INVALID : XPORT_ERR_CONFIG, operation,
-		                "1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot", "the name \"%.100s\" is not allowed",
-		                name);
+		                "1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot",
+		                "the name \"%.100s\" is not allowed", name);
 	snprintf(c->name, sizeof(c->name), "%s", name != NULL ? name : "group");
 	if (attr->members < 0 || attr->members > SVC_GROUP_MEMBERS_MAX ||
 	    (attr->members != 0 && (attr->rank < 0 || attr->rank >= attr->members)))
-		return svc_fail(XPORT_ERR_INVALID, operation, "ranks are 0 to the number less 1", "rank %d of %d members",
-		                attr->rank, attr->members);
+		return svc_fail(XPORT_ERR_INVALID, operation, "ranks are 0 to the number less 1",
+		                "rank %d of %d members", attr->rank, attr->members);
 	if (attr->exchange != NULL) {
 		c->exchange = attr->exchange;
 		return XPORT_OK;
@@ -159,8 +162,8 @@ int svc_group_source_open(const struct svc_group_choice *c, struct svc_group_sou
 	else if (strcmp(c->source, "pmi1") == 0)
 		r = svc_group_pmi_open(c, source, operation);
 	else
-		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, exist, "XPORT_GROUP=%.200s: there is no such source",
-		                c->source);
+		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, exist,
+		                "XPORT_GROUP=%.200s: there is no such source", c->source);
 	if (r == XPORT_OK) {
 		(*source)->operation = operation;
 		memcpy((*source)->name, c->name, sizeof(c->name));

@@ -34,7 +34,7 @@ struct svc_group_source {
 	bool local; /* all members are on this host */
 	char name[SVC_GROUP_NAME_MAX + 1];
 	const char *operation; /* for svc_fail: the public function that uses the source */
-	int left_ms; /* set by the caller: how long the function may go on; -1: no limit */
+	int left_ms;           /* set by the caller: how long the function may go on; -1: no limit */
 };
 
 /* Who is asked for: the options after the environment was looked at. */
@@ -48,7 +48,8 @@ struct svc_group_choice {
 /* Decides by options and environment. */
 int svc_group_choose(const struct xport_group_attr *attr, struct svc_group_choice *choice, const char *operation);
 /* Opens the source that was chosen. */
-int svc_group_source_open(const struct svc_group_choice *choice, struct svc_group_source **source, const char *operation);
+int svc_group_source_open(const struct svc_group_choice *choice, struct svc_group_source **source,
+                          const char *operation);
 /* Checks the name of a group. */
 bool svc_group_name_valid(const char *name);
 

@@ -136,8 +136,8 @@ bool svc_group_take(struct xport_group *g, const struct xport_completion *c)
 
 int svc_group_error(struct xport_group *g, const char *operation)
 {
-	return svc_fail(g->status, operation, "destroy the group, and make a new one of the members that are left", "%s",
-	                g->why);
+	return svc_fail(g->status, operation, "destroy the group, and make a new one of the members that are left",
+	                "%s", g->why);
 }
 
 void svc_group_spread(struct xport_group *g)
@@ -154,8 +154,8 @@ void svc_group_spread(struct xport_group *g)
 		xpi_wr_u32(&w, (uint32_t)g->status);
 		xpi_wr_u32(&w, (uint32_t)g->rank);
 		/* AGAIN: the application has filled the queue; the next turn tries again. */
-		m->told = svc_group_post(g, &m->news_out, i, false, m->out, sizeof(m->out), g->tag | SVC_GROUP_NEWS, 0) !=
-		          XPORT_ERR_AGAIN;
+		m->told = svc_group_post(g, &m->news_out, i, false, m->out, sizeof(m->out), g->tag | SVC_GROUP_NEWS,
+		                         0) != XPORT_ERR_AGAIN;
 	}
 }
 

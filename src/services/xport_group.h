@@ -78,10 +78,11 @@ struct xport_group_exchange {
 /* Options of xport_group_create.  NULL instead of the struct, or a zero field: the variable, or the default. */
 struct xport_group_attr {
 	size_t size;
-	const char *source;  /* XPORT_GROUP */
-	int members;         /* XPORT_GROUP_SIZE; not 0: `rank` is used, too */
-	int rank;            /* XPORT_GROUP_RANK; ignored if members is 0 */
-	const char *name;    /* XPORT_GROUP_NAME: tells groups in one directory apart; 1 to 63 of A-Z a-z 0-9 . _ -; "group" */
+	const char *source; /* XPORT_GROUP */
+	int members;        /* XPORT_GROUP_SIZE; not 0: `rank` is used, too */
+	int rank;           /* XPORT_GROUP_RANK; ignored if members is 0 */
+	const char *
+		name; /* XPORT_GROUP_NAME: tells groups in one directory apart; 1 to 63 of A-Z a-z 0-9 . _ -; "group" */
 	/* XPORT_GROUP_ADDRESS: what this member listens at, see xport_listen.  Default: "*:0".  If that needs a key that is not
 	   there, or the root's host is a loopback address: "127.0.0.1:0". */
 	const char *address;
@@ -272,11 +273,7 @@ typedef enum xport_group_type {
 } xport_group_type;
 
 /* What xport_group_allreduce computes.  Sums of integers wrap around. */
-typedef enum xport_group_op {
-	XPORT_GROUP_SUM = 1,
-	XPORT_GROUP_MIN = 2,
-	XPORT_GROUP_MAX = 3
-} xport_group_op;
+typedef enum xport_group_op { XPORT_GROUP_SUM = 1, XPORT_GROUP_MIN = 2, XPORT_GROUP_MAX = 3 } xport_group_op;
 
 /*
  * xport_group_allreduce - combine arrays of all members, element by element.  Collective.

@@ -32,7 +32,8 @@ std::string until_it_fails(const member &m, size_t count)
 			r = xport_group_barrier(m.g, -1);
 			break;
 		case 1:
-			r = xport_group_allreduce(m.g, a.data(), a.data(), count, XPORT_GROUP_DOUBLE, XPORT_GROUP_MAX, -1);
+			r = xport_group_allreduce(m.g, a.data(), a.data(), count, XPORT_GROUP_DOUBLE, XPORT_GROUP_MAX,
+			                          -1);
 			break;
 		case 2:
 			r = xport_group_broadcast(m.g, a.data(), count * sizeof(double), i % m.n, -1);
@@ -81,7 +82,8 @@ void victim_gets(int n, int victim, int signal, size_t count)
 			EXPECT_TRUE(o.killed || o.said.find("XPORT_ERR_") == 0) << o.said;
 			continue;
 		}
-		EXPECT_EQ(0u, o.said.find("XPORT_ERR_PEER_LOST by " + std::to_string(victim) + " ")) << i << ": " << o.said;
+		EXPECT_EQ(0u, o.said.find("XPORT_ERR_PEER_LOST by " + std::to_string(victim) + " "))
+			<< i << ": " << o.said;
 		EXPECT_LE(o.at - when, bound_ms()) << "rank " << i;
 		EXPECT_GE(o.at - when, 0) << "rank " << i << " failed before";
 	}
@@ -137,7 +139,8 @@ TEST(Failure, AMemberHasLeft)
 
 	for (int i = 0; i < 4; i++)
 		/* The news may reach a member that is still in xport_group_create. */
-		EXPECT_NE(std::string::npos, all[static_cast<size_t>(i)].said.find(i == 1 ? "left" : "XPORT_ERR_PEER_CLOSED: "))
+		EXPECT_NE(std::string::npos,
+		          all[static_cast<size_t>(i)].said.find(i == 1 ? "left" : "XPORT_ERR_PEER_CLOSED: "))
 			<< all[static_cast<size_t>(i)].said;
 	for (int i = 0; i < 4; i++)
 		EXPECT_NE(std::string::npos, all[static_cast<size_t>(i)].said.find(i == 1 ? "left" : "rank 1 "))
@@ -168,7 +171,8 @@ TEST(Failure, MembersCallDifferentOperations)
 		     if (!wrong.empty())
 			     return wrong;
 		     r = rank == 1 ? xport_group_barrier(m.g, scaled(LIMIT))
-		                   : xport_group_allreduce(m.g, &d, &d, 1, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM, scaled(LIMIT));
+		                   : xport_group_allreduce(m.g, &d, &d, 1, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM,
+		                                           scaled(LIMIT));
 		     return error_of(r);
 	     }))
 		EXPECT_EQ(0u, o.said.find("XPORT_ERR_PROTOCOL: ")) << o.said;
@@ -177,7 +181,9 @@ TEST(Failure, MembersCallDifferentOperations)
 		     member m;
 		     std::string wrong = m.join();
 
-		     return wrong.empty() ? error_of(xport_group_broadcast(m.g, buf, rank == 0 ? 8 : 64, 0, scaled(500))) : wrong;
+		     return wrong.empty()
+		                    ? error_of(xport_group_broadcast(m.g, buf, rank == 0 ? 8 : 64, 0, scaled(500)))
+		                    : wrong;
 	     }))
 		EXPECT_TRUE(o.said.find("XPORT_ERR_PROTOCOL: ") == 0 || o.said.find("XPORT_OK") == 0) << o.said;
 }

@@ -161,7 +161,8 @@ TEST(Pmi, Rubbish)
 		{"init", "cmd=response_to_init", XPORT_ERR_TIMEOUT},
 		{"get_maxes", "cmd=maxes kvsname_max=256 keylen_max=8 vallen_max=1024\n", XPORT_ERR_PROTOCOL},
 		{"get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=-5\n", XPORT_ERR_PROTOCOL},
-		{"get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=99999999999999999999\n", XPORT_ERR_PROTOCOL},
+		{"get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=99999999999999999999\n",
+	         XPORT_ERR_PROTOCOL},
 		{"get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1x\n", XPORT_ERR_PROTOCOL},
 		{"get_my_kvsname", "cmd=my_kvsname\n", XPORT_ERR_PROTOCOL},
 		{"get_my_kvsname", "cmd=my_kvsname kvsname=\n", XPORT_ERR_PROTOCOL},
@@ -186,7 +187,8 @@ TEST(Pmi, Rubbish)
 		svc_group_card got;
 
 		s.instead[w.cmd] = w.says;
-		EXPECT_EQ(w.status, play(s, &got)) << w.cmd << ": " << w.says << ": " << group_world::error_of(w.status);
+		EXPECT_EQ(w.status, play(s, &got))
+			<< w.cmd << ": " << w.says << ": " << group_world::error_of(w.status);
 	}
 	{
 		server s(1024);

@@ -52,7 +52,8 @@ static double allreduce(size_t count, int calls, double *from, double *to)
 		check(xport_group_barrier(group, LIMIT_MS));
 		begin = now();
 		for (int k = 0; k < calls; k++)
-			check(xport_group_allreduce(group, from, to, count, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM, LIMIT_MS));
+			check(xport_group_allreduce(group, from, to, count, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM,
+			                            LIMIT_MS));
 		round[i] = (now() - begin) / calls;
 	}
 	qsort(round, ROUNDS, sizeof(round[0]), compare);

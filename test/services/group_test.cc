@@ -120,7 +120,8 @@ std::string broadcasts(const member &m, size_t len, int root)
 		return error_of(r);
 	for (size_t i = 0; i < len; i++)
 		if (buf[i] != static_cast<uint8_t>(element(root, i)))
-			return "broadcast of " + std::to_string(len) + " bytes by " + std::to_string(root) + " is wrong";
+			return "broadcast of " + std::to_string(len) + " bytes by " + std::to_string(root) +
+			       " is wrong";
 	return "";
 }
 
@@ -142,11 +143,13 @@ std::string values(const member &m)
 			size_t len = sizeof(buf);
 
 			if (xport_group_get(m.g, key.c_str(), buf, &len) != XPORT_OK ||
-			    std::string(buf, len) != std::string(static_cast<size_t>(k * 1000 + round), static_cast<char>('a' + k)))
+			    std::string(buf, len) !=
+			            std::string(static_cast<size_t>(k * 1000 + round), static_cast<char>('a' + k)))
 				return "the value of " + key + " is wrong";
 		}
 		size_t len = sizeof(buf);
-		if (xport_group_get(m.g, "common", buf, &len) != XPORT_OK || std::string(buf, len) != std::to_string(m.n - 1))
+		if (xport_group_get(m.g, "common", buf, &len) != XPORT_OK ||
+		    std::string(buf, len) != std::to_string(m.n - 1))
 			return "the value of the highest rank must count";
 		len = 0;
 		if (m.n > 1 && (xport_group_get(m.g, "common", nullptr, &len) != XPORT_ERR_BOUNDS || len == 0))
@@ -198,21 +201,24 @@ TEST(Results, AreThoseOfALocalComputation)
 
 TEST(Results, OfSixteenMembers)
 {
-	expect_well(run(16, root_source(), [](int) {
-		member m;
-		std::string wrong = m.join();
+	expect_well(run(
+		16, root_source(),
+		[](int) {
+			member m;
+			std::string wrong = m.join();
 
-		for (int i = 0; i < 3 && wrong.empty(); i++) {
-			wrong = reduces<int64_t>(m, 1, XPORT_GROUP_INT64, XPORT_GROUP_SUM);
+			for (int i = 0; i < 3 && wrong.empty(); i++) {
+				wrong = reduces<int64_t>(m, 1, XPORT_GROUP_INT64, XPORT_GROUP_SUM);
+				if (wrong.empty())
+					wrong = reduces<double>(m, 20000, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM);
+				if (wrong.empty())
+					wrong = broadcasts(m, 5000, 15 - i);
+			}
 			if (wrong.empty())
-				wrong = reduces<double>(m, 20000, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM);
-			if (wrong.empty())
-				wrong = broadcasts(m, 5000, 15 - i);
-		}
-		if (wrong.empty())
-			wrong = values(m);
-		return wrong.empty() ? m.leave() : wrong;
-	}, {}, 60000));
+				wrong = values(m);
+			return wrong.empty() ? m.leave() : wrong;
+		},
+		{}, 60000));
 }
 
 /* One message over the endpoint of each pair, and the same connection at both ends. */
@@ -387,10 +393,12 @@ TEST(Wrong, ARankThatNeverComes)
 		SCOPED_TRACE(source);
 		for (const outcome &o : run(5, source, [](int rank) { return rank == 1 || rank == 3 ? "" : joins(); }))
 			if (!o.said.empty())
-				expect_says(o, "XPORT_ERR_TIMEOUT: the group is not complete: waited for ranks 1 and 3|");
+				expect_says(o,
+				            "XPORT_ERR_TIMEOUT: the group is not complete: waited for ranks 1 and 3|");
 		for (const outcome &o : run(3, source, [](int rank) { return rank == 0 ? "" : joins(); }))
 			if (!o.said.empty())
-				expect_says(o, source == dir ? "waited for rank 0|" : "waited for the root at 127.0.0.1:");
+				expect_says(o,
+				            source == dir ? "waited for rank 0|" : "waited for the root at 127.0.0.1:");
 	}
 	EXPECT_EQ(0, rmdir(dir.c_str() + 4)) << "files are left";
 }
@@ -487,11 +495,12 @@ TEST(Wrong, Variables)
 
 	for (const auto &w : wrong)
 		expect_says(run(1, root_source(), [&](int) { return joins(w.name, w.value); })[0], w.says);
-	expect_says(run(1, "", [](int) {
-		            unsetenv("XPORT_GROUP_RANK");
-		            unsetenv("XPORT_GROUP_SIZE");
-		            return joins("XPORT_GROUP", "root:127.0.0.1:1");
-	            })[0],
+	expect_says(run(1, "",
+	                [](int) {
+				unsetenv("XPORT_GROUP_RANK");
+				unsetenv("XPORT_GROUP_SIZE");
+				return joins("XPORT_GROUP", "root:127.0.0.1:1");
+			})[0],
 	            "the rank of this process is unknown: looked at XPORT_GROUP_RANK, PMI_RANK, SLURM_PROCID, ");
 	expect_well(run(2, "", [source = root_source()](int rank) {
 		unsetenv("XPORT_GROUP_RANK");
@@ -537,12 +546,15 @@ TEST(Wrong, Arguments)
 		wrong += expect(XPORT_ERR_INVALID, xport_group_allgather(m.g, d, SIZE_MAX, d, 0), "too long");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_allreduce(m.g, d, d, 1, 0, 1, 0), "a wrong type");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_allreduce(m.g, d, d, 1, 1, 4, 0), "a wrong operation");
-		wrong += expect(XPORT_ERR_INVALID,
-		                xport_group_allreduce(m.g, reinterpret_cast<char *>(d) + 1, d, 1, XPORT_GROUP_DOUBLE, 1, 0),
-		                "not aligned");
+		wrong += expect(
+			XPORT_ERR_INVALID,
+			xport_group_allreduce(m.g, reinterpret_cast<char *>(d) + 1, d, 1, XPORT_GROUP_DOUBLE, 1, 0),
+			"not aligned");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_put(m.g, "", d, 1), "no key");
-		wrong += expect(XPORT_ERR_INVALID, xport_group_put(m.g, std::string(256, 'k').c_str(), d, 1), "a long key");
-		wrong += expect(XPORT_ERR_INVALID, xport_group_put(m.g, "k", d, XPORT_GROUP_VALUE_MAX + 1), "a long value");
+		wrong += expect(XPORT_ERR_INVALID, xport_group_put(m.g, std::string(256, 'k').c_str(), d, 1),
+		                "a long key");
+		wrong += expect(XPORT_ERR_INVALID, xport_group_put(m.g, "k", d, XPORT_GROUP_VALUE_MAX + 1),
+		                "a long value");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_get(m.g, "k", d, nullptr), "no length");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_serve("127.0.0.1:0", 0, nullptr, 0), "nobody");
 		wrong += expect(XPORT_ERR_TIMEOUT, xport_group_serve("127.0.0.1:0", 1, nullptr, 0), "nobody comes");

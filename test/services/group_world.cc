@@ -50,7 +50,8 @@ std::string root_source()
 
 	a.sin_family = AF_INET;
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (bind(fd, reinterpret_cast<sockaddr *>(&a), len) != 0 || getsockname(fd, reinterpret_cast<sockaddr *>(&a), &len) != 0)
+	if (bind(fd, reinterpret_cast<sockaddr *>(&a), len) != 0 ||
+	    getsockname(fd, reinterpret_cast<sockaddr *>(&a), &len) != 0)
 		abort();
 	close(fd);
 	return "root:127.0.0.1:" + std::to_string(ntohs(a.sin_port));
@@ -77,8 +78,9 @@ std::string error_of(int status)
 
 std::string expect(int wanted, int status, const char *what)
 {
-	return wanted == status ? ""
-	                        : std::string(what) + ": not " + xport_status_name(wanted) + " but " + error_of(status) + "\n";
+	return wanted == status
+	               ? ""
+	               : std::string(what) + ": not " + xport_status_name(wanted) + " but " + error_of(status) + "\n";
 }
 
 /* ---- processes ---- */
@@ -153,7 +155,8 @@ std::vector<outcome> run(int n, const std::string &source, const std::function<s
 	std::vector<int> ins;
 
 	if (busy == nullptr)
-		busy = static_cast<int *>(mmap(nullptr, sizeof(*busy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+		busy = static_cast<int *>(
+			mmap(nullptr, sizeof(*busy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	if (busy == MAP_FAILED)
 		abort();
 	*busy = 0;

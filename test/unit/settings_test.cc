@@ -467,8 +467,8 @@ TEST_F(Settings, AMisspeltNameIsAWarningWithTheNearest)
 TEST_F(Settings, AVariableOfTheServicesIsNotUnknown)
 {
 	setenv("XPORT_STRICT", "1", 1);
-	for (const char *name : {"XPORT_GROUP", "XPORT_GROUP_RANK", "XPORT_GROUP_SIZE", "XPORT_GROUP_NAME",
-	                         "XPORT_GROUP_ADDRESS"}) {
+	for (const char *name :
+	     {"XPORT_GROUP", "XPORT_GROUP_RANK", "XPORT_GROUP_SIZE", "XPORT_GROUP_NAME", "XPORT_GROUP_ADDRESS"}) {
 		EXPECT_EQ(XPORT_OK, read_with(name, "1")) << name;
 		unsetenv(name);
 	}

@@ -59,8 +59,9 @@ static int member(const char *source, int rank)
 
 	/* Values of all members, by name. */
 	snprintf(key, sizeof(key), "pid of %d", rank);
-	must(xport_group_put(group, key, value,
-	                     (size_t)snprintf(value, sizeof(value), "%d", (int)getpid())));
+	must(xport_group_put(
+		group, key, value,
+		(size_t)snprintf(value, sizeof(value), "%d", (int)getpid())));
 	must(xport_group_fence(group, LIMIT_MS));
 	must(xport_group_get(group, "pid of 0", value, &len));
 
@@ -70,8 +71,8 @@ static int member(const char *source, int rank)
 	                           XPORT_GROUP_SUM, LIMIT_MS));
 	must(xport_group_broadcast(group, all, sizeof(all), 0, LIMIT_MS));
 	ring(x, group, &info);
-	printf("rank %d of %d: the sum is %g, rank 0 is process %.*s\n", info.rank,
-	       info.members, sum, (int)len, value);
+	printf("rank %d of %d: the sum is %g, rank 0 is process %.*s\n",
+	       info.rank, info.members, sum, (int)len, value);
 
 	/* -1: no member has failed. */
 	if (xport_group_failed(group) != -1)
