@@ -47,7 +47,8 @@ static void use_group(struct scene *s, xport_group *g)
 	    (xport_group_get(g, "key", value, &len) != XPORT_OK || strcmp(value, "value") != 0))
 		scene_bad(s, "the value of a group is wrong");
 	if (sc_served(s, "xport_group_allreduce",
-	              xport_group_allreduce(g, &d, &all, 1, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM, GROUP_LIMIT_MS), ON_GROUP) &&
+	              xport_group_allreduce(g, &d, &all, 1, XPORT_GROUP_DOUBLE, XPORT_GROUP_SUM, GROUP_LIMIT_MS),
+	              ON_GROUP) &&
 	    all != 1)
 		scene_bad(s, "a sum of a group is wrong");
 	sc_served(s, "xport_group_allgather", xport_group_allgather(g, &d, sizeof(d), &all, GROUP_LIMIT_MS), ON_GROUP);
