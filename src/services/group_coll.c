@@ -200,7 +200,6 @@ int svc_coll_begin(struct xport_group *g, int kind, int timeout_ms, int64_t *unt
 	g->certain = false;
 	for (int i = 0; i < SVC_GROUP_OPS; i++)
 		g->op[i].rank = -1;
-	svc_group_accept(g);
 	return g->failed >= 0 ? g->status : XPORT_OK;
 }
 

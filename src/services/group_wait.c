@@ -10,7 +10,7 @@
 #include "services/last_error.h"
 #include "services/wire.h"
 
-enum { SPINS_A_YIELD = 20 };
+enum { SPINS_ALONE = 200, SPINS_A_YIELD = 20 };
 
 int svc_group_enter(struct xport_group *g, const char *operation)
 {
@@ -44,7 +44,7 @@ static int group_spin(struct xport_group *g, struct xport_completion *list)
 
 		if (n != 0)
 			return n;
-		if (i % SPINS_A_YIELD == SPINS_A_YIELD - 1)
+		if (i >= SPINS_ALONE && i % SPINS_A_YIELD == 0)
 			sched_yield();
 	}
 	return 0;
@@ -69,7 +69,9 @@ int svc_group_turn(struct xport_group *g, int ms, const char *operation)
 		g->other(g->arg, &list[i]);
 		pthread_mutex_lock(&g->lock);
 	}
-	svc_group_accept(g);
+	/* XPORT_EVENT_INCOMING may have gone to a thread that did not pass it on. */
+	if (n == 0)
+		svc_group_accept(g);
 	svc_group_spread(g);
 	return XPORT_OK;
 }
