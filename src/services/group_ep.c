@@ -262,7 +262,7 @@ static int member_wait(struct xport_group *g, int rank, int64_t until, const cha
 			return svc_fail(g->connect_status, op, NULL, "rank %d: %s", rank, g->connect_why);
 		if (m->state == SVC_MEMBER_ABSENT && !m->refused) {
 			g->source->operation = op;
-			g->source->left_ms = until < 0 ? -1 : svc_group_left(until, SVC_GROUP_CONNECT_MS);
+			g->source->left_ms = -1; /* an answer that comes too late would be taken for the next one */
 			r = g->source->ops->card(g->source, rank, &card, 1);
 			if (r == XPORT_OK)
 				r = svc_member_connect(g, rank, &card, op);

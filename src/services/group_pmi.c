@@ -26,6 +26,7 @@ struct pmi_source {
 	struct svc_group_source head;
 	int fd;
 	bool initialised, in_barrier;
+	bool broken; /* an answer was wrong or did not come: the next one may be that of another request */
 	int value_max;
 	char kvs[512];
 	size_t len; /* bytes in `line` */
@@ -137,6 +138,9 @@ static int pmi_ask(struct pmi_source *p, const char *request, const char *expect
 	int limit = p->head.left_ms >= 0 && p->head.left_ms < REPLY_MS ? p->head.left_ms : REPLY_MS, r;
 	char word[64];
 
+	if (p->broken)
+		return pmi_broken(p, "failed before");
+	p->broken = true;
 	r = pmi_say(p, request);
 	if (r == XPORT_OK)
 		r = pmi_hear(p, line, limit);
@@ -148,6 +152,7 @@ static int pmi_ask(struct pmi_source *p, const char *request, const char *expect
 	if (!pmi_word(line, "cmd", word, sizeof(word)) || strcmp(word, expected) != 0 ||
 	    (pmi_word(line, "rc", word, sizeof(word)) && strcmp(word, "0") != 0))
 		return pmi_wrong(p, expected, line);
+	p->broken = false;
 	return XPORT_OK;
 }
 
