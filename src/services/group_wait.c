@@ -10,7 +10,7 @@
 #include "services/last_error.h"
 #include "services/wire.h"
 
-enum { SPINS_ALONE = 200, SPINS_A_YIELD = 20 };
+enum { SPINS_ALONE = 40, SPINS_A_YIELD = 20 };
 
 int svc_group_enter(struct xport_group *g, const char *operation)
 {
