@@ -107,6 +107,7 @@ TEST(Death, OfASuspendedMember)
 TEST(Failure, AMemberDoesNotCall)
 {
 	std::vector<outcome> all = run(5, root_source(), [](int rank) {
+		xport_group_info info = {};
 		std::string wrong;
 		member m;
 		int r;
@@ -115,13 +116,20 @@ TEST(Failure, AMemberDoesNotCall)
 		if (!wrong.empty())
 			return wrong;
 		if (rank == 2)
-			sleep_ms(scaled(1000));
-		r = xport_group_barrier(m.g, scaled(500));
-		return std::to_string(xport_group_failed(m.g)) + " " + error_of(r);
+			sleep_ms(scaled(2000)); /* the others have left by then */
+		r = xport_group_barrier(m.g, scaled(400));
+		wrong = std::to_string(xport_group_failed(m.g)) + " " + error_of(r);
+		info.size = sizeof(info);
+		sleep_ms(rank == 2 ? 0 : scaled(400));
+		if (rank != 2 && (xport_group_query(m.g, &info) != XPORT_OK || info.endpoints != 4))
+			wrong += " and " + std::to_string(info.endpoints) + " endpoints";
+		return wrong;
 	});
 
-	for (const outcome &o : all)
+	for (const outcome &o : all) {
 		EXPECT_EQ(0u, o.said.find("2 XPORT_ERR_TIMEOUT: ")) << o.said;
+		EXPECT_EQ(std::string::npos, o.said.find(" endpoints")) << o.said;
+	}
 }
 
 TEST(Failure, AMemberHasLeft)
@@ -176,6 +184,16 @@ TEST(Failure, MembersCallDifferentOperations)
 		     return error_of(r);
 	     }))
 		EXPECT_EQ(0u, o.said.find("XPORT_ERR_PROTOCOL: ")) << o.said;
+	for (const outcome &o : run(2, root_source(), [](int rank) {
+		     member m;
+		     std::string wrong = m.join();
+
+		     if (!wrong.empty())
+			     return wrong;
+		     return error_of(rank == 1 ? xport_group_barrier(m.g, scaled(LIMIT)) /* of the same length */
+		                               : xport_group_broadcast(m.g, nullptr, 0, 1, scaled(LIMIT)));
+	     }))
+		EXPECT_TRUE(o.said.find("XPORT_ERR_PROTOCOL: ") == 0 || o.said.find("XPORT_OK") == 0) << o.said;
 	for (const outcome &o : run(2, root_source(), [](int rank) {
 		     char buf[64] = "";
 		     member m;

@@ -222,11 +222,11 @@ TEST(Results, OfSixteenMembers)
 }
 
 /* One message over the endpoint of each pair, and the same connection at both ends. */
-std::string pairs(const member &m)
+std::string pairs(const member &m, int first, int last)
 {
 	std::string wrong;
 
-	for (int k = 0; k < m.n && wrong.empty(); k++) {
+	for (int k = first; k <= last && wrong.empty(); k++) {
 		xport_ep_info info = {};
 		xport_opt opt = {};
 		uint64_t in = 0, out = static_cast<uint64_t>(m.rank);
@@ -275,13 +275,40 @@ TEST(Endpoints, AreMadeWhenFirstUsed)
 		wrong += expect(XPORT_OK, xport_group_barrier(m.g, scaled(LIMIT)), "barrier");
 		if (int r = xport_group_ep(m.g, (m.rank + 3) % 8, 0, &ep); r != XPORT_OK) /* somebody has come */
 			wrong += expect(XPORT_ERR_TIMEOUT, r, "without waiting");
-		wrong += pairs(m);
+		wrong += pairs(m, 0, 7);
 		if (xport_group_query(m.g, &info) != XPORT_OK || info.endpoints != 7)
 			wrong += std::to_string(info.endpoints) + " endpoints, not 7\n";
 		wrong += expect(XPORT_ERR_INVALID, xport_group_ep(m.g, m.rank, 0, &ep), "to itself");
 		wrong += expect(XPORT_ERR_INVALID, xport_group_ep(m.g, 8, 0, &ep), "to nobody");
 		return wrong + m.leave();
 	}));
+}
+
+/* Opposite members of six connect to each other at the same moment, while the others sleep. */
+TEST(Endpoints, FromBothSidesAtOnce)
+{
+	for (int i = 0; i < 8; i++)
+		expect_well(run(6, root_source(), [](int) {
+			member m;
+			std::string wrong = m.join();
+
+			if (!wrong.empty())
+				return wrong;
+			wrong += expect(XPORT_OK, xport_group_barrier(m.g, scaled(LIMIT)), "barrier");
+			for (int low = 0; low < 3; low++) {
+				int64_t when = now_ms() + 20;
+
+				wrong += expect(XPORT_OK,
+				                xport_group_broadcast(m.g, &when, sizeof(when), 0, scaled(LIMIT)),
+				                "when");
+				while (m.rank % 3 == low && now_ms() < when)
+					;
+				if (m.rank % 3 == low)
+					wrong += pairs(m, (m.rank + 3) % 6, (m.rank + 3) % 6);
+				wrong += expect(XPORT_OK, xport_group_barrier(m.g, scaled(LIMIT)), "barrier");
+			}
+			return wrong + m.leave();
+		}));
 }
 
 /* ---- sources ---- */
