@@ -232,9 +232,13 @@ def serve_plain():
 		async def coroutine(request):
 			return b""
 
+		def back(request):  # it waits within a turn
+			return rpc.call(request.endpoint, "here", request.payload, WAIT).wait(WAIT)
+
 		methods(rpc, waiting)
 		rpc.handle("never", never)
 		rpc.handle("coroutine", coroutine)
+		rpc.handle("back", back)
 		listener = x.listen()
 		print(listener.address, flush=True)
 		kept = []
@@ -247,6 +251,9 @@ def serve_plain():
 def plain(address):
 	with Caller(address) as s:
 		assert s.call("reverse", b"abc").wait() == b"cba"
+		s.rpc.handle("here", lambda request: request.payload + b" and back")
+		calls = [s.call("back", b"%d" % i) for i in range(20)]
+		assert [call.wait(WAIT) for call in calls] == [b"%d and back" % i for i in range(20)]
 		e = failed(xport.Error, s.call("coroutine").wait, xport.RPC_RAN_YES)
 		assert e.status == xport.ERR_SYSTEM and "event loop" in e.text, e
 

@@ -63,7 +63,8 @@ class Instance:
 	def close(self):
 		"""Ends all that belongs to the instance, without waiting.  Operations in flight fail with Closed.
 
-		With an RPC it may take a second.  While a view of a region's memory is alive, that memory stays.  The connections end nevertheless.
+		With an RPC it may take a second.  While a view of a region's memory is alive, that memory stays.  The connections
+		end nevertheless.
 		"""
 		with self._lock:
 			if self._x == NULL:
