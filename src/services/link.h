@@ -139,6 +139,8 @@ void svc_link_event(struct xport_link *link, struct svc_link_node *node, int typ
 
 /* ---- link_connect.c ---- */
 
+/* The wait after `failures` + 1 failures: doubled up to max_ms, and then between half of that and all of it. */
+int svc_link_wait_ms(uint64_t *random, int first_ms, int max_ms, uint32_t failures);
 /* Describes why a link is not up, and returns that. */
 int svc_link_not_up(const struct xport_link *link, const char *operation);
 /* Takes XPORT_EVENT_CONNECTED, XPORT_EVENT_LOST or XPORT_EVENT_CLOSED of an endpoint of a link. */

@@ -61,25 +61,28 @@ int svc_link_not_up(const struct xport_link *link, const char *operation)
 /* ---- waits ---- */
 
 /* A random number below `n`. */
-static uint64_t random_below(struct xport_link *link, uint64_t n)
+static uint64_t random_below(uint64_t *random, uint64_t n)
 {
-	link->random ^= link->random << 13;
-	link->random ^= link->random >> 7;
-	link->random ^= link->random << 17;
-	return n == 0 ? 0 : (link->random * UINT64_C(0x2545f4914f6cdd1d) >> 11) % n;
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return n == 0 ? 0 : (*random * UINT64_C(0x2545f4914f6cdd1d) >> 11) % n;
 }
 
-/* The wait after so many failures: between half of it and all of it. */
+int svc_link_wait_ms(uint64_t *random, int first_ms, int max_ms, uint32_t failures)
+{
+	int64_t ms = first_ms;
+
+	for (uint32_t i = 0; i < failures && ms < max_ms; i++)
+		ms *= 2;
+	if (ms > max_ms)
+		ms = max_ms;
+	return (int)(ms - (int64_t)random_below(random, (uint64_t)ms / 2 + 1));
+}
+
 static void wait_longer(struct xport_link *link, int64_t now)
 {
-	int64_t ms = link->first_ms;
-
-	for (uint32_t i = 0; i < link->failures && ms < link->max_ms; i++)
-		ms *= 2;
-	if (ms > link->max_ms)
-		ms = link->max_ms;
-	link->failures++;
-	link->delay_ms = (int)(ms - (int64_t)random_below(link, (uint64_t)ms / 2 + 1));
+	link->delay_ms = svc_link_wait_ms(&link->random, link->first_ms, link->max_ms, link->failures++);
 	link->due = now + link->delay_ms;
 }
 
@@ -274,7 +277,7 @@ static void link_down(struct xport_link *link, int status, const char *why)
 	} else {
 		link->failures = 0;
 		link->delay_ms = 0;
-		link->due = now + (int64_t)random_below(link, (uint64_t)link->first_ms);
+		link->due = now + (int64_t)random_below(&link->random, (uint64_t)link->first_ms);
 	}
 	svc_link_event(link, &link->ended, XPORT_LINK_DOWN);
 }
