@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * link.h - the links of an instance: internals that link.c (the links, events, the loop), link_connect.c (attempts, up and
+ * link.h - the links of an instance: internals that link.c (the links, events, the loop), link_open.c, link_connect.c (attempts, up and
  * down), link_keys.c and link_ops.c share.
  *
  * An endpoint of a link is `ep` while it connects or is open, and `old` from its end until it is destroyed. The link connects
@@ -136,6 +136,13 @@ void svc_link_index(struct svc_link_ep *e);
 void svc_link_unindex(struct svc_link_ep *e);
 /* Queues an event. */
 void svc_link_event(struct xport_link *link, struct svc_link_node *node, int type);
+/* Goes on with all links, if something has happened or is due. */
+void svc_links_move(struct xport_links *links);
+
+/* ---- link_open.c ---- */
+
+/* Frees what a link has, except its keys. */
+void svc_link_free_memory(struct xport_link *link);
 
 /* ---- link_connect.c ---- */
 
