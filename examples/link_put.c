@@ -76,8 +76,8 @@ static void run(const char *const *addresses, size_t count)
 	check(xport_links_create(x, &links));
 	check(xport_link_open(links, addresses, count, NULL, &link));
 	while (done < VALUES || in_flight) {
-		value = done + 1;
 		if (!in_flight && xport_link_ep(link) != NULL) {
+			value = done + 1;
 			/* Twice is the same as once: it is put again if the endpoint is lost, and the server is not. */
 			in_flight = xport_link_put_notify(link, &value, sizeof(value), key, done * sizeof(value), NULL,
 			                                  XPORT_LINK_REPEATABLE) == XPORT_OK;
