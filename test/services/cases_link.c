@@ -211,6 +211,7 @@ static void second_address(struct h *h)
 	const char *list[] = {NULL, "no.such.host.invalid:7000", NULL};
 	struct xport_link_event e;
 	struct xport_link_attr a;
+	xport_listener *l;
 	struct link_user u;
 
 	link_begin(&u, h);
@@ -221,10 +222,13 @@ static void second_address(struct h *h)
 	e = LINK_NEXT(&u, XPORT_LINK_UP);
 	H_TRUE(strcmp(e.address, u.address[0]) == 0);
 	H_EQ(0, link_info(&u).rounds);
+	/* Now somebody listens at the first one, and it is not tried: the other one answered last. */
+	H_OK(xport_listen(h->x, u.address[1], NULL, &l));
 	link_ask(&u, LINK_CLOSE);
 	LINK_NEXT(&u, XPORT_LINK_DOWN);
 	e = LINK_NEXT(&u, XPORT_LINK_UP);
 	H_TRUE(strcmp(e.address, u.address[0]) == 0);
+	xport_listener_close(l);
 	link_end(&u);
 }
 
