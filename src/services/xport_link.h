@@ -141,7 +141,7 @@ typedef enum xport_link_event_type {
 	XPORT_LINK_CLOSED = 6    /* the last event; status is that of XPORT_EVENT_CLOSED */
 } xport_link_event_type;
 
-/* An event.  The strings are valid until the next call of xport_links_next, xport_links_wait or xport_link_free. */
+/* An event.  The strings are valid until the next call of xport_links_next, _wait or _step, or xport_link_free. */
 struct xport_link_event {
 	size_t size;
 	int type;   /* enum xport_link_event_type */
@@ -366,8 +366,9 @@ int xport_links_entry(xport_links *links, const void *name, size_t len, const st
  *   XPORT_ERR_AGAIN      max_ops operations have no DONE that was taken; kept operations must be posted before this one;
  *                        or as for xport_put: poll, and take events
  *   XPORT_ERR_CLOSED     the link is closed, or is closing
- *   XPORT_ERR_INVALID    an argument is NULL; the key belongs to another link; the link has not been up yet (not
- *                        repeatable); an unknown flag; opt->size or opt->flags is not allowed
+ *   XPORT_ERR_INVALID    an argument is NULL; the key belongs to another link; an unknown flag; opt->size or opt->flags
+ *                        is not allowed; not repeatable: the link has not been up yet, or its XPORT_LINK_UP was not
+ *                        taken
  *   XPORT_ERR_STALE_KEY  the key is void: give it the bytes of the peer's present instance
  *   the reason why the link is not up: not repeatable, or it has given up, or XPORT_LINK_PEER_NEW was not taken yet
  *   the other errors of xport_put, xport_get, xport_put_notify or xport_send
