@@ -10,6 +10,7 @@
  *   xport_versioned.h   objects that peers read without tearing
  *   xport_leases.h      memory that one process lends to another
  *   xport_directory.h   names of regions on many machines
+ *   xport_link.h        endpoints that come back
  *   xport_rpc.h         remote procedure calls
  *   xport_group.h       the processes of a job: ranks, endpoints, collective operations
  *
@@ -64,6 +65,8 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 #include "xport_leases.h"
 
 #include "xport_directory.h"
+
+#include "xport_link.h"
 
 #include "xport_rpc.h"
 

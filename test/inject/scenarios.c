@@ -25,6 +25,7 @@ void cache(struct scene *s);
 void versioned(struct scene *s);
 void leases(struct scene *s);
 void directory(struct scene *s);
+void link_back(struct scene *s);
 void rpc(struct scene *s);
 void group(struct scene *s);
 
@@ -493,6 +494,7 @@ const struct scenario scenarios[] = {
 	{.name = "versioned", .run = versioned},
 	{.name = "leases", .run = leases, .threads = true},
 	{.name = "directory", .run = directory, .threads = true},
+	{.name = "link", .run = link_back},
 	{.name = "rpc", .run = rpc, .threads = true},
 	{.name = "group", .run = group, .once = true},
 	{.name = NULL},

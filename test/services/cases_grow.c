@@ -65,6 +65,19 @@ static int make_rpcs(struct h *h, const void *attr)
 	return status;
 }
 
+static int make_link(struct h *h, const void *attr)
+{
+	const char *address = "127.0.0.1:1";
+	xport_links *l;
+	xport_link *link;
+	int status;
+
+	H_OK(xport_links_create(h->x, &l));
+	status = xport_link_open(l, &address, 1, attr, &link);
+	H_OK(xport_links_destroy(l, NULL, NULL, h_ms(h->limit_ms)));
+	return status;
+}
+
 static int make_versioned(struct h *h, const void *attr)
 {
 	struct xport_versioned_attr *a = h_buf(h, ROOM);
@@ -92,6 +105,7 @@ static const struct maker makers[] = {
 	{"xport_cache_create", sizeof(struct xport_cache_attr), SVC_FIRST_CACHE_ATTR, make_cache},
 	{"xport_leases_create", sizeof(struct xport_leases_attr), SVC_FIRST_LEASES_ATTR, make_leases},
 	{"xport_directory_create", sizeof(struct xport_directory_attr), SVC_FIRST_DIRECTORY_ATTR, make_directory},
+	{"xport_link_open", sizeof(struct xport_link_attr), SVC_FIRST_LINK_ATTR, make_link},
 	{"xport_rpcs_create", sizeof(struct xport_rpcs_attr), SVC_FIRST_RPCS_ATTR, make_rpcs},
 	{"xport_versioned_create", sizeof(struct xport_versioned_attr), SVC_FIRST_VERSIONED_ATTR, make_versioned},
 };
@@ -133,6 +147,7 @@ struct asked {
 	xport_cache *cache;
 	xport_leases *leases;
 	xport_directory *directory;
+	xport_link *link;
 	xport_rpcs *rpcs;
 };
 
@@ -156,6 +171,11 @@ static int ask_directory(struct asked *a, void *info)
 	return xport_directory_query(a->directory, info);
 }
 
+static int ask_link(struct asked *a, void *info)
+{
+	return xport_link_query(a->link, info);
+}
+
 static int ask_rpcs(struct asked *a, void *info)
 {
 	return xport_rpcs_query(a->rpcs, info);
@@ -169,12 +189,15 @@ static const struct {
 	{sizeof(struct xport_cache_info), SVC_FIRST_CACHE_INFO, ask_cache},
 	{sizeof(struct xport_leases_info), SVC_FIRST_LEASES_INFO, ask_leases},
 	{sizeof(struct xport_directory_info), SVC_FIRST_DIRECTORY_INFO, ask_directory},
+	{sizeof(struct xport_link_info), SVC_FIRST_LINK_INFO, ask_link},
 	{sizeof(struct xport_rpcs_info), SVC_FIRST_RPCS_INFO, ask_rpcs},
 };
 
 static void write_out(struct h *h)
 {
+	const char *address = "127.0.0.1:1";
 	uint8_t *bytes = h_buf(h, ROOM);
+	xport_links *links;
 	struct asked a;
 
 	h_open(h, NULL);
@@ -183,6 +206,8 @@ static void write_out(struct h *h)
 	H_OK(xport_leases_create(h->x, NULL, &a.leases));
 	H_OK(xport_directory_create(h->x, NULL, &a.directory));
 	H_OK(xport_rpcs_create(h->x, NULL, &a.rpcs));
+	H_OK(xport_links_create(h->x, &links));
+	H_OK(xport_link_open(links, &address, 1, NULL, &a.link));
 	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
 		size_t size = queries[i].size + MORE, first = queries[i].first;
 
@@ -200,6 +225,7 @@ static void write_out(struct h *h)
 		memcpy(bytes, &size, sizeof(size));
 		H_STATUS(XPORT_ERR_INVALID, queries[i].ask(&a, bytes));
 	}
+	H_OK(xport_links_destroy(links, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_rpcs_destroy(a.rpcs, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_directory_destroy(a.directory, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_leases_destroy(a.leases, NULL, NULL, h_ms(h->limit_ms)));

@@ -14,6 +14,8 @@
 
 extern "C" {
 #include "services/units.h"
+
+int svc_link_wait_ms(uint64_t *random, int first_ms, int max_ms, uint32_t failures);
 }
 
 namespace
@@ -56,6 +58,32 @@ TEST(Memlock, NetworksThatLock)
 	EXPECT_FALSE(locks("ofi", "tcp"));
 	EXPECT_FALSE(locks("ofi", "udp"));
 	EXPECT_FALSE(locks("ofi", "udp;ofi_rxd"));
+}
+
+/* Doubled up to the limit, then by a random part less: from half of it to all of it, and the same for the same seed. */
+TEST(LinkWait, DoublesUpToTheLimitWithJitter)
+{
+	uint64_t one = 1, same = 1, other = 2;
+	int differ = 0, low = 0, high = 0;
+
+	for (int turn = 0; turn < 200; turn++) {
+		for (uint32_t failures = 0; failures < 40; failures++) {
+			int full = failures < 7 ? 10 << failures : 1000;
+			int ms = svc_link_wait_ms(&one, 10, 1000, failures);
+			EXPECT_LE(full - full / 2, ms);
+			EXPECT_GE(full, ms);
+			EXPECT_EQ(ms, svc_link_wait_ms(&same, 10, 1000, failures));
+			differ += ms != svc_link_wait_ms(&other, 10, 1000, failures);
+			low += full == 1000 && ms < 550;
+			high += full == 1000 && ms > 950;
+		}
+	}
+	EXPECT_GT(differ, 4000);
+	EXPECT_GT(low, 200);
+	EXPECT_GT(high, 200);
+	EXPECT_EQ(1, svc_link_wait_ms(&one, 1, 1, 5));
+	EXPECT_LE(INT32_MAX / 2, svc_link_wait_ms(&one, INT32_MAX, INT32_MAX, UINT32_MAX));
+	EXPECT_GE(svc_link_wait_ms(&one, 1, INT32_MAX, UINT32_MAX), INT32_MAX / 2);
 }
 
 TEST(Memlock, TheLimitIsCheckedAhead)
