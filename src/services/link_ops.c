@@ -76,8 +76,7 @@ static struct svc_link_op *kept_shift(struct xport_link *link)
 	struct svc_link_op *op = link->kept;
 
 	link->kept = op->next;
-	if (link->kept == NULL)
-		link->nkept--;
+	link->nkept--;
 	return op;
 }
 

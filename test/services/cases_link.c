@@ -101,6 +101,7 @@ static void repeats(struct h *h)
 		link_turn(&u);
 	h_hear_u64(h, 0);
 	H_EQ(0, link_info(&u).ops);
+	H_EQ(0, link_info(&u).kept);
 	link_quiet(&u, 20);
 	link_end(&u);
 }
