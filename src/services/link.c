@@ -102,6 +102,8 @@ static void fill_event(struct xport_link_event *e, struct svc_link_node *node, i
 		e->incarnation = link->incarnation;
 		e->void_keys = svc_link_keys_void(link);
 		link->announced = true;
+		link->known = link->incarnation;
+		svc_link_ops_end_strange(link); /* posted after the event happened, and before it was taken */
 		break;
 	case XPORT_LINK_DOWN:
 		fill_ep(e, link);

@@ -55,6 +55,7 @@ struct svc_link_op {
 	uint32_t flags;
 	uint32_t attempts;
 	uint64_t serial; /* in the order in which operations were posted first */
+	uint64_t meant;  /* link.known at that time: the instance that it may go to; 0: the first one */
 	void *buf;
 	size_t len;
 	struct xport_link_rkey *key;
@@ -102,6 +103,7 @@ struct xport_link {
 
 	/* the peer */
 	uint64_t incarnation, ups;
+	uint64_t known; /* the instance of the last UP or PEER_NEW that the application has taken; 0: none */
 	int status; /* the last error since it was up */
 	char why[SVC_LINK_WHY], transport[72];
 	int down_status; /* of the last DOWN */
@@ -181,6 +183,8 @@ void svc_link_op_completed(struct svc_link_op *op, const struct xport_completion
 void svc_link_ops_post(struct xport_link *link);
 /* Ends all kept operations: those that were never posted with `status`, the others with their own. */
 void svc_link_ops_end(struct xport_link *link, int status);
+/* Ends the kept operations that were meant for another instance than the link's last one. */
+void svc_link_ops_end_strange(struct xport_link *link);
 /* The application has taken DONE. */
 void svc_link_op_free(struct svc_link_op *op);
 

@@ -80,14 +80,25 @@ static struct svc_link_op *kept_shift(struct xport_link *link)
 	return op;
 }
 
+static void kept_end_first(struct xport_link *link, int status)
+{
+	struct svc_link_op *op = kept_shift(link);
+	int own = op->key == NULL && status == XPORT_ERR_STALE_KEY ? XPORT_ERR_PEER_LOST : status;
+
+	op_done(op, op->attempts > 0 ? op->status : own);
+}
+
 void svc_link_ops_end(struct xport_link *link, int status)
 {
-	while (link->kept != NULL) {
-		struct svc_link_op *op = kept_shift(link);
-		int own = op->key == NULL && status == XPORT_ERR_STALE_KEY ? XPORT_ERR_PEER_LOST : status;
+	while (link->kept != NULL)
+		kept_end_first(link, status);
+}
 
-		op_done(op, op->attempts > 0 ? op->status : own);
-	}
+/* They are the first ones, because serials grow with each instance that the application takes. */
+void svc_link_ops_end_strange(struct xport_link *link)
+{
+	while (link->kept != NULL && link->kept->meant != 0 && link->kept->meant != link->incarnation)
+		kept_end_first(link, XPORT_ERR_STALE_KEY);
 }
 
 /* ---- posting ---- */
@@ -153,6 +164,7 @@ void svc_link_op_completed(struct svc_link_op *op, const struct xport_completion
 
 void svc_link_ops_post(struct xport_link *link)
 {
+	svc_link_ops_end_strange(link);
 	while (link->state == XPORT_LINK_OPEN && link->kept != NULL) {
 		struct svc_link_op *op = link->kept;
 		int r = op_post(op);
@@ -215,6 +227,7 @@ static int op_begin(struct xport_link *link, struct svc_link_op *from, const cha
 	from->node = op->node;
 	*op = *from;
 	op->serial = ++link->serial;
+	op->meant = link->known;
 	op->context = op->opt.context;
 	op->opt.context = op;
 	link->free_ops = next;

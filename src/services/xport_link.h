@@ -353,8 +353,9 @@ int xport_links_entry(xport_links *links, const void *name, size_t len, const st
  *
  * Without XPORT_LINK_REPEATABLE the operation is refused while the link is not up, and ends with its error if the endpoint
  * is lost.  With it the operation is kept while the link is not up.  It ends with an error
- *   - if the link comes up with another instance of the peer (attempts is 0 if it was never posted; then the status is
- *     XPORT_ERR_STALE_KEY, or XPORT_ERR_PEER_LOST of a send)
+ *   - if the link comes up with another instance of the peer than the one of the last XPORT_LINK_UP or XPORT_LINK_PEER_NEW
+ *     that was taken before the call (attempts is 0 if it was never posted; then the status is XPORT_ERR_STALE_KEY, or
+ *     XPORT_ERR_PEER_LOST of a send)
  *   - if it was posted again xport_link_attr.repeats times
  *   - if the link gives up or is closed
  *   - for every reason other than the end of the endpoint

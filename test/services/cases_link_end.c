@@ -108,6 +108,39 @@ static void another_instance(struct h *h)
 	link_end(&u);
 }
 
+/* The new instance is lost before the application has taken PEER_NEW. What is posted then is not for that instance. */
+static void new_one_is_lost(struct h *h)
+{
+	struct link_user u;
+	uint64_t word = 9;
+
+	link_begin(&u, h);
+	link_open(&u, NULL);
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	link_key(&u);
+	restart(&u);
+	LINK_NEXT(&u, XPORT_LINK_DOWN);
+	link_quiet(&u, 0);
+	restarted(&u);
+	while (link_info(&u).state != XPORT_LINK_OPEN)
+		link_turn(&u);
+	link_ask(&u, LINK_CLOSE);
+	while (link_info(&u).state == XPORT_LINK_OPEN)
+		link_turn(&u);
+	H_OK(xport_link_send(u.link, &word, 8, 6, NULL, XPORT_LINK_REPEATABLE));
+	H_OK(xport_link_put(u.link, &word, 8, u.key, 0, NULL, XPORT_LINK_REPEATABLE));
+	LINK_NEXT(&u, XPORT_LINK_PEER_NEW);
+	H_OK(xport_link_send(u.link, &word, 8, 6, NULL, XPORT_LINK_REPEATABLE)); /* this one is */
+	LINK_NEXT(&u, XPORT_LINK_DOWN);
+	LINK_DONE(&u, XPORT_ERR_PEER_LOST, 0);
+	LINK_DONE(&u, XPORT_ERR_STALE_KEY, 0);
+	H_EQ(1, LINK_NEXT(&u, XPORT_LINK_UP).void_keys);
+	LINK_DONE(&u, XPORT_OK, 1);
+	H_EQ(0, link_ask(&u, LINK_READ));
+	H_EQ(0, link_info(&u).kept);
+	link_end(&u);
+}
+
 /* The directory has the new bytes before the link is up. */
 static void entry_comes_first(struct h *h)
 {
@@ -224,6 +257,7 @@ static void is_refused(struct h *h)
 
 const struct h_scenario svc_cases_link_end[] = {
 	{.name = "link_another_instance", .role = {link_server, another_instance}, .flags = H_KILLS, .timeout_s = 60},
+	{.name = "link_new_one_is_lost", .role = {link_server, new_one_is_lost}, .flags = H_KILLS, .timeout_s = 60},
 	{.name = "link_entry_comes_first",
          .role = {link_server, entry_comes_first},
          .flags = H_KILLS | H_ONCE,
