@@ -352,13 +352,13 @@ int xport_link_free(xport_link *link)
 int xport_link_query(xport_link *link, struct xport_link_info *info)
 {
 	struct xport_link_info i = {.size = sizeof(i)};
-	int64_t left;
+	int64_t now = svc_now_ms(), left;
 
 	if (link == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_LINK_INFO))
 		return svc_fail(XPORT_ERR_INVALID, "xport_link_query", NULL,
 		                "an argument is NULL, or xport_link_info.size is not the size of the struct");
 	pthread_mutex_lock(&link->links->lock);
-	left = link->due - svc_now_ms();
+	left = link->due - now;
 	i.state = link->state;
 	i.status = link->state == XPORT_LINK_OPEN ? XPORT_OK : link->status;
 	i.label = link->label;
@@ -367,7 +367,7 @@ int xport_link_query(xport_link *link, struct xport_link_info *info)
 	i.context = link->context;
 	i.incarnation = link->incarnation;
 	i.ups = link->ups;
-	i.rounds = link->rounds;
+	i.rounds = link->state == XPORT_LINK_OPEN && svc_link_stays(link, now) ? 0 : link->rounds;
 	i.wait_ms = link->state != XPORT_LINK_WAITING ? 0 : link->down ? -1 : left < 0 ? 0 : (int)left;
 	i.ops = link->used_ops;
 	i.kept = link->nkept;

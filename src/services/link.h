@@ -96,10 +96,12 @@ struct xport_link {
 	unsigned naddresses, first, tried,
 		at_address; /* first of a round; tried in it; the one that is tried or connected */
 	uint64_t random;
-	uint32_t rounds, failures; /* failures: of the back-off, which also counts an endpoint that was lost soon */
+	uint32_t rounds, failures; /* both also count an endpoint that was lost soon; xport_link_retry resets them */
 	int delay_ms;
 	int64_t due, deadline; /* of the next round; to give up, -1: none */
 	int64_t since;         /* OPEN: when it came up */
+	int64_t lost;          /* when it went down last */
+	bool stayed;           /* it was up for long enough before that: the limits begin anew when DOWN is taken */
 
 	/* the peer */
 	uint64_t incarnation, ups;
@@ -150,6 +152,8 @@ void svc_link_free_memory(struct xport_link *link);
 
 /* The wait after `failures` + 1 failures: doubled up to max_ms, and then between half of that and all of it. */
 int svc_link_wait_ms(uint64_t *random, int first_ms, int max_ms, uint32_t failures);
+/* Whether an open link has been up for longer than its last wait, and longer than the first one. */
+bool svc_link_stays(const struct xport_link *link, int64_t now);
 /* Describes why a link is not up, and returns that. */
 int svc_link_not_up(const struct xport_link *link, const char *operation);
 /* Takes XPORT_EVENT_CONNECTED, XPORT_EVENT_LOST or XPORT_EVENT_CLOSED of an endpoint of a link. */

@@ -27,7 +27,7 @@ static void address_failed(struct xport_link *link, int status, const char *why)
 	snprintf(link->why, sizeof(link->why), "%s", why);
 }
 
-/* The errors of all addresses, one after the other. */
+/* The errors of all addresses that have failed, one after the other. */
 static void describe_round(struct xport_link *link)
 {
 	size_t n = 0;
@@ -35,8 +35,9 @@ static void describe_round(struct xport_link *link)
 	for (unsigned i = 0; i < link->naddresses && n < link->round_len; i++) {
 		const struct svc_link_address *a = &link->addresses[i];
 
-		n += (size_t)snprintf(link->round_text + n, link->round_len - n, "%s%s: %s: %s", i == 0 ? "" : "; ",
-		                      a->name, xport_status_name(a->status), a->why);
+		if (a->status != XPORT_OK)
+			n += (size_t)snprintf(link->round_text + n, link->round_len - n, "%s%s: %s: %s",
+			                      n == 0 ? "" : "; ", a->name, xport_status_name(a->status), a->why);
 	}
 }
 
@@ -84,6 +85,15 @@ static void wait_longer(struct xport_link *link, int64_t now)
 {
 	link->delay_ms = svc_link_wait_ms(&link->random, link->first_ms, link->max_ms, link->failures++);
 	link->due = now + link->delay_ms;
+	if (link->deadline >= 0 && link->due > link->deadline)
+		link->due = link->deadline;
+}
+
+bool svc_link_stays(const struct xport_link *link, int64_t now)
+{
+	int ms = link->delay_ms > link->first_ms ? link->delay_ms : link->first_ms;
+
+	return now - link->since >= ms;
 }
 
 /* ---- attempts ---- */
@@ -96,6 +106,12 @@ static void give_up(struct xport_link *link)
 	svc_link_event(link, &link->given_up, XPORT_LINK_GIVEN_UP);
 }
 
+static bool limit_reached(const struct xport_link *link, int64_t now)
+{
+	return link->rounds > 0 && ((link->rounds_max != 0 && link->rounds >= link->rounds_max) ||
+	                            (link->deadline >= 0 && now >= link->deadline));
+}
+
 static void round_over(struct xport_link *link, int64_t now)
 {
 	bool permanent = (link->flags & XPORT_LINK_ALL_ERRORS) == 0;
@@ -105,14 +121,10 @@ static void round_over(struct xport_link *link, int64_t now)
 	link->rounds++;
 	link->tried = 0;
 	link->state = XPORT_LINK_WAITING;
-	if (permanent || (link->rounds_max != 0 && link->rounds >= link->rounds_max) ||
-	    (link->deadline >= 0 && now >= link->deadline)) {
+	if (permanent || limit_reached(link, now))
 		give_up(link);
-		return;
-	}
-	wait_longer(link, now);
-	if (link->deadline >= 0 && link->due > link->deadline)
-		link->due = link->deadline;
+	else
+		wait_longer(link, now);
 }
 
 /* The time limit of an attempt: it does not go beyond the limit of the link. */
@@ -170,11 +182,11 @@ int64_t svc_link_move(struct xport_link *link, int64_t now)
 	}
 	if (link->state != XPORT_LINK_WAITING || link->down)
 		return -1;
-	if (now < link->due)
+	if (now < link->due && !limit_reached(link, now))
 		return link->due;
 	if (!gone)
 		return now + 1;
-	if (link->deadline >= 0 && now >= link->deadline && link->rounds > 0)
+	if (limit_reached(link, now))
 		give_up(link);
 	else
 		try_next(link, now);
@@ -209,7 +221,6 @@ static void link_up(struct xport_link *link, const struct xport_ep_info *info)
 	link->announced = false;
 	link->first = link->at_address;
 	link->tried = 0;
-	link->rounds = 0;
 	link->incarnation = info->peer_incarnation;
 	link->ups++;
 	link->since = svc_now_ms();
@@ -260,7 +271,8 @@ static void link_closed(struct xport_link *link, int status)
 	svc_link_event(link, &link->closed, XPORT_LINK_CLOSED);
 }
 
-static void link_down(struct xport_link *link, int status, const char *why)
+/* `own`: the application has closed the endpoint, to have another one. That is no failure. */
+static void link_down(struct xport_link *link, int status, const char *why, bool own)
 {
 	int64_t now = svc_now_ms();
 
@@ -268,13 +280,16 @@ static void link_down(struct xport_link *link, int status, const char *why)
 	link->ep = NULL;
 	link->state = XPORT_LINK_WAITING;
 	link->down = true;
-	link->status = status;
 	link->down_status = status;
-	snprintf(link->why, sizeof(link->why), "%s", why);
 	snprintf(link->down_why, sizeof(link->down_why), "%s", why);
-	if (now - link->since < link->delay_ms) {
-		wait_longer(link, now); /* it goes up and down */
+	address_failed(link, status, why);
+	link->lost = now;
+	link->stayed = own || svc_link_stays(link, now);
+	if (!link->stayed) {
+		link->rounds++; /* it goes up and down */
+		wait_longer(link, now);
 	} else {
+		link->rounds = 0;
 		link->failures = 0;
 		link->delay_ms = 0;
 		link->due = now + (int64_t)random_below(&link->random, (uint64_t)link->first_ms);
@@ -284,8 +299,10 @@ static void link_down(struct xport_link *link, int status, const char *why)
 
 void svc_link_down_taken(struct xport_link *link)
 {
-	if (link->down && link->give_up_ms > 0)
-		link->deadline = svc_now_ms() + link->give_up_ms;
+	int64_t now = svc_now_ms();
+
+	if (link->down && link->give_up_ms > 0) /* the time until the application took the event does not count */
+		link->deadline = link->stayed ? now + link->give_up_ms : link->deadline + (now - link->lost);
 	link->down = false;
 	link->links->stirred = true;
 }
@@ -305,7 +322,7 @@ void svc_link_ep_event(struct svc_link_ep *e, const struct xport_completion *c)
 	} else if (link->state == XPORT_LINK_ENDING) {
 		link_closed(link, c->status);
 	} else if (link->state == XPORT_LINK_OPEN) {
-		link_down(link, status, info.why);
+		link_down(link, status, info.why, info.reason == XPORT_ERR_CLOSED);
 	} else {
 		address_failed(link, status, info.why);
 		ep_discard(link);

@@ -77,12 +77,13 @@ struct xport_link_attr {
 	size_t size;
 	/* Options of each connection; copied.  conn->connect_ms is the time limit of one attempt, 0: 5000. */
 	const struct xport_conn_attr *conn;
-	int first_ms;    /* the first wait between two rounds of attempts; default 100 */
-	int max_ms;      /* the longest wait; the wait doubles up to this; default 10000 */
-	uint32_t rounds; /* give up after this number of rounds since it was last up; 0: no limit */
-	int give_up_ms;  /* give up after this time since it was last up; 0: no limit */
+	int first_ms; /* the first wait between two rounds of attempts; default 100 */
+	int max_ms;   /* the longest wait; the wait doubles up to this; default 10000 */
+	/* Limits since the link was last up for longer than its last wait and first_ms; 0: no limit. */
 	uint32_t
-		max_ops; /* operations posted through the link without a DONE that was taken; default 256, at most 65535 */
+		rounds; /* give up after this number of failed rounds; a connection that was up for less counts as one */
+	int give_up_ms;    /* give up after this time */
+	uint32_t max_ops;  /* limit of operations whose XPORT_LINK_DONE was not taken yet; default 256, at most 65535 */
 	uint32_t repeats;  /* how often an operation is posted again; default 8 */
 	uint32_t flags;    /* XPORT_LINK_ALL_ERRORS */
 	const char *label; /* for the application's logs; copied, at most 63 bytes */
@@ -261,7 +262,7 @@ struct xport_link_info {
 	void *context;
 	uint64_t incarnation; /* of the peer, when it was last up; 0: it was not */
 	uint64_t ups;         /* how often it came up */
-	uint32_t rounds;      /* rounds of attempts that failed since it was last up */
+	uint32_t rounds;      /* failed rounds, as counted for xport_link_attr.rounds */
 	int wait_ms;          /* WAITING: until the next round; -1: XPORT_LINK_DOWN must be taken first */
 	uint32_t ops;         /* operations without a DONE that was taken */
 	uint32_t kept;        /* of these, waiting to be posted again */

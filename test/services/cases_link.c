@@ -283,6 +283,50 @@ static void gives_up(struct h *h)
 	link_end(&u);
 }
 
+/* Counts how often the link comes up until it gives up. */
+static unsigned ups_until_given_up(struct link_user *u, const struct xport_link_attr *a)
+{
+	struct xport_link_event e = {.size = sizeof(e)};
+	unsigned ups = 0;
+	struct h *h = u->h;
+
+	link_open(u, a);
+	while (ups < 20) {
+		H_OK(xport_links_wait(u->l, &e, NULL, NULL, h_ms(L_BACK_MS)));
+		if (e.type == XPORT_LINK_GIVEN_UP)
+			break;
+		ups += e.type == XPORT_LINK_UP;
+	}
+	H_EQ(ups, link_info(u).ups);
+	return ups;
+}
+
+/* A server that accepts, and drops the connection: the waits get longer all the same, and the limits count that. */
+static void is_dropped(struct h *h)
+{
+	struct xport_link_attr a;
+	struct link_user u;
+	int64_t began;
+
+	link_begin(&u, h);
+	link_ask(&u, LINK_REJECT);
+	a = link_attr(&u);
+	a.first_ms = h_ms(100);
+	a.max_ms = h_ms(1000);
+	a.rounds = 3;
+	began = h_now_us();
+	H_EQ(3, ups_until_given_up(&u, &a));
+	H_TRUE(h_now_us() - began >= (int64_t)h_ms(150) * 1000 - 2000); /* at least half of 100 ms and of 200 ms */
+	H_EQ(3, link_info(&u).rounds);
+	H_TRUE(link_info(&u).status == XPORT_ERR_PEER_CLOSED || link_info(&u).status == XPORT_ERR_PEER_LOST);
+	a.rounds = 0;
+	a.give_up_ms = h_ms(300);
+	began = h_now_us();
+	H_TRUE(ups_until_given_up(&u, &a) <= 4);
+	H_TRUE(h_now_us() - began >= (int64_t)h_ms(300) * 1000 - 2000);
+	link_end(&u);
+}
+
 /* The wait is cut short. */
 static void retried(struct h *h)
 {
@@ -317,6 +361,7 @@ const struct h_scenario svc_cases_link[] = {
 	{.name = "link_closes", .role = {link_server, closes}, .params = close_params, .timeout_s = 60},
 	{.name = "link_second_address", .role = {link_server, second_address}, .flags = H_ONCE, .timeout_s = 60},
 	{.name = "link_gives_up", .role = {link_server, gives_up}, .flags = H_ONCE, .timeout_s = 60},
+	{.name = "link_is_dropped", .role = {link_server, is_dropped}, .flags = H_ONCE, .timeout_s = 60},
 	{.name = "link_retried", .role = {link_server, retried}, .flags = H_ONCE, .timeout_s = 60},
 	{.name = NULL},
 };

@@ -13,6 +13,7 @@ struct server {
 	xport_listener *listener;
 	xport_ep *ep[EPS];
 	int n;
+	bool rejects; /* LINK_REJECT */
 };
 
 static void server_listen(struct server *s)
@@ -59,6 +60,9 @@ static uint64_t server_does(struct server *s, uint64_t what)
 	case LINK_CLOSE:
 		server_drop(s);
 		break;
+	case LINK_REJECT:
+		s->rejects = true;
+		break;
 	case LINK_LISTEN:
 		server_listen(s);
 		break;
@@ -76,6 +80,7 @@ void link_server(struct h *h)
 {
 	struct server s = {.h = h, .address = "127.0.0.1:0"};
 	struct xport_attr a = h_attr(h);
+	int64_t accepted = 0;
 	uint64_t what;
 	xport_ep *ep;
 
@@ -95,7 +100,9 @@ void link_server(struct h *h)
 		}
 		h_breathe(h);
 		if (s.listener != NULL && s.n < EPS && xport_accept(s.listener, 0, &ep) == XPORT_OK)
-			s.ep[s.n++] = ep;
+			s.ep[s.n++] = ep, accepted = h_now_us();
+		if (s.rejects && h_now_us() - accepted > 5000)
+			server_drop(&s);
 	}
 	server_drop(&s);
 	xport_listener_close(s.listener);
