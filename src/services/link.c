@@ -115,6 +115,7 @@ static void fill_event(struct xport_link_event *e, struct svc_link_node *node, i
 	case XPORT_LINK_GIVEN_UP:
 		e->status = link->status;
 		e->text = link->round_text;
+		svc_link_given_up_taken(link);
 		break;
 	default:
 		e->status = link->closed_status;

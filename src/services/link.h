@@ -81,6 +81,7 @@ struct xport_link {
 	bool announced; /* OPEN: the application has taken UP or PEER_NEW */
 	bool renewed;   /* OPEN: it is another instance than before */
 	bool down;      /* WAITING: DOWN was not taken yet */
+	bool again;     /* STOPPED: begin again when GIVEN_UP is taken */
 	struct svc_link_ep eps[2], *ep, *old;
 	struct svc_link_node up, ended, given_up, closed;
 
@@ -163,6 +164,8 @@ void svc_link_down_taken(struct xport_link *link);
 /* Goes on with what is due. Returns when to call it again; -1: not by time. */
 int64_t svc_link_move(struct xport_link *link, int64_t now);
 int svc_link_retry_now(struct xport_link *link);
+/* The application has taken GIVEN_UP. */
+void svc_link_given_up_taken(struct xport_link *link);
 int svc_link_close_start(struct xport_link *link, int timeout_ms);
 /* Destroys the old endpoint if nothing needs it. Returns whether there is none. */
 bool svc_link_reap(struct xport_link *link);

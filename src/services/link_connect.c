@@ -193,22 +193,38 @@ int64_t svc_link_move(struct xport_link *link, int64_t now)
 	return link->state == XPORT_LINK_WAITING ? link->due : -1;
 }
 
+/* A link that has given up begins again. */
+static void begin_again(struct xport_link *link, int64_t now)
+{
+	link->again = false;
+	link->state = XPORT_LINK_WAITING;
+	link->rounds = 0;
+	link->failures = 0;
+	link->deadline = link->give_up_ms > 0 ? now + link->give_up_ms : -1;
+	link->due = now;
+	link->links->stirred = true;
+}
+
+void svc_link_given_up_taken(struct xport_link *link)
+{
+	if (link->state == XPORT_LINK_STOPPED && link->again)
+		begin_again(link, svc_now_ms());
+}
+
 int svc_link_retry_now(struct xport_link *link)
 {
 	int64_t now = svc_now_ms();
 
 	if (link->state == XPORT_LINK_ENDING || link->state == XPORT_LINK_OVER)
 		return svc_link_not_up(link, "xport_link_retry");
-	if (link->state == XPORT_LINK_STOPPED) {
-		if (link->given_up.type != 0) /* it was not taken, and a second one has no node */
-			return XPORT_OK;
-		link->state = XPORT_LINK_WAITING;
-		link->rounds = 0;
-		link->failures = 0;
-		link->deadline = link->give_up_ms > 0 ? now + link->give_up_ms : -1;
+	if (link->state != XPORT_LINK_STOPPED) {
+		link->due = now;
+		link->links->stirred = true;
+	} else if (link->given_up.type != 0) {
+		link->again = true; /* the event was not taken, and a second one has no node */
+	} else {
+		begin_again(link, now);
 	}
-	link->due = now;
-	link->links->stirred = true;
 	return XPORT_OK;
 }
 

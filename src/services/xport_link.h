@@ -210,8 +210,8 @@ xport_ep *xport_link_ep(xport_link *link);
 /*
  * xport_link_retry - try now.
  *
- * A link that waits tries its addresses at once.  One that has given up begins again, with its limits as new.  On a link
- * that connects or is up the call has no effect.
+ * A link that waits tries its addresses at once.  One that has given up begins again, with its limits as new, but not
+ * before XPORT_LINK_GIVEN_UP was taken.  On a link that connects or is up the call has no effect.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_CLOSED     the link is closed, or is closing

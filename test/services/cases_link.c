@@ -262,6 +262,14 @@ static void gives_up(struct h *h)
 		H_OK(xport_link_retry(u.link));
 	}
 	LINK_NEXT(&u, XPORT_LINK_GIVEN_UP);
+	/* Before the event was taken: the link begins again when it is. */
+	H_OK(xport_link_retry(u.link));
+	while (link_info(&u).state != XPORT_LINK_STOPPED)
+		link_turn(&u);
+	H_OK(xport_link_retry(u.link));
+	LINK_NEXT(&u, XPORT_LINK_GIVEN_UP);
+	LINK_NEXT(&u, XPORT_LINK_GIVEN_UP);
+	link_quiet(&u, 20);
 	/* By time: 300 ms, with attempts until then. */
 	a.rounds = 0;
 	a.give_up_ms = h_ms(300);
