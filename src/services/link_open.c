@@ -170,6 +170,7 @@ int xport_link_open(xport_links *links, const char *const *addresses, size_t cou
 	struct xport_link_attr a;
 	struct xport_link *made;
 	const char *wrong;
+	bool destroying;
 	int r = svc_grow_in(&a, sizeof(a), SVC_FIRST_LINK_ATTR, attr, "xport_link_open", "xport_link_attr");
 
 	if (r != XPORT_OK)
@@ -182,7 +183,7 @@ int xport_link_open(xport_links *links, const char *const *addresses, size_t cou
 	r = addresses_check(addresses, count);
 	if (r != XPORT_OK)
 		return r;
-	wrong = links->destroying ? "the links are being destroyed" : attr_complete(links, &a);
+	wrong = attr_complete(links, &a);
 	if (wrong == NULL)
 		wrong = conn_wrong(links->x, &conn);
 	if (wrong != NULL)
@@ -191,8 +192,14 @@ int xport_link_open(xport_links *links, const char *const *addresses, size_t cou
 	if (made == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_link_open", NULL, "out of memory");
 	pthread_mutex_lock(&links->lock);
-	*link = made;
-	link_begin(made);
+	destroying = links->destroying;
+	if (!destroying) {
+		*link = made;
+		link_begin(made);
+	}
 	pthread_mutex_unlock(&links->lock);
-	return XPORT_OK;
+	if (!destroying)
+		return XPORT_OK;
+	svc_link_free_memory(made);
+	return svc_fail(XPORT_ERR_INVALID, "xport_link_open", NULL, "the links are being destroyed");
 }
