@@ -9,7 +9,10 @@
 #include "services/grow.h"
 #include "services/last_error.h"
 
-enum { SLICE_MS = 20 }; /* the longest sleep: another thread may do what is waited for */
+enum {
+	SLICE_MS = 20, /* the longest sleep: another thread may do what is waited for */
+	REAP_MS = 1000 /* for completions of endpoints that xport_links_destroy has destroyed */
+};
 
 /* ---- the index of endpoints ---- */
 
@@ -57,7 +60,7 @@ void svc_link_event(struct xport_link *link, struct svc_link_node *node, int typ
 	links->last = &node->next;
 }
 
-/* The application is through with the event that it took last. */
+/* The application has come back, and so no longer uses the event that it took last. */
 static void event_over(struct xport_links *links)
 {
 	if (links->told == NULL)
@@ -82,7 +85,7 @@ static void fill_ep(struct xport_link_event *e, const struct xport_link *link)
 {
 	const struct svc_link_ep *at = link->ep != NULL ? link->ep : link->old;
 
-	e->ep = at->ep;
+	e->ep = at != NULL ? at->ep : NULL; /* NULL: it is destroyed, because the close was cut short */
 	e->address = link->addresses[link->at_address].name;
 	e->transport = link->transport;
 }
@@ -162,21 +165,42 @@ int xport_links_next(xport_links *links, struct xport_link_event *event)
 
 /* ---- the loop ---- */
 
+/* Finds the operation by its context: the handle of an endpoint that was destroyed is stale. */
+static struct svc_link_op *cut_op_find(struct xport_links *links, const void *context)
+{
+	struct svc_link_op *op = NULL;
+
+	for (struct xport_link *link = links->list; link != NULL && op == NULL; link = link->next)
+		op = link->cut ? svc_link_op_of(link, context) : NULL;
+	return op;
+}
+
+static struct svc_link_op *link_op_find(struct xport_links *links, const struct svc_link_ep *e,
+                                        const struct xport_completion *c)
+{
+	struct svc_link_op *op = NULL;
+
+	if (c->type >= XPORT_EVENT_NOTIFY)
+		return NULL;
+	if (e != NULL)
+		op = svc_link_op_of(e->link, c->context);
+	return op == NULL && links->cut > 0 ? cut_op_find(links, c->context) : op;
+}
+
 /* Returns whether the completion belongs to a link. */
 static bool links_take(struct xport_links *links, const struct xport_completion *c)
 {
 	struct svc_link_ep *e = c->ep != NULL ? link_ep_find(links, c->ep) : NULL;
 	struct svc_link_op *op;
 
-	if (e == NULL)
-		return false;
-	if (e == e->link->old || e->link->kept != NULL)
+	if (e != NULL && (e == e->link->old || e->link->kept != NULL))
 		links->stirred = true;
-	if (c->type == XPORT_EVENT_CONNECTED || c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST) {
+	if (e != NULL &&
+	    (c->type == XPORT_EVENT_CONNECTED || c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)) {
 		svc_link_ep_event(e, c);
 		return true;
 	}
-	op = c->type < XPORT_EVENT_NOTIFY ? svc_link_op_of(e->link, c->context) : NULL;
+	op = link_op_find(links, e, c);
 	if (op == NULL)
 		return false;
 	svc_link_op_completed(op, c);
@@ -323,6 +347,8 @@ static void link_remove(struct xport_link *link)
 	*link->at = link->next;
 	if (link->next != NULL)
 		link->next->at = link->at;
+	if (link->cut)
+		link->links->cut--;
 	svc_link_keys_free(link);
 	svc_link_free_memory(link);
 }
@@ -398,7 +424,13 @@ int xport_links_create(xport *x, xport_links **links)
 	return XPORT_OK;
 }
 
-/* Drops the events, and returns whether no link has an endpoint. */
+/* Whether the link has neither an endpoint nor an operation that was posted. */
+static bool link_idle(struct xport_link *link)
+{
+	return link->state == XPORT_LINK_OVER && svc_link_reap(link) && link->eps[0].ops == 0 && link->eps[1].ops == 0;
+}
+
+/* Drops the events, and returns whether all links are idle. */
 static int links_idle(struct xport_links *links, struct xport_link_event *event)
 {
 	int idle = 1;
@@ -411,11 +443,20 @@ static int links_idle(struct xport_links *links, struct xport_link_event *event)
 	for (struct xport_link *link = links->list; link != NULL; link = link->next) {
 		if (link->old != NULL)
 			link->old->taken = true;
-		if (link->state != XPORT_LINK_OVER || !svc_link_reap(link))
+		if (!link_idle(link))
 			idle = 0;
 	}
 	pthread_mutex_unlock(&links->lock);
 	return idle;
+}
+
+/* Cuts all closes short. */
+static void links_cut(struct xport_links *links)
+{
+	pthread_mutex_lock(&links->lock);
+	for (struct xport_link *link = links->list; link != NULL; link = link->next)
+		svc_link_close_cut(link);
+	pthread_mutex_unlock(&links->lock);
 }
 
 int xport_links_destroy(xport_links *links, xport_completion_fn other, void *arg, int timeout_ms)
@@ -432,6 +473,10 @@ int xport_links_destroy(xport_links *links, xport_completion_fn other, void *arg
 	links->destroying = true;
 	pthread_mutex_unlock(&links->lock);
 	r = links_until(links, links_idle, NULL, other, arg, timeout_ms, "xport_links_destroy");
+	if (r == XPORT_ERR_TIMEOUT) {
+		links_cut(links);
+		r = links_until(links, links_idle, NULL, other, arg, REAP_MS, "xport_links_destroy");
+	}
 	if (r != XPORT_OK)
 		return r;
 	while (links->list != NULL)

@@ -81,6 +81,7 @@ struct xport_link {
 	bool announced; /* OPEN: the application has taken UP or PEER_NEW */
 	bool renewed;   /* OPEN: it is another instance than before */
 	bool down;      /* WAITING: DOWN was not taken yet */
+	bool cut;       /* ENDING was cut short: completions may have a stale endpoint */
 	bool again;     /* STOPPED: begin again when GIVEN_UP is taken */
 	struct svc_link_ep eps[2], *ep, *old;
 	struct svc_link_node up, ended, given_up, closed;
@@ -131,6 +132,7 @@ struct xport_links {
 	struct xport_link *told; /* the link whose old endpoint becomes free by the next call of xport_links_next */
 	bool stirred;            /* look at all links in this step */
 	bool destroying;
+	uint32_t cut; /* links whose endpoint was destroyed while it was closing */
 	int64_t due; /* when to look at all links; -1: not by time */
 };
 
@@ -167,6 +169,8 @@ int svc_link_retry_now(struct xport_link *link);
 /* The application has taken GIVEN_UP. */
 void svc_link_given_up_taken(struct xport_link *link);
 int svc_link_close_start(struct xport_link *link, int timeout_ms);
+/* Cuts a close short that waits for the peer. */
+void svc_link_close_cut(struct xport_link *link);
 /* Destroys the old endpoint if nothing needs it. Returns whether there is none. */
 bool svc_link_reap(struct xport_link *link);
 

@@ -348,11 +348,29 @@ void svc_link_ep_event(struct svc_link_ep *e, const struct xport_completion *c)
 
 /* ---- close ---- */
 
+void svc_link_close_cut(struct xport_link *link)
+{
+	struct xport_ep_info info = {.size = sizeof(info)};
+
+	if (link->state != XPORT_LINK_ENDING || link->ep == NULL ||
+	    (xport_ep_query(link->ep->ep, &info) == XPORT_OK && info.reason != XPORT_OK))
+		return; /* it has ended, and its event will come */
+	svc_link_keys_forget(link);
+	ep_discard(link);
+	link->cut = true;
+	link->links->cut++;
+	link_closed(link, XPORT_ERR_TIMEOUT);
+}
+
 int svc_link_close_start(struct xport_link *link, int timeout_ms)
 {
 	struct xport_ep_info info = {.size = sizeof(info)};
 	int state = link->state;
 
+	if (state == XPORT_LINK_ENDING && timeout_ms == 0) {
+		svc_link_close_cut(link);
+		return XPORT_OK;
+	}
 	if (state == XPORT_LINK_ENDING || state == XPORT_LINK_OVER)
 		return svc_link_not_up(link, "xport_link_close");
 	link->state = XPORT_LINK_ENDING;

@@ -80,8 +80,7 @@ struct xport_link_attr {
 	int first_ms; /* the first wait between two rounds of attempts; default 100 */
 	int max_ms;   /* the longest wait; the wait doubles up to this; default 10000 */
 	/* Limits since the link was last up for longer than its last wait and first_ms; 0: no limit. */
-	uint32_t
-		rounds; /* give up after this number of failed rounds; a connection that was up for less counts as one */
+	uint32_t rounds;   /* give up after this number of failed rounds, and connections that were up for less */
 	int give_up_ms;    /* give up after this time */
 	uint32_t max_ops;  /* limit of operations whose XPORT_LINK_DONE was not taken yet; default 256, at most 65535 */
 	uint32_t repeats;  /* how often an operation is posted again; default 8 */
@@ -104,11 +103,12 @@ int xport_links_create(xport *x, xport_links **links) XPORT_CHECK;
  * xport_links_destroy - close all links, and free all.
  *
  * Events that were not taken are dropped.  It polls until the links are closed.  Other completions go to `other`; NULL
- * drops them.  `links` may be NULL.
+ * drops them.  Closes that have not ended when `timeout_ms` has passed are cut short, those of xport_link_close, too; at most
+ * one more second is then spent on the remaining completions.  `links` may be NULL.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    timeout_ms is below -1
- *   XPORT_ERR_TIMEOUT    `timeout_ms` passed; call again: no other call is allowed
+ *   XPORT_ERR_TIMEOUT    completions of the endpoints have not come in this time; call again: no other call is allowed
  *   an error of xport_wait
  */
 int xport_links_destroy(xport_links *links, xport_completion_fn other, void *arg, int timeout_ms);
@@ -150,7 +150,7 @@ struct xport_link_event {
 	xport_link *link;
 	/* Of the link; DONE: of the operation. */
 	void *context;
-	xport_ep *ep;          /* UP, PEER_NEW, DOWN: the endpoint; otherwise NULL */
+	xport_ep *ep;          /* UP, PEER_NEW, DOWN: the endpoint, NULL if a close was cut short; otherwise NULL */
 	const char *address;   /* UP, PEER_NEW, DOWN: the address of the endpoint; otherwise "" */
 	const char *transport; /* UP, PEER_NEW, DOWN: such as "ucx:tcp"; otherwise "" */
 	const char *text;      /* DOWN, GIVEN_UP: the cause, a sentence; otherwise "" */
@@ -225,8 +225,11 @@ int xport_link_retry(xport_link *link);
  * Closes the endpoint as xport_ep_close_start does with `timeout_ms`.  Operations that the link keeps end with their error.
  * XPORT_LINK_CLOSED follows.
  *
+ * On a link that is closing already, timeout_ms 0 ends the wait for the peer: the endpoint is destroyed at once, do not use
+ * it any more.  The status of XPORT_LINK_CLOSED is then XPORT_ERR_TIMEOUT.
+ *
  * Returns XPORT_OK, or
- *   XPORT_ERR_CLOSED     the link is closed, or is closing
+ *   XPORT_ERR_CLOSED     the link is closed; or is closing, and timeout_ms is not 0
  *   XPORT_ERR_INVALID    link is NULL; timeout_ms is below -1
  */
 int xport_link_close(xport_link *link, int timeout_ms);

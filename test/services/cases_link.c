@@ -57,7 +57,7 @@ static void comes_back(struct h *h)
 	link_works(&u, 9);
 	H_EQ(0, u.dropped);
 	H_OK(xport_link_close(u.link, h_ms(10000)));
-	H_STATUS(XPORT_ERR_CLOSED, xport_link_close(u.link, 0));
+	H_STATUS(XPORT_ERR_CLOSED, xport_link_close(u.link, 1));
 	H_STATUS(XPORT_ERR_CLOSED, xport_link_send(u.link, "x", 1, 1, NULL, XPORT_LINK_REPEATABLE));
 	H_STATUS(XPORT_ERR_BUSY, xport_link_free(u.link));
 	H_OK(LINK_NEXT(&u, XPORT_LINK_CLOSED).status);
@@ -203,6 +203,46 @@ static void closes(struct h *h)
 	link_open(&u, NULL);
 	link_turn_for(&u, h->param == 1 ? 0 : 20);
 	link_end(&u);
+}
+
+/* The peer receives nothing, so the close would never end. It is cut short: by the application, or with the links. */
+static void closes_without_limit(struct h *h)
+{
+	struct link_user u;
+	int64_t began;
+	uint8_t *buf;
+
+	link_begin(&u, h);
+	if (h->info.eager_max >= LONG)
+		h_skip(h, "messages of 100 KiB are eager");
+	buf = h_buf(h, LONG);
+	for (int i = 0; i < 3; i++) {
+		link_open(&u, NULL);
+		while (link_info(&u).state != XPORT_LINK_OPEN)
+			link_turn(&u);
+		if (i != 1)
+			LINK_NEXT(&u, XPORT_LINK_UP);
+		H_OK(xport_link_send(u.link, buf, LONG, 6, NULL, XPORT_LINK_REPEATABLE));
+		link_turn(&u); /* posts it */
+		H_OK(xport_link_close(u.link, -1));
+		link_turn_for(&u, 50);
+		H_EQ(XPORT_LINK_ENDING, link_info(&u).state);
+		if (i == 2)
+			break;
+		H_OK(xport_link_close(u.link, 0));
+		if (i == 1) /* it was not taken */
+			H_TRUE(LINK_NEXT(&u, XPORT_LINK_UP).ep == NULL);
+		H_STATUS(XPORT_ERR_TIMEOUT, LINK_NEXT(&u, XPORT_LINK_CLOSED).status);
+		H_STATUS(XPORT_ERR_BUSY, xport_link_free(u.link));
+		LINK_DONE(&u, XPORT_ERR_CLOSED, 1);
+		H_OK(xport_link_free(u.link));
+	}
+	began = h_now_us();
+	H_OK(xport_links_destroy(u.l, NULL, NULL, 100));
+	H_TRUE(h_now_us() - began < (int64_t)h_ms(5000) * 1000);
+	h_tell_u64(h, 0, LINK_END);
+	h->idle = false;
+	h_sync(h);
 }
 
 /* ---- addresses ---- */
@@ -367,6 +407,7 @@ const struct h_scenario svc_cases_link[] = {
 	{.name = "link_repeats_no_more", .role = {link_server, repeats_no_more}, .timeout_s = 60},
 	{.name = "link_keeps", .role = {link_server, keeps}, .timeout_s = 60},
 	{.name = "link_closes", .role = {link_server, closes}, .params = close_params, .timeout_s = 60},
+	{.name = "link_closes_without_limit", .role = {link_server, closes_without_limit}, .timeout_s = 60},
 	{.name = "link_second_address", .role = {link_server, second_address}, .flags = H_ONCE, .timeout_s = 60},
 	{.name = "link_gives_up", .role = {link_server, gives_up}, .flags = H_ONCE, .timeout_s = 60},
 	{.name = "link_is_dropped", .role = {link_server, is_dropped}, .flags = H_ONCE, .timeout_s = 60},
