@@ -129,18 +129,19 @@ static int op_post(struct svc_link_op *op)
 	return r;
 }
 
-/* Whether the link's endpoint has ended, so that `status` may be its reason. */
-static bool ep_has_ended(const struct svc_link_ep *e)
+static bool is_end(int status)
+{
+	return status == XPORT_ERR_PEER_LOST || status == XPORT_ERR_PEER_CLOSED || status == XPORT_ERR_TIMEOUT ||
+	       status == XPORT_ERR_NO_MEMORY || status == XPORT_ERR_PROTOCOL;
+}
+
+/* Whether an operation failed because its endpoint has ended, or is closed by the application. */
+static bool ep_has_ended(const struct svc_link_ep *e, int status)
 {
 	struct xport_ep_info info = {.size = sizeof(info)};
 
-	return xport_ep_query(e->ep, &info) == XPORT_OK && info.reason != XPORT_OK;
-}
-
-static bool is_end(int status)
-{
-	return status == XPORT_ERR_PEER_LOST || status == XPORT_ERR_PEER_CLOSED || status == XPORT_ERR_CLOSED ||
-	       status == XPORT_ERR_TIMEOUT || status == XPORT_ERR_NO_MEMORY || status == XPORT_ERR_PROTOCOL;
+	return status == XPORT_ERR_CLOSED ||
+	       (is_end(status) && xport_ep_query(e->ep, &info) == XPORT_OK && info.reason != XPORT_OK);
 }
 
 /* Whether to keep an operation that ended with this error. */
@@ -148,8 +149,8 @@ static bool op_repeats(const struct svc_link_op *op, int status)
 {
 	const struct xport_link *link = op->node.link;
 
-	return (op->flags & XPORT_LINK_REPEATABLE) != 0 && op->attempts <= link->repeats && is_end(status) &&
-	       link->state != XPORT_LINK_ENDING && link->state != XPORT_LINK_OVER && ep_has_ended(op->on);
+	return (op->flags & XPORT_LINK_REPEATABLE) != 0 && op->attempts <= link->repeats &&
+	       link->state != XPORT_LINK_ENDING && link->state != XPORT_LINK_OVER && ep_has_ended(op->on, status);
 }
 
 void svc_link_op_completed(struct svc_link_op *op, const struct xport_completion *c)
@@ -174,7 +175,7 @@ void svc_link_ops_post(struct xport_link *link)
 			continue;
 		}
 		op->state = SVC_LINK_OP_KEPT;
-		if (r == XPORT_ERR_AGAIN || (is_end(r) && ep_has_ended(link->ep)))
+		if (r == XPORT_ERR_AGAIN || ep_has_ended(link->ep, r))
 			return; /* the event of the endpoint follows */
 		(void)kept_shift(link);
 		op_done(op, r);
@@ -202,7 +203,7 @@ static int op_start(struct svc_link_op *op, const char *operation)
 		svc_link_ops_post(link);
 	if (open && link->kept == NULL) {
 		r = op_post(op);
-		if (r == XPORT_OK || !repeatable || !is_end(r) || !ep_has_ended(link->ep))
+		if (r == XPORT_OK || !repeatable || !ep_has_ended(link->ep, r))
 			return r == XPORT_OK ? r : svc_pass(link->links->x, r, operation);
 	} else if (!repeatable) {
 		return svc_fail(XPORT_ERR_AGAIN, operation, "poll, and call xport_links_step",

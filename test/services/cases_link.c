@@ -106,6 +106,37 @@ static void repeats(struct h *h)
 	link_end(&u);
 }
 
+/* The application closes the endpoint. What is in flight then, or is posted meanwhile, goes to the next endpoint. */
+static void repeats_after_close(struct h *h)
+{
+	uint8_t *buf = h_buf(h, 2 * LONG);
+	struct link_user u;
+
+	link_begin(&u, h);
+	if (h->info.eager_max >= LONG)
+		h_skip(h, "messages of 100 KiB are eager");
+	h_fill(buf, LONG, 1);
+	h_fill(buf + LONG, LONG, 2);
+	link_open(&u, NULL);
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	H_OK(xport_link_send(u.link, buf, LONG, 5, NULL, XPORT_LINK_REPEATABLE));
+	H_OK(xport_ep_close_start(xport_link_ep(u.link), h_ms(100)));
+	H_STATUS(XPORT_ERR_CLOSED, xport_link_send(u.link, buf, 8, 6, NULL, 0));
+	H_OK(xport_link_send(u.link, buf + LONG, LONG, 5, NULL, XPORT_LINK_REPEATABLE));
+	link_turn_for(&u, 20);
+	H_EQ(1, link_info(&u).kept);
+	LINK_NEXT(&u, XPORT_LINK_DOWN);
+	H_EQ(2, link_info(&u).kept);
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	h_tell_u64(h, 0, LINK_RECEIVE);
+	LINK_DONE(&u, XPORT_OK, 2);
+	LINK_DONE(&u, XPORT_OK, 1);
+	while (!h_heard(h, 0))
+		link_turn(&u);
+	h_hear_u64(h, 0);
+	link_end(&u);
+}
+
 static void repeats_no_more(struct h *h)
 {
 	uint8_t *buf = h_buf(h, LONG);
@@ -404,6 +435,7 @@ static const struct h_param close_params[] = {{"", 0}, {"down_not_taken", 1}, {N
 const struct h_scenario svc_cases_link[] = {
 	{.name = "link_comes_back", .role = {link_server, comes_back}, .timeout_s = 60},
 	{.name = "link_repeats", .role = {link_server, repeats}, .timeout_s = 60},
+	{.name = "link_repeats_after_close", .role = {link_server, repeats_after_close}, .timeout_s = 60},
 	{.name = "link_repeats_no_more", .role = {link_server, repeats_no_more}, .timeout_s = 60},
 	{.name = "link_keeps", .role = {link_server, keeps}, .timeout_s = 60},
 	{.name = "link_closes", .role = {link_server, closes}, .params = close_params, .timeout_s = 60},
