@@ -55,6 +55,7 @@ struct svc_link_op {
 	uint32_t flags;
 	uint32_t attempts;
 	uint64_t serial; /* in the order in which operations were posted first */
+	uint64_t sets;   /* key->sets when it was posted last */
 	uint64_t meant;  /* link.known at that time: the instance that it may go to; 0: the first one */
 	void *buf;
 	size_t len;
@@ -69,6 +70,7 @@ struct xport_link_rkey {
 	struct xport_link *link;
 	xport_rkey *rkey; /* unpacked on the link's endpoint, or on the old one; NULL: void, or there is no endpoint */
 	uint32_t users;   /* repeatable operations */
+	uint64_t sets;    /* how often it got other bytes */
 	size_t name_len, len;
 	uint8_t name[XPORT_LINK_NAME_MAX];
 	uint8_t bytes[XPORT_LINK_KEY_MAX];

@@ -49,6 +49,8 @@ static int key_set(struct xport_link_rkey *k, const void *bytes, size_t len, con
 		xport_rkey_destroy(k->rkey);
 		k->rkey = rkey;
 	}
+	if (k->len != len || memcmp(k->bytes, bytes, len) != 0)
+		k->sets++;
 	memcpy(k->bytes, bytes, len);
 	k->len = len;
 	return XPORT_OK;

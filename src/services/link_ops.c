@@ -112,8 +112,11 @@ static int op_post(struct svc_link_op *op)
 
 	if (op->key != NULL && rkey == NULL)
 		return XPORT_ERR_STALE_KEY;
+	if (op->key != NULL && op->attempts > 0 && op->sets != op->key->sets)
+		return XPORT_ERR_STALE_KEY; /* it may have had its effect on another region */
 	op->state = SVC_LINK_OP_POSTED; /* before: another thread may reap it before this call returns */
 	op->on = link->ep;
+	op->sets = op->key != NULL ? op->key->sets : 0;
 	if (op->type == XPORT_OP_PUT)
 		r = xport_put(ep, op->buf, op->len, rkey, op->offset, &op->opt);
 	else if (op->type == XPORT_OP_GET)

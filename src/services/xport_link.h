@@ -305,7 +305,8 @@ int xport_link_rkey_add(xport_link *link, const void *name, size_t name_len, con
 /*
  * xport_link_rkey_set - give a key new bytes.
  *
- * After an error the key is as it was.
+ * After an error the key is as it was.  Operations with the key that are kept and were posted before end with
+ * XPORT_ERR_STALE_KEY if the bytes differ from the ones before: they may have had their effect on another region.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    key or bytes is NULL; len is 0 or above its maximum
@@ -361,6 +362,7 @@ int xport_links_entry(xport_links *links, const void *name, size_t len, const st
  *     that was taken before the call (attempts is 0 if it was never posted; then the status is XPORT_ERR_STALE_KEY, or
  *     XPORT_ERR_PEER_LOST of a send)
  *   - if it was posted again xport_link_attr.repeats times
+ *   - if it was posted before, and its key has other bytes since then (XPORT_ERR_STALE_KEY)
  *   - if the link gives up or is closed
  *   - for every reason other than the end of the endpoint
  * A send that has completed is not repeated, even if the peer did not receive it.

@@ -137,6 +137,56 @@ static void repeats_after_close(struct h *h)
 	link_end(&u);
 }
 
+/* Posts a put, and closes the endpoint while the server is not polled. Returns whether the link keeps the put. */
+static bool put_and_close(struct link_user *u, const uint64_t *word)
+{
+	struct h *h = u->h;
+
+	link_ask(u, LINK_STOP);
+	H_OK(xport_link_put(u->link, word, 8, u->key, 8, NULL, XPORT_LINK_REPEATABLE));
+	H_OK(xport_ep_close_start(xport_link_ep(u->link), 0));
+	while (link_info(u).state == XPORT_LINK_OPEN)
+		link_turn(u);
+	link_ask(u, LINK_READ);
+	return link_info(u).kept == 1;
+}
+
+/* A put that may have had its effect is not posted with other bytes of its key. One that was not posted is. */
+static void key_changes(struct h *h)
+{
+	uint8_t before[XPORT_LINK_KEY_MAX], other[XPORT_LINK_KEY_MAX] = {1};
+	struct xport_ep_info info = {.size = sizeof(info)};
+	const struct h_key *k;
+	struct link_user u;
+	uint64_t word = 5;
+	size_t len;
+
+	link_begin(&u, h);
+	link_open(&u, NULL);
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	link_key(&u);
+	H_OK(xport_ep_query(xport_link_ep(u.link), &info));
+	k = info.private_data;
+	len = k->len;
+	memcpy(before, k->bytes, len);
+	if (!put_and_close(&u, &word))
+		h_skip(h, "puts complete at once");
+	LINK_NEXT(&u, XPORT_LINK_DOWN);
+	H_OK(xport_link_rkey_set(u.key, before, len)); /* the same bytes */
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	LINK_DONE(&u, XPORT_OK, 2);
+	H_TRUE(put_and_close(&u, &word));
+	LINK_NEXT(&u, XPORT_LINK_DOWN);
+	H_OK(xport_link_put(u.link, &word, 8, u.key, 0, NULL, XPORT_LINK_REPEATABLE));
+	H_OK(xport_link_rkey_set(u.key, other, 8));
+	H_OK(xport_link_rkey_set(u.key, before, len));
+	LINK_NEXT(&u, XPORT_LINK_UP);
+	LINK_DONE(&u, XPORT_ERR_STALE_KEY, 1);
+	LINK_DONE(&u, XPORT_OK, 1);
+	H_EQ(5, link_ask(&u, LINK_READ));
+	link_end(&u);
+}
+
 static void repeats_no_more(struct h *h)
 {
 	uint8_t *buf = h_buf(h, LONG);
@@ -436,6 +486,7 @@ const struct h_scenario svc_cases_link[] = {
 	{.name = "link_comes_back", .role = {link_server, comes_back}, .timeout_s = 60},
 	{.name = "link_repeats", .role = {link_server, repeats}, .timeout_s = 60},
 	{.name = "link_repeats_after_close", .role = {link_server, repeats_after_close}, .timeout_s = 60},
+	{.name = "link_key_changes", .role = {link_server, key_changes}, .timeout_s = 60},
 	{.name = "link_repeats_no_more", .role = {link_server, repeats_no_more}, .timeout_s = 60},
 	{.name = "link_keeps", .role = {link_server, keeps}, .timeout_s = 60},
 	{.name = "link_closes", .role = {link_server, closes}, .params = close_params, .timeout_s = 60},

@@ -97,6 +97,8 @@ void link_server(struct h *h)
 			if (what == LINK_END)
 				break;
 			h_tell_u64(h, 1, server_does(&s, what));
+			while (what == LINK_STOP && !h_heard(h, 1))
+				usleep(500);
 		}
 		h_breathe(h);
 		if (s.listener != NULL && s.n < EPS && xport_accept(s.listener, 0, &ep) == XPORT_OK)

@@ -30,6 +30,7 @@ enum link_ask {
 	LINK_SHUT,    /* stop listening, too */
 	LINK_LISTEN,  /* listen again at the same address */
 	LINK_REJECT,  /* from now on drop each endpoint soon after it was accepted */
+	LINK_STOP,    /* make no progress until the next question */
 	LINK_RECEIVE, /* take two messages of 100 KiB, of the seeds 1 and 2 in this order */
 	LINK_READ     /* the first 8 bytes of the region */
 };
