@@ -68,7 +68,8 @@ struct svc_link_op {
 struct xport_link_rkey {
 	struct xport_link_rkey *next, **at;
 	struct xport_link *link;
-	xport_rkey *rkey; /* unpacked on the link's endpoint, or on the old one; NULL: void, or there is no endpoint */
+	xport_rkey *rkey; /* unpacked on the link's endpoint, or on the old one; NULL: it is not */
+	int status;       /* of the last attempt to unpack; XPORT_ERR_STALE_KEY, XPORT_ERR_BAD_KEY: the key is void */
 	uint32_t users;   /* repeatable operations */
 	uint64_t sets;    /* how often it got other bytes */
 	size_t name_len, len;
@@ -178,8 +179,12 @@ bool svc_link_reap(struct xport_link *link);
 
 /* ---- link_keys.c ---- */
 
-/* Unpacks the keys on the new endpoint; those that are stale become void. */
+/* Unpacks the keys on the new endpoint; those that are stale or damaged become void. */
 void svc_link_keys_unpack(struct xport_link *link);
+/* Unpacks a key of an open link, if it is not. Returns XPORT_ERR_STALE_KEY if it is void; or why unpacking failed for now. */
+int svc_link_key_unpack(struct xport_link_rkey *k);
+/* The same, and describes the error. */
+int svc_link_key_check(struct xport_link_rkey *k, const char *operation);
 /* Frees what was unpacked on the old endpoint. */
 void svc_link_keys_forget(struct xport_link *link);
 uint32_t svc_link_keys_void(const struct xport_link *link);

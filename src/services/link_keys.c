@@ -9,11 +9,38 @@
 
 /* ---- on the link's endpoints ---- */
 
+static bool key_is_void(const struct xport_link_rkey *k)
+{
+	return k->len == 0 || k->status == XPORT_ERR_STALE_KEY || k->status == XPORT_ERR_BAD_KEY;
+}
+
+int svc_link_key_unpack(struct xport_link_rkey *k)
+{
+	if (k->rkey == NULL && !key_is_void(k))
+		k->status = xport_rkey_unpack(k->link->ep->ep, k->bytes, k->len, &k->rkey);
+	return key_is_void(k) ? XPORT_ERR_STALE_KEY : k->status;
+}
+
+int svc_link_key_check(struct xport_link_rkey *k, const char *operation)
+{
+	int r = svc_link_key_unpack(k);
+
+	if (r == XPORT_OK)
+		return r;
+	if (!key_is_void(k))
+		return svc_pass(k->link->links->x, r, operation);
+	return svc_fail(r, operation, "give it the new bytes by xport_link_rkey_set or xport_links_entry",
+	                "the key is void: %s",
+	                k->len == 0                        ? "it has no bytes yet"
+	                : k->status == XPORT_ERR_STALE_KEY ? "the peer is another instance than the one that packed it"
+	                                                   : "its bytes are damaged, or are not a key");
+}
+
+/* One that fails for want of memory is unpacked when it is used. */
 void svc_link_keys_unpack(struct xport_link *link)
 {
 	for (struct xport_link_rkey *k = link->keys; k != NULL; k = k->next)
-		if (k->len == 0 || xport_rkey_unpack(link->ep->ep, k->bytes, k->len, &k->rkey) != XPORT_OK)
-			k->rkey = NULL;
+		(void)svc_link_key_unpack(k);
 }
 
 void svc_link_keys_forget(struct xport_link *link)
@@ -21,6 +48,7 @@ void svc_link_keys_forget(struct xport_link *link)
 	for (struct xport_link_rkey *k = link->keys; k != NULL; k = k->next) {
 		xport_rkey_destroy(k->rkey);
 		k->rkey = NULL;
+		k->status = XPORT_OK;
 	}
 }
 
@@ -29,7 +57,7 @@ uint32_t svc_link_keys_void(const struct xport_link *link)
 	uint32_t n = 0;
 
 	for (const struct xport_link_rkey *k = link->keys; k != NULL; k = k->next)
-		n += link->state == XPORT_LINK_OPEN ? k->rkey == NULL : k->len == 0;
+		n += key_is_void(k);
 	return n;
 }
 
@@ -53,6 +81,7 @@ static int key_set(struct xport_link_rkey *k, const void *bytes, size_t len, con
 		k->sets++;
 	memcpy(k->bytes, bytes, len);
 	k->len = len;
+	k->status = XPORT_OK;
 	return XPORT_OK;
 }
 
@@ -145,11 +174,7 @@ int xport_link_rkey_get(xport_link_rkey *k, xport_rkey **rkey)
 	pthread_mutex_lock(&k->link->links->lock);
 	if (k->link->state != XPORT_LINK_OPEN || !k->link->announced)
 		r = svc_link_not_up(k->link, "xport_link_rkey_get");
-	else if (k->rkey == NULL)
-		r = svc_fail(XPORT_ERR_STALE_KEY, "xport_link_rkey_get",
-		             "give it the new bytes by xport_link_rkey_set or xport_links_entry",
-		             "the key is void: the peer is another instance than the one that packed it");
-	else
+	else if ((r = svc_link_key_check(k, "xport_link_rkey_get")) == XPORT_OK)
 		*rkey = k->rkey;
 	pthread_mutex_unlock(&k->link->links->lock);
 	return r;

@@ -107,11 +107,11 @@ static int op_post(struct svc_link_op *op)
 {
 	struct xport_link *link = op->node.link;
 	xport_ep *ep = link->ep->ep;
+	int r = op->key != NULL ? svc_link_key_unpack(op->key) : XPORT_OK;
 	xport_rkey *rkey = op->key != NULL ? op->key->rkey : NULL;
-	int r;
 
-	if (op->key != NULL && rkey == NULL)
-		return XPORT_ERR_STALE_KEY;
+	if (r != XPORT_OK)
+		return r;
 	if (op->key != NULL && op->attempts > 0 && op->sets != op->key->sets)
 		return XPORT_ERR_STALE_KEY; /* it may have had its effect on another region */
 	op->state = SVC_LINK_OP_POSTED; /* before: another thread may reap it before this call returns */
@@ -147,6 +147,12 @@ static bool ep_has_ended(const struct svc_link_ep *e, int status)
 	       (is_end(status) && xport_ep_query(e->ep, &info) == XPORT_OK && info.reason != XPORT_OK);
 }
 
+/* Whether posting failed because the key could not be unpacked for now. */
+static bool key_waits(const struct svc_link_op *op, int status)
+{
+	return op->key != NULL && op->key->rkey == NULL && status != XPORT_ERR_STALE_KEY;
+}
+
 /* Whether to keep an operation that ended with this error. */
 static bool op_repeats(const struct svc_link_op *op, int status)
 {
@@ -178,7 +184,7 @@ void svc_link_ops_post(struct xport_link *link)
 			continue;
 		}
 		op->state = SVC_LINK_OP_KEPT;
-		if (r == XPORT_ERR_AGAIN || ep_has_ended(link->ep, r))
+		if (r == XPORT_ERR_AGAIN || key_waits(op, r) || ep_has_ended(link->ep, r))
 			return; /* the event of the endpoint follows */
 		(void)kept_shift(link);
 		op_done(op, r);
@@ -198,10 +204,11 @@ static int op_start(struct svc_link_op *op, const char *operation)
 	if (!open && (!repeatable || link->state == XPORT_LINK_STOPPED || link->state == XPORT_LINK_ENDING ||
 	              link->state == XPORT_LINK_OVER || (link->state == XPORT_LINK_OPEN && link->renewed)))
 		return svc_link_not_up(link, operation);
-	if (open && op->key != NULL && op->key->rkey == NULL)
-		return svc_fail(XPORT_ERR_STALE_KEY, operation,
-		                "give it the new bytes by xport_link_rkey_set or xport_links_entry",
-		                "the key is void: the peer is another instance than the one that packed it");
+	if (open && op->key != NULL) {
+		r = svc_link_key_check(op->key, operation);
+		if (r != XPORT_OK && (!repeatable || !ep_has_ended(link->ep, r)))
+			return r;
+	}
 	if (open)
 		svc_link_ops_post(link);
 	if (open && link->kept == NULL) {

@@ -321,6 +321,7 @@ int xport_link_rkey_set(xport_link_rkey *key, const void *bytes, size_t len) XPO
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    an argument is NULL; the link has not been up yet
+ *   XPORT_ERR_NO_MEMORY  out of memory: the key could not be unpacked yet; call again
  *   XPORT_ERR_STALE_KEY  the key is void: give it the bytes of the peer's present instance
  *   the reason why the link is not up
  */

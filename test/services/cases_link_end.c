@@ -129,7 +129,7 @@ static void new_one_is_lost(struct h *h)
 		link_turn(&u);
 	H_OK(xport_link_send(u.link, &word, 8, 6, NULL, XPORT_LINK_REPEATABLE));
 	H_OK(xport_link_put(u.link, &word, 8, u.key, 0, NULL, XPORT_LINK_REPEATABLE));
-	LINK_NEXT(&u, XPORT_LINK_PEER_NEW);
+	H_EQ(1, LINK_NEXT(&u, XPORT_LINK_PEER_NEW).void_keys);
 	H_OK(xport_link_send(u.link, &word, 8, 6, NULL, XPORT_LINK_REPEATABLE)); /* this one is */
 	LINK_NEXT(&u, XPORT_LINK_DOWN);
 	LINK_DONE(&u, XPORT_ERR_PEER_LOST, 0);

@@ -125,6 +125,7 @@ static void keys_wrong(struct h *h, struct link_user *u)
 	H_STATUS(XPORT_ERR_BAD_KEY, xport_link_rkey_add(u->link, NULL, 0, bytes, 8, &k));
 	H_OK(xport_link_rkey_add(u->link, NULL, 0, NULL, 0, &k)); /* void */
 	H_STATUS(XPORT_ERR_STALE_KEY, xport_link_rkey_get(k, &rkey));
+	SVC_ERROR(XPORT_ERR_STALE_KEY, "xport_link_rkey_get", "it has no bytes yet");
 	H_STATUS(XPORT_ERR_INVALID, xport_link_rkey_get(NULL, &rkey));
 	H_STATUS(XPORT_ERR_INVALID, xport_link_rkey_get(k, NULL));
 	H_STATUS(XPORT_ERR_INVALID, xport_link_rkey_set(NULL, bytes, 8));
