@@ -36,7 +36,7 @@ int svc_link_key_check(struct xport_link_rkey *k, const char *operation)
 	                                                   : "its bytes are damaged, or are not a key");
 }
 
-/* One that fails for want of memory is unpacked when it is used. */
+/* One that fails because memory is short is unpacked when it is used. */
 void svc_link_keys_unpack(struct xport_link *link)
 {
 	for (struct xport_link_rkey *k = link->keys; k != NULL; k = k->next)

@@ -225,8 +225,8 @@ int xport_link_retry(xport_link *link);
  * Closes the endpoint as xport_ep_close_start does with `timeout_ms`.  Operations that the link keeps end with their error.
  * XPORT_LINK_CLOSED follows.
  *
- * On a link that is closing already, timeout_ms 0 ends the wait for the peer: the endpoint is destroyed at once, do not use
- * it any more.  The status of XPORT_LINK_CLOSED is then XPORT_ERR_TIMEOUT.
+ * On a link that is closing already, timeout_ms 0 ends the wait for the peer: the endpoint is destroyed at once and
+ * must not be used.  The status of XPORT_LINK_CLOSED is then XPORT_ERR_TIMEOUT.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_CLOSED     the link is closed; or is closing, and timeout_ms is not 0
