@@ -70,6 +70,7 @@ const h_scenario *const tables[] = {
 	cases_paths,
 	cases_lists,
 	cases_lists_msg,
+	cases_deadline,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */

@@ -20,7 +20,8 @@
  *
  * Returns NULL if out of memory.
  */
-static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, unsigned kind)
+static inline __attribute__((always_inline)) struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep,
+                                                                       unsigned kind)
 {
 	struct xpi_op *op = xpi_pool_get(&x->op_pool);
 
@@ -74,7 +75,7 @@ static inline void xpi_op_free(struct xport_ep *ep, struct xpi_op *op)
  */
 bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight);
 
-static inline bool xpi_full(struct xport_ep *ep)
+static inline __attribute__((always_inline)) bool xpi_full(struct xport_ep *ep)
 {
 	uint32_t in_flight = ep->refs + xpi_cq_ready(&ep->x->cq);
 
@@ -201,7 +202,7 @@ static inline bool xpi_op_plain(const struct xpi_op *op)
 }
 
 /* xpi_op_complete_new - the same, with XPORT_OK, for the application's operations that have no key and no queue. */
-static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
+static inline __attribute__((always_inline)) void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
 {
 	if (__builtin_expect(op->mr != NULL || (op->flags & XPORT_QUIET) != 0, 0))
 		xpi_op_complete(op, XPORT_OK);

@@ -56,7 +56,7 @@ static __attribute__((cold)) int remote_refuse(const struct transfer *t, size_t 
 	                  (unsigned long long)t->k->length);
 }
 
-static int remote_valid(struct transfer *t, size_t count)
+static inline __attribute__((always_inline)) int remote_valid(struct transfer *t, size_t count)
 {
 	const struct xport_riov *list = t->remote;
 	const uint64_t length = t->k->length;
@@ -106,7 +106,7 @@ static inline struct xpi_run next_run(struct place *p, const struct xport_opt *o
 }
 
 /* Adds a run, or makes the last one longer. */
-static void run_add(struct transfer *t, const struct xpi_run *run)
+static inline __attribute__((always_inline)) void run_add(struct transfer *t, const struct xpi_run *run)
 {
 	struct xpi_run *last = t->nruns > 0 ? &t->run[t->nruns - 1] : NULL;
 
@@ -118,7 +118,7 @@ static void run_add(struct transfer *t, const struct xpi_run *run)
 }
 
 /* Cuts the lists into runs: fewer than the pieces of both. */
-static void cut(struct transfer *t)
+static inline __attribute__((always_inline)) void cut(struct transfer *t)
 {
 	struct place place = {.local = t->local, .remote = t->remote};
 	struct xpi_run run;
@@ -131,7 +131,7 @@ static void cut(struct transfer *t)
 }
 
 /* All checks: XPORT_OK, or the refusal. */
-static int admit_lists(struct transfer *t, size_t nlocal, size_t nremote)
+static inline __attribute__((always_inline)) int admit_lists(struct transfer *t, size_t nlocal, size_t nremote)
 {
 	uint64_t flags = t->kind == XPORT_OP_GET ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
 	struct xport *x = t->ep->x;
@@ -193,7 +193,8 @@ static inline __attribute__((always_inline)) void run_set(struct transfer *t, st
 }
 
 /* Memory for all runs first: the call is accepted as a whole or not at all. */
-static bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
+static inline __attribute__((always_inline)) bool runs_new(struct transfer *t, struct xpi_op **run,
+                                                           unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		run[i] = xpi_op_get(t->ep->x, t->ep, XPI_OP_LIST | t->kind);
@@ -207,7 +208,7 @@ static bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
 }
 
 /* Counts an accepted operation. */
-static void accept_lists(struct transfer *t, struct xpi_op *op)
+static inline __attribute__((always_inline)) void accept_lists(struct transfer *t, struct xpi_op *op)
 {
 	struct xport_ep *ep = t->ep;
 	bool get = t->kind == XPORT_OP_GET;
@@ -225,7 +226,8 @@ static void accept_lists(struct transfer *t, struct xpi_op *op)
 }
 
 /* Sends what can share frames at once; the runs that are left are the first. `all` stands for those that went. */
-static void gather_runs(struct transfer *t, struct xpi_op *op, struct xpi_op *all)
+static inline __attribute__((always_inline)) void gather_runs(struct transfer *t, struct xpi_op *op,
+                                                              struct xpi_op *all)
 {
 	struct xport_ep *ep = t->ep;
 
@@ -331,20 +333,18 @@ static int copy_runs(struct transfer *t)
 	return XPORT_OK;
 }
 
-static inline __attribute__((always_inline)) int admitted_post(struct transfer *t, int64_t at_ms)
+static __attribute__((noinline)) int launch_plain(struct transfer *t, unsigned path)
 {
-	unsigned path;
-
-	if (unlikely(xpi_full(t->ep)))
-		return xpi_full_refuse(t->ep, t->operation);
-	path = t->kind == XPORT_OP_GET ? t->k->get : t->k->put;
-	return path == XPI_ROUTE_MAPPED && !t->ep->rma.busy ? copy_runs(t) : launch_runs(t, path, at_ms);
+	return launch_runs(t, path, 0);
 }
+
+static int transfer_post(struct transfer *t, size_t nlocal, size_t nremote);
 
 static __attribute__((noinline, cold)) int transfer_timed(struct transfer *t, size_t nlocal, size_t nremote)
 {
 	const struct xport_opt *opt = t->opt, plain = xpi_opt_plain(opt, 0);
 	uint64_t flags = t->kind == XPORT_OP_GET ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
+	unsigned path;
 	int64_t at_ms;
 	int r;
 
@@ -355,17 +355,26 @@ static __attribute__((noinline, cold)) int transfer_timed(struct transfer *t, si
 	if (r != XPORT_OK)
 		return r;
 	r = xpi_deadline_begin(t->ep->x, t->operation, opt, &at_ms);
-	return r == XPORT_OK ? admitted_post(t, at_ms) : xpi_ep_refused(t->ep, r);
+	if (r != XPORT_OK)
+		return xpi_ep_refused(t->ep, r);
+	path = t->kind == XPORT_OP_GET ? t->k->get : t->k->put;
+	if (path == XPI_ROUTE_MAPPED && !t->ep->rma.busy) /* it is complete when the call returns */
+		return transfer_post(t, nlocal, nremote);
+	return xpi_full(t->ep) ? xpi_full_refuse(t->ep, t->operation) : launch_runs(t, path, at_ms);
 }
 
 static int transfer_post(struct transfer *t, size_t nlocal, size_t nremote)
 {
+	unsigned path;
 	int r = admit_lists(t, nlocal, nremote);
 
 	xpi_assert_locked(t->ep->x);
 	if (unlikely(r != XPORT_OK))
 		return r == XPI_PIECES_TIMED ? transfer_timed(t, nlocal, nremote) : r;
-	return admitted_post(t, 0);
+	if (unlikely(xpi_full(t->ep)))
+		return xpi_full_refuse(t->ep, t->operation);
+	path = t->kind == XPORT_OP_GET ? t->k->get : t->k->put;
+	return path == XPI_ROUTE_MAPPED && !t->ep->rma.busy ? copy_runs(t) : launch_plain(t, path);
 }
 
 int xpi_putv(struct xport_ep *ep, const struct xport_iov *local, size_t nlocal, struct xport_rkey *k,

@@ -59,7 +59,7 @@ int xpi_send(struct xport_ep *ep, const void *buf, size_t len, uint64_t tag, con
 }
 
 /* Counts a send that was accepted. */
-static void accept_list(struct xport_ep *ep, struct xpi_op *op)
+static inline __attribute__((always_inline)) void accept_list(struct xport_ep *ep, struct xpi_op *op)
 {
 	ep->refs++;
 	ep->fast_left = 0; /* it counts in the depth, and takes of the window */
@@ -69,8 +69,9 @@ static void accept_list(struct xport_ep *ep, struct xpi_op *op)
 }
 
 /* It cannot leave now, or is long: the list is kept. */
-static int list_queue(struct xport_ep *ep, const char *operation, struct xpi_op *op, const struct xport_iov *list,
-                      size_t count, const struct xport_opt *opt, bool copied)
+static inline __attribute__((always_inline)) int list_queue(struct xport_ep *ep, const char *operation,
+                                                            struct xpi_op *op, const struct xport_iov *list,
+                                                            size_t count, const struct xport_opt *opt, bool copied)
 {
 	struct xpi_pieces *p = xpi_pieces_new(list, count, opt, op->len);
 
@@ -172,12 +173,9 @@ static __attribute__((noinline, cold)) int send_timed(struct xport_ep *ep, const
 		return xpi_ep_refused(ep, r);
 	if (opt->id != NULL && (opt->flags & XPORT_CANCELABLE) != 0)
 		*opt->id = 0;
-	if (!xpi_tx_alone(ep)) {
-		if (xpi_fast_send_may_coalesce(ep, buf, len, &plain))
-			return xpi_fast_send_coalesce(ep, buf, len, tag, &plain);
-	} else if (xpi_fast_again(ep) && xpi_fast_send_may(ep, buf, len, &plain)) {
-		return xpi_fast_send(ep, buf, len, tag, &plain);
-	}
+	if (xpi_tx_alone(ep) ? xpi_fast_again(ep) && xpi_fast_send_may(ep, buf, len, &plain)
+	                     : xpi_fast_send_may_coalesce(ep, buf, len, &plain))
+		return xpi_send(ep, buf, len, tag, &plain);
 	return list_post_timed(ep, "xport_send", &piece, 1, len, tag, opt);
 }
 

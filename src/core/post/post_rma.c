@@ -73,7 +73,8 @@ int xpi_key_refuse(struct xport_ep *ep, const char *operation, struct xport_rkey
 /* ---- done at once ---- */
 
 /* Counts a put or get that is done by a copy at once. */
-static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len, void *context)
+static inline __attribute__((always_inline)) void copied(struct xport_ep *ep, unsigned kind, uint64_t len,
+                                                         void *context)
 {
 	XPI_PROBE_OP_POSTED(ep, kind, len, context);
 	if (kind == XPORT_OP_PUT) {
@@ -124,8 +125,9 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 }
 
 /* A put or get that is done by a copy at once.  All that is left of it is its completion. */
-static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len,
-                          const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_copy(struct xport_ep *ep, unsigned kind, void *to,
+                                                         const void *from, uint64_t len,
+                                                         const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = NULL;
@@ -174,8 +176,9 @@ static __attribute__((noinline)) int change_behind(struct xport_ep *ep, const st
 	return r;
 }
 
-static int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a, void *word,
-                          const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_instruction(struct xport_ep *ep,
+                                                                const struct xport_atomic_args *a, void *word,
+                                                                const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = opt != NULL ? opt->context : NULL;
@@ -259,6 +262,14 @@ int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_
 	return put_long(ep, buf, len, k, offset, opt, 0);
 }
 
+/* Whether a put by message takes the fast path. */
+static bool put_ends(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                     const struct xport_opt *opt)
+{
+	return xpi_tx_alone(ep) ? xpi_fast_again(ep) && xpi_fast_put_may(ep, buf, len, k, offset, opt)
+	                        : xpi_fast_put_may_coalesce(ep, buf, len, k, opt);
+}
+
 static __attribute__((noinline, cold)) int put_timed(struct xport_ep *ep, const void *buf, size_t len,
                                                      struct xport_rkey *k, uint64_t offset,
                                                      const struct xport_opt *opt)
@@ -270,14 +281,9 @@ static __attribute__((noinline, cold)) int put_timed(struct xport_ep *ep, const 
 	if (r != XPORT_OK)
 		return r;
 	/* Those that are complete when the call returns. */
-	if (k->put == XPI_ROUTE_MAPPED && !ep->rma.busy)
+	if (k->put == XPI_ROUTE_MAPPED ? !ep->rma.busy
+	                               : k->put == XPI_ROUTE_AM && put_ends(ep, buf, len, k, offset, &plain))
 		return xpi_put(ep, buf, len, k, offset, &plain);
-	if (k->put == XPI_ROUTE_AM && !xpi_tx_alone(ep)) {
-		if (xpi_fast_put_may_coalesce(ep, buf, len, k, &plain))
-			return xpi_fast_put_coalesce(ep, buf, len, k, offset, &plain);
-	} else if (k->put == XPI_ROUTE_AM && xpi_fast_again(ep) && xpi_fast_put_may(ep, buf, len, k, offset, &plain)) {
-		return xpi_fast_put(ep, buf, len, k, offset, &plain);
-	}
 	return put_long(ep, buf, len, k, offset, &plain, at_ms);
 }
 
@@ -306,7 +312,7 @@ static inline __attribute__((always_inline)) int get_long(struct xport_ep *ep, v
 {
 	struct xpi_op *op;
 
-	if (k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
+	if (at_ms == 0 && k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
 		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_get");
@@ -329,7 +335,11 @@ static __attribute__((noinline, cold)) int get_timed(struct xport_ep *ep, void *
 	int64_t at_ms;
 	int r = admit_timed(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt, &plain, &at_ms);
 
-	return r == XPORT_OK ? get_long(ep, buf, len, k, offset, &plain, at_ms) : r;
+	if (r != XPORT_OK)
+		return r;
+	if (k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
+		return xpi_get(ep, buf, len, k, offset, &plain);
+	return get_long(ep, buf, len, k, offset, &plain, at_ms);
 }
 
 int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
@@ -345,7 +355,8 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 
 /* Data first, by whatever way, the notification after it: for what does not fit into one record, or must not wait for
  * the window because a flush may wait for it. */
-static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, uint64_t value)
+static inline __attribute__((always_inline)) int put_then_tell(struct xport_ep *ep, struct xpi_op *op,
+                                                               struct xport_rkey *k, uint64_t value)
 {
 	struct xpi_op *told = xpi_op_get(ep->x, ep, XPI_OP_TOLD);
 
@@ -501,7 +512,7 @@ static inline __attribute__((always_inline)) int atomic_post(struct xport_ep *ep
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "an atomic with a result cannot be quiet"));
 	if (k->atomic == XPI_ROUTE_MAPPED && !ep->rma.busy)
-		return by_instruction(ep, a, k->direct + offset, opt);
+		return at_ms == 0 ? by_instruction(ep, a, k->direct + offset, opt) : xpi_atomic(ep, a, k, offset, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_atomic");
 	op = xpi_post_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
