@@ -369,7 +369,7 @@ static void rma_in_vain(struct h *h)
 	memset(l.p, 0x11, l.len);
 	r = h_import(h, 0);
 	h_run_for(h, 20); /* a native key has come, if there is one */
-	h_sync(h);
+	h_hear_u64(h, 0); /* it does not poll any more */
 	since = h_now_us();
 	n = post_all(h, op, &l, &r, old, SHORT_MS);
 	for (unsigned i = 0; i < n; i++) {
@@ -407,9 +407,9 @@ static void target_sleeps(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, LONG, 0, H_ALL);
 	h_share(h, 1, &m);
-	h_run_for(h, 20);
-	h_sync(h);
+	h_run_for(h, 30);
 	h->idle = true;
+	h_tell_u64(h, 1, 1);
 	lost = h_hear_u64(h, 1) != 0;
 	h->idle = false;
 	if (lost)

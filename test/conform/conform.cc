@@ -71,6 +71,7 @@ const h_scenario *const tables[] = {
 	cases_lists,
 	cases_lists_msg,
 	cases_deadline,
+	cases_deadline_load,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */

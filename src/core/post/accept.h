@@ -40,13 +40,27 @@ static inline struct xpi_op *xpi_post_new(struct xport_ep *ep, unsigned kind, co
 	return op;
 }
 
-enum { XPI_POST_TIMED = 1 };
+enum { XPI_POST_UNFIT = 1 };
+
+/* A refusal, which is never XPI_POST_UNFIT: so the compiler need not keep the arguments of the call beyond it. */
+static inline int xpi_post_refused(int status)
+{
+	if (status >= 0)
+		__builtin_unreachable();
+	return status;
+}
+
+/* xpi_post_flags - the flags that a put, get or atomic takes, by the right that it needs. */
+static inline uint64_t xpi_post_flags(uint32_t right)
+{
+	return right == XPORT_REMOTE_READ ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
+}
 
 /*
  * xpi_post_admit - check a put, get or atomic.
  *
  * Returns XPORT_OK, or
- *   XPI_POST_TIMED  the options have a deadline, and were not checked
+ *   XPI_POST_UNFIT  the options have a deadline, or do not fit: the caller leaves the rest to its NAME_unfit
  *   an error        the refusal, described
  */
 static inline __attribute__((always_inline)) int xpi_post_admit(struct xport_ep *ep, const char *operation,
@@ -54,14 +68,12 @@ static inline __attribute__((always_inline)) int xpi_post_admit(struct xport_ep 
                                                                 uint64_t offset, uint32_t right,
                                                                 const struct xport_opt *opt)
 {
-	uint64_t flags = right == XPORT_REMOTE_READ ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
+	uint64_t flags = xpi_post_flags(right);
 
 	if (__builtin_expect(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right), 0))
-		return xpi_key_refuse(ep, operation, k, offset, len, right);
+		return xpi_post_refused(xpi_key_refuse(ep, operation, k, offset, len, right));
 	if (__builtin_expect(!xpi_opt_fits(ep->x, buf, len, opt, flags, right == XPORT_REMOTE_READ), 0))
-		return xpi_opt_timed(opt)
-		               ? XPI_POST_TIMED
-		               : xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, flags));
+		return XPI_POST_UNFIT;
 	return XPORT_OK;
 }
 

@@ -202,8 +202,8 @@ static inline __attribute__((always_inline)) int by_instruction(struct xport_ep 
 /* ---- deadlines ---- */
 
 /*
- * Each operation with a deadline that is not complete at once has a function NAME_timed, which admits it with its plain
- * options, and then shares the body of the usual one. There at_ms is a constant 0 for operations without a deadline: the
+ * Options that do not fit, and those with a deadline, go to a function NAME_unfit. It refuses them, or admits the operation
+ * with its plain options, and then shares the body of the usual one. There at_ms is a constant 0 for operations without a deadline: the
  * compiler leaves out what is not for them.
  */
 
@@ -214,10 +214,11 @@ static int admit_timed(struct xport_ep *ep, const char *operation, const void *b
 {
 	int r;
 
+	if (!xpi_opt_timed(opt))
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, xpi_post_flags(right)));
 	*plain = xpi_opt_plain(opt, 0);
-	r = xpi_post_admit(ep, operation, buf, len, k, offset, right, plain);
-	if (r != XPORT_OK)
-		return r;
+	if (xpi_post_admit(ep, operation, buf, len, k, offset, right, plain) == XPI_POST_UNFIT)
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, plain, xpi_post_flags(right)));
 	r = xpi_deadline_begin(ep->x, operation, opt, at_ms);
 	return r == XPORT_OK ? XPORT_OK : xpi_ep_refused(ep, r);
 }
@@ -270,7 +271,7 @@ static bool put_ends(struct xport_ep *ep, const void *buf, size_t len, struct xp
 	                        : xpi_fast_put_may_coalesce(ep, buf, len, k, opt);
 }
 
-static __attribute__((noinline, cold)) int put_timed(struct xport_ep *ep, const void *buf, size_t len,
+static __attribute__((noinline, cold)) int put_unfit(struct xport_ep *ep, const void *buf, size_t len,
                                                      struct xport_rkey *k, uint64_t offset,
                                                      const struct xport_opt *opt)
 {
@@ -294,7 +295,7 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 
 	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
-		return r == XPI_POST_TIMED ? put_timed(ep, buf, len, k, offset, opt) : r;
+		return r == XPI_POST_UNFIT ? put_unfit(ep, buf, len, k, offset, opt) : r;
 	if (k->put != XPI_ROUTE_MAPPED && !xpi_tx_alone(ep)) {
 		if (xpi_fast_put_may_coalesce(ep, buf, len, k, opt))
 			return xpi_fast_put_coalesce(ep, buf, len, k, offset, opt);
@@ -328,7 +329,7 @@ static inline __attribute__((always_inline)) int get_long(struct xport_ep *ep, v
 	return XPORT_OK;
 }
 
-static __attribute__((noinline, cold)) int get_timed(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k,
+static __attribute__((noinline, cold)) int get_unfit(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k,
                                                      uint64_t offset, const struct xport_opt *opt)
 {
 	struct xport_opt plain;
@@ -349,7 +350,7 @@ int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, ui
 
 	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
-		return r == XPI_POST_TIMED ? get_timed(ep, buf, len, k, offset, opt) : r;
+		return r == XPI_POST_UNFIT ? get_unfit(ep, buf, len, k, offset, opt) : r;
 	return get_long(ep, buf, len, k, offset, opt, 0);
 }
 
@@ -438,7 +439,7 @@ static inline __attribute__((always_inline)) int notify_long(struct xport_ep *ep
 	return r;
 }
 
-static __attribute__((noinline, cold)) int notify_timed(struct xport_ep *ep, const void *buf, size_t len,
+static __attribute__((noinline, cold)) int notify_unfit(struct xport_ep *ep, const void *buf, size_t len,
                                                         struct xport_rkey *k, uint64_t offset,
                                                         const struct xport_opt *opt)
 {
@@ -456,7 +457,7 @@ int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xpor
 
 	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
-		return r == XPI_POST_TIMED ? notify_timed(ep, buf, len, k, offset, opt) : r;
+		return r == XPI_POST_UNFIT ? notify_unfit(ep, buf, len, k, offset, opt) : r;
 	return notify_long(ep, buf, len, k, offset, opt, 0);
 }
 
@@ -471,7 +472,7 @@ static bool nic_valid(const struct xport_atomic_args *a)
 	return a->width == 8 && (a->op == XPORT_ATOMIC_ADD || a->op == XPORT_ATOMIC_CAS);
 }
 
-static __attribute__((noinline, cold)) int atomic_timed(struct xport_ep *ep, const struct xport_atomic_args *a,
+static __attribute__((noinline, cold)) int atomic_unfit(struct xport_ep *ep, const struct xport_atomic_args *a,
                                                         struct xport_rkey *k, uint64_t offset,
                                                         const struct xport_opt *opt);
 
@@ -499,7 +500,7 @@ static inline __attribute__((always_inline)) int atomic_post(struct xport_ep *ep
 	}
 	r = xpi_post_admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt);
 	if (unlikely(r != XPORT_OK))
-		return r == XPI_POST_TIMED ? atomic_timed(ep, a, k, offset, opt) : r;
+		return r == XPI_POST_UNFIT ? atomic_unfit(ep, a, k, offset, opt) : r;
 	if (unlikely(((k->base_low + offset) & (uint64_t)(a->width - 1)) != 0))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "the word at offset %llu is not aligned to %d bytes",
@@ -527,14 +528,14 @@ static inline __attribute__((always_inline)) int atomic_post(struct xport_ep *ep
 	return at_ms == 0 ? xpi_launch(ep, op, k, k->atomic) : launch_timed(ep, op, k, k->atomic, at_ms);
 }
 
-static int atomic_timed(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
+static int atomic_unfit(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
                         const struct xport_opt *opt)
 {
-	const struct xport_opt plain = xpi_opt_plain(opt, 0);
+	struct xport_opt plain;
 	int64_t at_ms;
-	int r = xpi_deadline_begin(ep->x, "xport_atomic", opt, &at_ms);
+	int r = admit_timed(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt, &plain, &at_ms);
 
-	return r == XPORT_OK ? atomic_post(ep, a, k, offset, &plain, at_ms) : xpi_ep_refused(ep, r);
+	return r == XPORT_OK ? atomic_post(ep, a, k, offset, &plain, at_ms) : r;
 }
 
 int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
