@@ -187,7 +187,7 @@ struct core {
 	{
 		xport_opt opt{};
 		opt.size = sizeof(opt);
-		opt.flags = r.flags;
+		opt.flags = static_cast<std::uint32_t>(r.flags);
 		opt.context = &s;
 		opt.mr = s.buffer.mr();
 		xport_ep *ep = r.ep ? r.ep->h : nullptr;

@@ -112,7 +112,8 @@ static inline __attribute__((always_inline)) void xpi_fast_coalesce(struct xport
 
 static inline bool xpi_fast_send_opt(const struct xport_opt *opt)
 {
-	return __builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && xpi_opt_bits(opt) == 0 && opt->mr == NULL);
+	return __builtin_expect(opt == NULL, 1) ||
+	       (opt->size == sizeof(*opt) && xpi_opt_bits(opt) == 0 && opt->mr == NULL);
 }
 
 static inline bool xpi_fast_send_may(const struct xport_ep *ep, const void *buf, size_t len,

@@ -193,8 +193,7 @@ static inline __attribute__((always_inline)) void run_set(struct transfer *t, st
 }
 
 /* Memory for all runs first: the call is accepted as a whole or not at all. */
-static inline __attribute__((always_inline)) bool runs_new(struct transfer *t, struct xpi_op **run,
-                                                           unsigned n)
+static inline __attribute__((always_inline)) bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		run[i] = xpi_op_get(t->ep->x, t->ep, XPI_OP_LIST | t->kind);
@@ -226,8 +225,7 @@ static inline __attribute__((always_inline)) void accept_lists(struct transfer *
 }
 
 /* Sends what can share frames at once; the runs that are left are the first. `all` stands for those that went. */
-static inline __attribute__((always_inline)) void gather_runs(struct transfer *t, struct xpi_op *op,
-                                                              struct xpi_op *all)
+static inline __attribute__((always_inline)) void gather_runs(struct transfer *t, struct xpi_op *op, struct xpi_op *all)
 {
 	struct xport_ep *ep = t->ep;
 

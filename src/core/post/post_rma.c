@@ -125,9 +125,8 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 }
 
 /* A put or get that is done by a copy at once.  All that is left of it is its completion. */
-static inline __attribute__((always_inline)) int by_copy(struct xport_ep *ep, unsigned kind, void *to,
-                                                         const void *from, uint64_t len,
-                                                         const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from,
+                                                         uint64_t len, const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = NULL;
@@ -176,9 +175,8 @@ static __attribute__((noinline)) int change_behind(struct xport_ep *ep, const st
 	return r;
 }
 
-static inline __attribute__((always_inline)) int by_instruction(struct xport_ep *ep,
-                                                                const struct xport_atomic_args *a, void *word,
-                                                                const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a,
+                                                                void *word, const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = opt != NULL ? opt->context : NULL;
@@ -272,8 +270,7 @@ static bool put_ends(struct xport_ep *ep, const void *buf, size_t len, struct xp
 }
 
 static __attribute__((noinline, cold)) int put_unfit(struct xport_ep *ep, const void *buf, size_t len,
-                                                     struct xport_rkey *k, uint64_t offset,
-                                                     const struct xport_opt *opt)
+                                                     struct xport_rkey *k, uint64_t offset, const struct xport_opt *opt)
 {
 	struct xport_opt plain;
 	int64_t at_ms;
@@ -533,7 +530,8 @@ static int atomic_unfit(struct xport_ep *ep, const struct xport_atomic_args *a, 
 {
 	struct xport_opt plain;
 	int64_t at_ms;
-	int r = admit_timed(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt, &plain, &at_ms);
+	int r = admit_timed(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt, &plain,
+	                    &at_ms);
 
 	return r == XPORT_OK ? atomic_post(ep, a, k, offset, &plain, at_ms) : r;
 }

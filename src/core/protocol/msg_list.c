@@ -106,7 +106,8 @@ static bool peer_reads(const struct xport_ep *ep, const struct xpi_op *op, const
 {
 	size_t min = ep->tp->caps.cma_min;
 
-	return !xpi_pieces_of(op)->copied && min != 0 && part->len >= min && (ep->x->settings.emulate & XPI_EMULATE_CMA) == 0;
+	return !xpi_pieces_of(op)->copied && min != 0 && part->len >= min &&
+	       (ep->x->settings.emulate & XPI_EMULATE_CMA) == 0;
 }
 
 /* The peer reads the part. An operation has one offer: the next one has to wait until the peer has read the last one. */
@@ -190,7 +191,8 @@ static int body_part(struct xport_ep *ep, struct xpi_op *op)
 		r = part_offer(ep, op, &part);
 	if (r != XPORT_ERR_NOT_SUPPORTED)
 		return r;
-	return part.len >= room && !xpi_pieces_of(op)->copied ? part_send(ep, op, &part, room) : parts_gather(ep, op, room);
+	return part.len >= room && !xpi_pieces_of(op)->copied ? part_send(ep, op, &part, room)
+	                                                      : parts_gather(ep, op, room);
 }
 
 int xpi_msg_list_body_step(struct xport_ep *ep, struct xpi_op *op)

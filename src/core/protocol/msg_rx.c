@@ -273,8 +273,8 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	return receive_post(x, XPORT_OP_RECV, "xport_recv", buf, len, tag, mask, opt);
 }
 
-static inline __attribute__((always_inline)) int recvv_post(struct xport *x, const struct xport_iov *list,
-                                                            size_t count, uint64_t total, uint64_t tag, uint64_t mask,
+static inline __attribute__((always_inline)) int recvv_post(struct xport *x, const struct xport_iov *list, size_t count,
+                                                            uint64_t total, uint64_t tag, uint64_t mask,
                                                             const struct xport_opt *opt)
 {
 	struct xpi_pieces *p = xpi_pieces_new(list, count, opt, total);

@@ -276,8 +276,7 @@ static bool on_withdraw(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	const struct xpi_rec_withdraw *rec = header(c, sizeof(*rec));
 
-	return r.len == 0 && rec != NULL &&
-	       xpi_withdrawn(ep, le64toh(rec->tag), le32toh(rec->op), le32toh(rec->into));
+	return r.len == 0 && rec != NULL && xpi_withdrawn(ep, le64toh(rec->tag), le32toh(rec->op), le32toh(rec->into));
 }
 
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
