@@ -1114,10 +1114,10 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
  * messages from opt->source only, or from any peer of the instance if opt->source is NULL.  At most `len` bytes are
  * stored in `buf`.  In the completion ep is the sender, tag the tag of the message, and length its full length.
  *
- * Matching.  Posted receives match in the order posted, and messages of one peer in the order sent.  With a mask of
- * all ones, matching uses a keyed hash table: peers cannot slow it down by their choice of tags.  With any other
- * mask, posting the receive scans the waiting messages, and each arriving message is compared with all posted
- * receives of this kind.
+ * Matching.  Posted receives match in the order posted, and messages of one peer in the order sent.  Posted receives
+ * are in keyed hash tables, one for each mask: peers cannot slow matching down by their choice of tags.  With a mask
+ * other than all ones, posting the receive scans the waiting messages.  At most 8 such masks have a table at a time.
+ * An arriving message is compared one by one with the posted receives of any further mask.
  *
  * Long messages.  A message longer than the eager_max (xport_info) of either side is fetched after it has matched,
  * as fast as its sender polls.  Meanwhile the receive cannot be cancelled.  A receive that must not wait for a

@@ -74,15 +74,18 @@ static bool trip(struct perf_stream *l, struct perf_peer *p, uint64_t n)
 
 bool perf_respond(struct perf_stream *l, uint64_t *answered)
 {
-	struct perf_peer *p = &l->peers[*answered % (uint64_t)l->npeers];
+	struct perf_peer *p;
 
-	if (!has_come(l, p, p->posted, *answered))
-		return true;
-	/* What the last answer needs must be there again. */
-	if (!settle(l, p) || !post_one(l, p))
-		return false;
-	++*answered;
-	return settle(l, p) && perf_stream_replenish(l);
+	/* The next one may have come while the answer to the last one was settled: whoever then slept would sleep in vain. */
+	while (p = &l->peers[*answered % (uint64_t)l->npeers], has_come(l, p, p->posted, *answered)) {
+		/* What the last answer needs must be there again. */
+		if (!settle(l, p) || !post_one(l, p))
+			return false;
+		++*answered;
+		if (!settle(l, p) || !perf_stream_replenish(l))
+			return false;
+	}
+	return true;
 }
 
 /* One sample; what is done after the clock was read is no part of it. */

@@ -169,7 +169,7 @@ static bool take_part(struct perf_stream *l, uint64_t *theirs)
 		return false;
 	l->patient = true;
 	while (!l->letter_here)
-		if (pingpong ? !perf_stream_watch(l) || !perf_respond(l, &answered)
+		if (pingpong ? !perf_respond(l, &answered) || !perf_stream_watch(l)
 		             : !perf_stream_progress(l) || !perf_stream_replenish(l))
 			return false;
 	end = perf_wire_expect(l, "end");

@@ -189,7 +189,7 @@ struct perf_taken {
 };
 
 bool perf_initiate(struct perf_stream *l, struct perf_taken *t);
-/* Answers one ping-pong operation if it has come; *answered counts them. */
+/* Answers the ping-pong operations that have come; *answered counts them. */
 bool perf_respond(struct perf_stream *l, uint64_t *answered);
 
 #endif

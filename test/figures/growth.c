@@ -148,6 +148,20 @@ static void posted(struct pair *p)
 		found.ns = median(v, ROUNDS);
 }
 
+/* The same with few tags, while COUNT receives with a mask wait for others. */
+static void masked(struct pair *p)
+{
+	const uint64_t mask = UINT64_MAX << 32;
+	unsigned waiting = count;
+
+	for (unsigned i = 0; p->id == 1 && i < waiting; i++)
+		CHECK(xport_recv(p->x, &sink[MANY - 1], sizeof(sink[0]), (uint64_t)(i + 1) << 32, mask, NULL) ==
+		      XPORT_OK);
+	count = BATCH;
+	posted(p);
+	count = waiting;
+}
+
 static __attribute__((noinline)) void figure_growth_unexpected(struct pair *p, unsigned from)
 {
 	for (unsigned i = 0; i < BATCH; i++)
@@ -283,6 +297,7 @@ struct line {
 
 static const struct line lines[] = {
 	{"posted", "message matched, receives posted", posted, 1, {64, 1000, MANY}},
+	{"masked", "message matched, receives with a mask beside it", masked, 1, {1, 64, 4096}},
 	{"unexpected", "receive matched, messages waiting", unexpected, 1, {64, 1000, MANY}},
 	{"flight", "put `XPORT_LOCAL` and poll, in flight", flight, 0, {64, 1024, 8192, FLIGHT}},
 	{"idle", "poll that finds nothing, endpoints", idle, 0, {1, 10, 100, PEERS}},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <random>
@@ -63,12 +64,15 @@ struct Free {
 	void operator()(match_shim *s) { match_shim_free(s); }
 };
 
-/* How many tags and peers; how often a receive names one exact tag; how often its peer. */
+/* How many tags and peers; how often a receive names one exact tag; how often its peer; how many other masks there are. */
 struct Mix {
 	unsigned tags;
 	int peers;
-	unsigned exact, sourced;
+	unsigned exact, sourced, masks;
 };
+
+/* More than have a table of their own at a time. */
+const uint64_t masks[] = {~UINT64_C(3), 0, 1, 2, 4, 6, 8, 0xf, 0x10, ~UINT64_C(1), 0xf0, UINT64_MAX >> 1};
 
 class Match : public testing::TestWithParam<Mix>
 {
@@ -86,7 +90,7 @@ protected:
 		bool exact = upto(100) < mix.exact;
 		int peer =
 			upto(100) < mix.sourced ? static_cast<int>(upto(static_cast<unsigned>(mix.peers))) : SHIM_ANY;
-		Receive r = {next++, peer, upto(mix.tags), exact ? UINT64_MAX : ~UINT64_C(3)};
+		Receive r = {next++, peer, upto(mix.tags), exact ? UINT64_MAX : masks[upto(mix.masks)]};
 
 		ASSERT_EQ(model.receive(r), match_shim_receive(s.get(), r.id, r.peer, r.tag, r.mask))
 			<< "receive " << r.id;
@@ -185,8 +189,27 @@ TEST(MatchKey, TagsInSequenceDoNotShareAList)
 	match_shim_free(s);
 }
 
+/* Neither do receives with a mask, up to a number of masks, and whichever masks there were before. */
+TEST(MatchKey, ReceivesWithAMaskDoNotShareAList)
+{
+	const int n = 10000;
+	struct match_shim *s = match_shim_new(1);
+
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < n; i++)
+			ASSERT_EQ(match_shim_receive(s, i, SHIM_ANY, static_cast<uint64_t>(i) << 32,
+			                             UINT64_MAX << (32 - round - i % 8)),
+			          SHIM_NONE);
+		EXPECT_LT(match_shim_longest(s), 100u) << "round " << round;
+		for (int i = n - 1; i >= 0; i--)
+			ASSERT_EQ(match_shim_message(s, n + i, 0, static_cast<uint64_t>(i) << 32), i);
+	}
+	match_shim_free(s);
+}
+
 INSTANTIATE_TEST_SUITE_P(Mixes, Match,
-                         testing::Values(Mix{4, 2, 80, 50}, Mix{2000, 1, 100, 0}, Mix{2000, 8, 100, 100},
-                                         Mix{100, 8, 95, 50}, Mix{1, 8, 100, 50}));
+                         testing::Values(Mix{4, 2, 80, 50, 1}, Mix{2000, 1, 100, 0, 1}, Mix{2000, 8, 100, 100, 1},
+                                         Mix{100, 8, 95, 50, 1}, Mix{1, 8, 100, 50, 1}, Mix{2000, 8, 50, 50, 3},
+                                         Mix{60, 4, 20, 30, std::size(masks)}));
 
 } // namespace

@@ -17,6 +17,8 @@ struct Poller {
 	explicit Poller(bool by_clock = false) { xpi_spin_init(&s, by_clock); }
 	/* Something happens `apart` after the last time; how long it polled in vain until then, or until it slept. */
 	int64_t between(int64_t apart);
+	/* The same, of something that takes `work` of the core that this thread polls on. */
+	int64_t behind(int64_t work);
 };
 
 int64_t Poller::between(int64_t apart)
@@ -29,7 +31,18 @@ int64_t Poller::between(int64_t apart)
 			xpi_spin_woke(&s, begin, begin + apart);
 			return t - begin;
 		}
+	xpi_spin_found(&s);
 	return apart;
+}
+
+int64_t Poller::behind(int64_t work)
+{
+	int64_t begin = last, t = begin;
+
+	while (!xpi_spin_over(&s, begin, t))
+		t += US;
+	last = xpi_spin_woke(&s, begin, t + work);
+	return t - begin;
 }
 
 TEST(Spin, HardlyPollsAtFirst)
@@ -66,6 +79,29 @@ TEST(Spin, NeverPollsLongerThanTheMost)
 	Poller p;
 	for (int64_t apart = US; apart < 2000 * US; apart += 7 * US)
 		EXPECT_GE(XPI_SPIN_MOST, p.between(apart));
+}
+
+/* A peer on the same core gets no further while this thread polls. */
+TEST(Spin, PollsLittleOnTheCoreThatThePeerNeeds)
+{
+	Poller p;
+	int64_t polled = 0;
+
+	for (int i = 0; i < 640; i++)
+		polled += p.behind(20 * US);
+	EXPECT_GT(640 * (XPI_SPIN_LEAST + 3 * US), polled);
+}
+
+TEST(Spin, PollsAgainOnceThePeerHasACoreOfItsOwn)
+{
+	Poller p;
+	int64_t slept = 0;
+
+	for (int i = 0; i < 100; i++)
+		p.behind(20 * US);
+	for (int i = 0; i < 1000; i++)
+		slept += p.between(50 * US) < 50 * US;
+	EXPECT_GE(XPI_SPIN_TRUST, slept);
 }
 
 /* Where nothing but the clock wakes, every sleep looks long, and says nothing. */

@@ -10,7 +10,7 @@
 #include "core/object/op.h"
 #include "core/object/pieces.h"
 
-enum { FIRST_LISTS = 256 };
+enum { FIRST_LISTS = 256, FIRST_LISTS_MASKED = 16, MASKS = 8 };
 
 /*
  * Lists by hash, as many as there are entries, or as many as there is memory for.  Entries of the same hash stay in the
@@ -24,15 +24,26 @@ struct table {
 	uint64_t (*hash)(const uint64_t *key, const struct xpi_list *link);
 };
 
+/* Receives that have one mask, by source and by the bits of the tag that it leaves. */
+struct receives {
+	struct table table;
+	uint64_t mask;
+	size_t sourced; /* how many name their source */
+};
+
+/* Where a receive stands: xpi_op.posted. */
+enum { IN_EXACT = 1, IN_REST, IN_MASKED /* and the index there */ };
+
 struct xpi_match {
-	uint64_t key[2];         /* random: peers choose tags, and must not know which of them share a list */
-	uint64_t posted;         /* receives, ever: their order */
-	size_t sourced;          /* of those in `exact`, how many name their source */
-	struct xpi_list masked;  /* receives with a mask */
-	struct table exact;      /* receives, by tag and source */
-	struct xpi_list arrival; /* unexpected messages, */
-	struct table tagged;     /* the same by tag, */
-	struct table sent;       /* and by tag and sender, once a receive has named its source */
+	uint64_t key[2];               /* random: peers choose tags, and must not know which of them share a list */
+	uint64_t posted;               /* receives, ever: their order */
+	size_t nmasked;                /* receives with other masks than all ones */
+	struct receives exact;         /* those with all ones */
+	struct receives masked[MASKS]; /* one for each other mask.  An empty one may take another mask */
+	struct xpi_list rest;          /* receives for whose mask there was no place */
+	struct xpi_list arrival;       /* unexpected messages, */
+	struct table tagged;           /* the same by tag, */
+	struct table sent;             /* and by tag and sender, once a receive has named its source */
 	bool by_sender;
 };
 
@@ -51,7 +62,7 @@ static uint64_t hash_receive(const uint64_t *key, const struct xpi_list *link)
 {
 	const struct xpi_op *op = xpi_container(link, struct xpi_op, link);
 
-	return hash_of(key, op->tag, op->ep);
+	return hash_of(key, op->tag & op->mask, op->ep);
 }
 
 static uint64_t hash_tagged(const uint64_t *key, const struct xpi_list *link)
@@ -82,10 +93,10 @@ static struct xpi_list *new_lists(size_t n)
 	return lists;
 }
 
-static bool table_init(struct table *t, const uint64_t *key,
+static bool table_init(struct table *t, size_t lists, const uint64_t *key,
                        uint64_t (*hash)(const uint64_t *key, const struct xpi_list *link))
 {
-	*t = (struct table){.lists = new_lists(FIRST_LISTS), .mask = FIRST_LISTS - 1, .key = key, .hash = hash};
+	*t = (struct table){.lists = new_lists(lists), .mask = lists - 1, .key = key, .hash = hash};
 	return t->lists != NULL;
 }
 
@@ -121,10 +132,13 @@ struct xpi_match *xpi_match_new(void)
 
 	if (m == NULL)
 		return NULL;
-	xpi_list_init(&m->masked);
+	xpi_list_init(&m->rest);
 	xpi_list_init(&m->arrival);
-	if (getrandom(m->key, sizeof(m->key), 0) != sizeof(m->key) || !table_init(&m->exact, m->key, hash_receive) ||
-	    !table_init(&m->tagged, m->key, hash_tagged) || !table_init(&m->sent, m->key, hash_sent)) {
+	m->exact.mask = UINT64_MAX;
+	if (getrandom(m->key, sizeof(m->key), 0) != sizeof(m->key) ||
+	    !table_init(&m->exact.table, FIRST_LISTS, m->key, hash_receive) ||
+	    !table_init(&m->tagged, FIRST_LISTS, m->key, hash_tagged) ||
+	    !table_init(&m->sent, FIRST_LISTS, m->key, hash_sent)) {
 		xpi_match_free(m);
 		return NULL;
 	}
@@ -144,18 +158,27 @@ static void close_receives(const struct xpi_list *receives)
 	}
 }
 
+static void close_table(const struct table *t)
+{
+	for (size_t i = 0; t->lists != NULL && i <= t->mask; i++)
+		close_receives(&t->lists[i]);
+}
+
 void xpi_match_close(struct xpi_match *m)
 {
-	close_receives(&m->masked);
-	for (size_t i = 0; i <= m->exact.mask; i++)
-		close_receives(&m->exact.lists[i]);
+	close_receives(&m->rest);
+	close_table(&m->exact.table);
+	for (int i = 0; i < MASKS; i++)
+		close_table(&m->masked[i].table);
 }
 
 void xpi_match_free(struct xpi_match *m)
 {
 	if (m == NULL)
 		return;
-	free(m->exact.lists);
+	free(m->exact.table.lists);
+	for (int i = 0; i < MASKS; i++)
+		free(m->masked[i].table.lists);
 	free(m->tagged.lists);
 	free(m->sent.lists);
 	free(m);
@@ -163,20 +186,60 @@ void xpi_match_free(struct xpi_match *m)
 
 /* ---- receives ---- */
 
+/* The receives of this mask.  NULL: no place for it, or no memory. */
+static struct receives *of_mask(struct xpi_match *m, uint64_t mask)
+{
+	struct receives *place = NULL;
+
+	for (int i = 0; i < MASKS; i++) {
+		struct receives *r = &m->masked[i];
+
+		if (r->table.n > 0 && r->mask == mask)
+			return r;
+		/* One that had this mask before is the best place: its table has grown as far as it is needed. */
+		if (r->table.n == 0 && (place == NULL || (r->table.lists != NULL && r->mask == mask)))
+			place = r;
+	}
+	if (place == NULL ||
+	    (place->table.lists == NULL && !table_init(&place->table, FIRST_LISTS_MASKED, m->key, hash_receive)))
+		return NULL;
+	place->mask = mask;
+	return place;
+}
+
+static inline void add_receive(struct xpi_match *m, struct receives *r, struct xpi_op *op)
+{
+	r->sourced += op->ep != NULL;
+	match_add(&r->table, &op->link, hash_of(m->key, op->tag & op->mask, op->ep));
+}
+
+static void post_masked(struct xpi_match *m, struct xpi_op *op)
+{
+	struct receives *r = of_mask(m, op->mask);
+
+	m->nmasked++;
+	if (r == NULL) {
+		op->posted = IN_REST;
+		xpi_list_push(&m->rest, &op->link);
+		return;
+	}
+	op->posted = (uint8_t)(IN_MASKED + (r - m->masked));
+	add_receive(m, r, op);
+}
+
 void xpi_match_post(struct xpi_match *m, struct xpi_op *op)
 {
 	op->posted_as = m->posted++;
-	op->posted = true;
 	if (op->mr != NULL)
 		op->mr->posted++;
 	if (op->ep != NULL)
 		xpi_list_push(&op->ep->receives, &op->all);
 	if (op->mask != UINT64_MAX) {
-		xpi_list_push(&m->masked, &op->link);
+		post_masked(m, op);
 		return;
 	}
-	m->sourced += op->ep != NULL;
-	match_add(&m->exact, &op->link, hash_of(m->key, op->tag, op->ep));
+	op->posted = IN_EXACT;
+	add_receive(m, &m->exact, op);
 }
 
 static inline bool match_fits(const struct xpi_op *op, const struct xport_ep *ep, uint64_t tag)
@@ -200,28 +263,62 @@ static inline struct xpi_op *older(struct xpi_op *a, struct xpi_op *b)
 	return a == NULL || (b != NULL && b->posted_as < a->posted_as) ? b : a;
 }
 
+static void remove_masked(struct xpi_match *m, struct xpi_op *op)
+{
+	m->nmasked--;
+	if (op->posted >= IN_MASKED) {
+		struct receives *r = &m->masked[op->posted - IN_MASKED];
+
+		r->sourced -= op->ep != NULL;
+		r->table.n--;
+	}
+}
+
 static inline void remove_receive(struct xpi_match *m, struct xpi_op *op)
 {
-	op->posted = false;
 	if (op->mr != NULL)
 		op->mr->posted--;
 	xpi_list_del(&op->link);
 	if (op->ep != NULL)
 		xpi_list_del(&op->all);
-	if (op->mask == UINT64_MAX) {
-		m->sourced -= op->ep != NULL;
-		m->exact.n--;
+	if (op->posted == IN_EXACT) {
+		m->exact.sourced -= op->ep != NULL;
+		m->exact.table.n--;
+	} else {
+		remove_masked(m, op);
 	}
+	op->posted = 0;
+}
+
+/* The oldest one for the message, by any source and by this one. */
+static inline struct xpi_op *first_of(const struct xpi_match *m, const struct receives *r, struct xport_ep *ep,
+                                      uint64_t tag)
+{
+	uint64_t bits = tag & r->mask;
+	struct xpi_op *op = first(list_of(&r->table, hash_of(m->key, bits, NULL)), ep, tag);
+
+	return r->sourced > 0 ? older(op, first(list_of(&r->table, hash_of(m->key, bits, ep)), ep, tag)) : op;
+}
+
+/* The oldest one of those with masks. */
+static __attribute__((noinline)) struct xpi_op *first_masked(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
+{
+	struct xpi_op *op = first(&m->rest, ep, tag);
+
+	for (int i = 0; i < MASKS; i++)
+		if (m->masked[i].table.n > 0)
+			op = older(op, first_of(m, &m->masked[i], ep, tag));
+	return op;
 }
 
 struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
 {
-	struct xpi_op *op = first(list_of(&m->exact, hash_of(m->key, tag, NULL)), ep, tag);
+	struct xpi_op *op = first(list_of(&m->exact.table, hash_of(m->key, tag, NULL)), ep, tag);
 
-	if (m->sourced > 0)
-		op = older(op, first(list_of(&m->exact, hash_of(m->key, tag, ep)), ep, tag));
-	if (!xpi_list_empty(&m->masked))
-		op = older(op, first(&m->masked, ep, tag));
+	if (m->exact.sourced > 0)
+		op = older(op, first(list_of(&m->exact.table, hash_of(m->key, tag, ep)), ep, tag));
+	if (m->nmasked > 0)
+		op = older(op, first_masked(m, ep, tag));
 	if (op != NULL)
 		remove_receive(m, op);
 	return op;
@@ -316,16 +413,29 @@ void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
 	}
 }
 
+/* The length of the list, or `than` if that is more. */
+static size_t longer(const struct xpi_list *list, size_t than)
+{
+	size_t n = 0;
+
+	xpi_list_for(l, list)
+		n++;
+	return n > than ? n : than;
+}
+
+static size_t longest_in(const struct table *t, size_t longest)
+{
+	for (size_t i = 0; t->lists != NULL && i <= t->mask; i++)
+		longest = longer(&t->lists[i], longest);
+	return longest;
+}
+
 size_t xpi_match_longest(const struct xpi_match *m)
 {
-	size_t longest = 0, n;
+	size_t longest = longest_in(&m->tagged, longest_in(&m->exact.table, longer(&m->rest, 0)));
 
-	for (size_t i = 0; i <= m->tagged.mask; i++) {
-		n = 0;
-		xpi_list_for(l, &m->tagged.lists[i])
-			n++;
-		longest = n > longest ? n : longest;
-	}
+	for (int i = 0; i < MASKS; i++)
+		longest = longest_in(&m->masked[i].table, longest);
 	return longest;
 }
 

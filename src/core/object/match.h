@@ -2,9 +2,10 @@
 /*
  * match.h - tag matching: posted receives in the order posted, unexpected messages in the order arrived.
  *
- * Receives for one exact tag, and all unexpected messages, are in hash tables, by tag, and by tag and peer. The tables
- * grow, so the cost of a match does not depend on their number. Receives with a mask are in a list, which is searched
- * linearly. If several candidates match, the oldest wins.
+ * Receives and unexpected messages are in hash tables, by tag, and by tag and peer. The tables grow, so the cost of a
+ * match does not depend on their number. Each mask of posted receives has a table, by the bits of the tag that it leaves.
+ * Receives with a ninth mask at the same time are in a list, and it is searched linearly. So are the unexpected messages
+ * when a receive with a mask is posted. If several candidates match, the oldest wins.
  */
 #ifndef XPI_CORE_OBJECT_MATCH_H
 #define XPI_CORE_OBJECT_MATCH_H
@@ -54,7 +55,7 @@ void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
 /* xpi_msg_drop - free an unexpected message that was removed. */
 void xpi_msg_drop(struct xport *x, struct xpi_unexpected *u);
 
-/* xpi_match_longest - the length of the longest list of unexpected messages: the worst case of a search. */
+/* xpi_match_longest - the length of the longest list that an arriving message or an exact receive may search. */
 size_t xpi_match_longest(const struct xpi_match *m);
 
 /* xpi_match_waiting - the number of messages of the endpoint (NULL: of all endpoints) that wait for a receive. */

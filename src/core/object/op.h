@@ -76,7 +76,7 @@ struct xpi_op {
 			uint8_t flags;      /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER */
 			uint8_t waits;      /* XPI_WAIT_* */
 			uint8_t width, aop; /* atomics */
-			bool posted;        /* receives: waits in the matching lists */
+			uint8_t posted;     /* receives: where one waits in the matching lists (match.c); 0: nowhere */
 			bool alive;         /* taken from the pool (ids from peers may name free ones) */
 		};
 	};

@@ -186,6 +186,7 @@ int xpi_wait(struct xport *x, int timeout_ms)
 	bool more = true, slept = true;
 	unsigned vain = 0, awake = 0;
 	int64_t last = 0;
+	bool polled = false;
 	int r = 0, left;
 
 	xpi_assert_locked(x);
@@ -196,10 +197,14 @@ int xpi_wait(struct xport *x, int timeout_ms)
 			break;
 		}
 		vain = r > 0 ? 0 : vain + 1;
+		if (r > 0 && polled)
+			xpi_spin_found(&x->sleepers.spin);
+		polled = false;
 		if (!xpi_cq_empty(&x->cq))
 			continue;
 		awake++;
 		if (timeout_ms != 0 && spins(&x->sleepers.spin, &last, vain)) {
+			polled = vain > 1;
 			xpi_let_in(x);
 		} else {
 			left = left_of(&w);
@@ -239,7 +244,13 @@ static void *progress_thread(void *arg)
 		/* Of several transports, one may need the clock and another not. */
 		if (spin.by_clock != x->sleepers.spin.by_clock)
 			spin = x->sleepers.spin;
-		vain = xpi_progress(x) > 0 ? 0 : vain + 1;
+		if (xpi_progress(x) <= 0) {
+			vain++;
+		} else {
+			if (vain > 1)
+				xpi_spin_found(&spin);
+			vain = 0;
+		}
 		xpi_user_fd_settle(x);
 		if (x->sleepers.stirred)
 			xpi_tell_crowd(x);
