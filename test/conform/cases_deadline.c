@@ -247,6 +247,51 @@ static void matched_in_vain(struct h *h)
 	alive(h);
 }
 
+enum { HUGE_LEN = 16 << 20 };
+
+/* A part of the message is on its way when its time is over, and the receiver does not poll. */
+static void send_partly(struct h *h)
+{
+	uint8_t *buf = h_buf(h, HUGE_LEN);
+	struct h_op *op;
+
+	h_mesh(h, NULL);
+	memset(buf, 0x11, HUGE_LEN);
+	h_hear_u64(h, 0);
+	op = send_timed(h, buf, HUGE_LEN, 7, 4 * SHORT_MS, 0);
+	h_run_for(h, 10);
+	h_tell_u64(h, 0, 1);
+	h_hear_u64(h, 0); /* it has matched, and does not poll any more */
+	H_DONE_AS(XPORT_ERR_TIMEOUT, op);
+	memset(buf, 0xee, HUGE_LEN);
+	h_tell_u64(h, 0, 1);
+	alive(h);
+}
+
+static void receive_partly(struct h *h)
+{
+	uint8_t *buf = h_buf(h, HUGE_LEN);
+	struct h_op *op;
+
+	h_mesh(h, NULL);
+	h_tell_u64(h, 1, 1);
+	h->idle = true;
+	h_hear_u64(h, 1);
+	op = h_recv(h, NULL, buf, HUGE_LEN, 7, UINT64_MAX);
+	h_progress(h);
+	h_progress(h);
+	h_tell_u64(h, 1, 1);
+	h_hear_u64(h, 1);
+	h->idle = false;
+	H_DONE_AS(XPORT_ERR_CANCELED, op);
+	for (size_t i = 0; i < HUGE_LEN; i++)
+		H_CHECK(buf[i] == 0 || buf[i] == 0x11, "byte %zu is 0x%02x", i, buf[i]);
+	memset(buf, 0x77, HUGE_LEN);
+	alive(h);
+	h_run_for(h, 10);
+	H_BYTES(buf, HUGE_LEN, 0x77);
+}
+
 /* More than the window takes: the rest waits at the sender, where it ends.  What remains arrives in order. */
 static void queue_expires(struct h *h)
 {
@@ -614,6 +659,7 @@ const struct h_scenario cases_deadline[] = {
 	{"P3_deadline_body", {body_is_late, sends_body_late}, NULL, 0, 0},
 	{"P3_deadline_send", {receives_the_last, send_in_vain}, NULL, 0, 0},
 	{"P3_deadline_matched", {matched_in_vain, withdraw_matched}, NULL, 0, 0},
+	{"P3_deadline_partly", {receive_partly, send_partly}, NULL, 0, 0},
 	{"P3_deadline_queue", {takes_the_rest, queue_expires}, NULL, 0, 60},
 	{"P3_deadline_rma", {target_sleeps, rma_in_vain}, NULL, H_KINDS, 0},
 	{"P3_deadline_stopped", {is_stopped, stop_and_go}, NULL, H_KILLS, 0},

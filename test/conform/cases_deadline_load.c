@@ -6,7 +6,7 @@
  */
 #include "lists.h"
 
-enum { SLOTS = 32, PUT_LEN = 3000, LONGEST = 40000, SCRIBBLE = 0xee, PEER = 0, SELF = 1 };
+enum { SLOTS = 32, PUT_LEN = 3000, LONGEST = 200000, SCRIBBLE = 0xee, PEER = 0, SELF = 1 };
 
 /* An operation of the initiator, and its memory. */
 struct slot {
