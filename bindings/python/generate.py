@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""generate.py OUT.c CC... XPORT.H - writes the extension module that reaches all of xport.h, by cffi.
+"""generate.py OUT.c CC... HEADER - writes the extension module that reaches all of the header, by cffi.
 
 The declarations are what the preprocessor makes of the header.  No list of functions is kept by hand.
 """
@@ -25,7 +25,7 @@ def main(out, *rest):
 	*cc, header = rest
 	ffi = cffi.FFI()
 	ffi.cdef(declarations(cc, header))
-	ffi.set_source("xport._xport", "#include <xport.h>")
+	ffi.set_source("xport._xport", "#include <xport_services.h>")
 	ffi.emit_c_code(out)
 
 

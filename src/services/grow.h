@@ -34,7 +34,9 @@ enum {
 	SVC_FIRST_RPCS_ATTR = SVC_SIZE_UP_TO(struct xport_rpcs_attr, retry_after_ms),
 	SVC_FIRST_RPCS_INFO = SVC_SIZE_UP_TO(struct xport_rpcs_info, memory_max),
 	SVC_FIRST_RPC_EVENT = SVC_SIZE_UP_TO(struct xport_rpc_event, trace),
-	SVC_FIRST_RPC_ARGS = SVC_SIZE_UP_TO(struct xport_rpc_args, id)
+	SVC_FIRST_RPC_ARGS = SVC_SIZE_UP_TO(struct xport_rpc_args, id),
+	SVC_FIRST_GROUP_ATTR = SVC_SIZE_UP_TO(struct xport_group_attr, arg),
+	SVC_FIRST_GROUP_INFO = SVC_SIZE_UP_TO(struct xport_group_info, why)
 };
 
 /* Whether a struct of a program may have this size. */

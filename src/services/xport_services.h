@@ -11,6 +11,7 @@
  *   xport_leases.h      memory that one process lends to another
  *   xport_directory.h   names of regions on many machines
  *   xport_rpc.h         remote procedure calls
+ *   xport_group.h       the processes of a job: ranks, endpoints, collective operations
  *
  * The rules of xport.h hold here, too: fork rule, ownership rule, and the rules for structs that begin with `size`.
  *
@@ -65,5 +66,7 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 #include "xport_directory.h"
 
 #include "xport_rpc.h"
+
+#include "xport_group.h"
 
 #endif

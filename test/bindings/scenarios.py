@@ -4,13 +4,17 @@
 
 	scenarios.py serve             the target, as peer.c
 	scenarios.py ADDRESS NAME...   the initiator: prints "ok NAME" for each
+
+Not in the table: wakeups, WAKEUPS messages and answers under asyncio, with pauses.
 """
 import asyncio
 import gc
 import os
+import random
 import signal
 import struct
 import sys
+import time
 import warnings
 
 import xport
@@ -281,6 +285,36 @@ def kill(address):
 
 def stop(address):
 	lost(address, signal.SIGSTOP)
+
+
+def wakeups(address):
+	"""A wake-up that is lost shows as a message without an answer."""
+	asyncio.run(wakeups_async(address, int(os.environ.get("WAKEUPS", "10000"))))
+
+
+async def wakeups_async(address, n):
+	chance = random.Random(1)
+	async with xport.open() as x:
+		ep = await x.connect_async(address)
+
+		async def exchange(i):
+			answer = x.recv(8, 2, source=ep)
+			await ep.send(struct.pack("<Q", i), 1)
+			assert (await answer).data == struct.pack(">Q", i)
+
+		for i in range(n):
+			what = chance.randrange(16)
+			if what == 0:
+				await asyncio.sleep(chance.random() / 2000)
+			elif what == 1:
+				time.sleep(chance.random() / 8000)
+			elif what < 5:
+				await asyncio.sleep(0)
+			try:
+				await asyncio.wait_for(exchange(i), WAIT)
+			except asyncio.TimeoutError:
+				raise AssertionError(f"no answer to message {i}")
+		ep.close(WAIT)
 
 
 # ---- the target ----

@@ -26,6 +26,7 @@ void versioned(struct scene *s);
 void leases(struct scene *s);
 void directory(struct scene *s);
 void rpc(struct scene *s);
+void group(struct scene *s);
 
 /* ---- one instance, or two ---- */
 
@@ -493,5 +494,6 @@ const struct scenario scenarios[] = {
 	{.name = "leases", .run = leases, .threads = true},
 	{.name = "directory", .run = directory, .threads = true},
 	{.name = "rpc", .run = rpc, .threads = true},
+	{.name = "group", .run = group, .once = true},
 	{.name = NULL},
 };

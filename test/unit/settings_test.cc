@@ -464,6 +464,20 @@ TEST_F(Settings, AMisspeltNameIsAWarningWithTheNearest)
 	unsetenv("MY_XPORT_THING");
 }
 
+TEST_F(Settings, AVariableOfTheServicesIsNotUnknown)
+{
+	setenv("XPORT_STRICT", "1", 1);
+	for (const char *name :
+	     {"XPORT_GROUP", "XPORT_GROUP_RANK", "XPORT_GROUP_SIZE", "XPORT_GROUP_NAME", "XPORT_GROUP_ADDRESS"}) {
+		EXPECT_EQ(XPORT_OK, read_with(name, "1")) << name;
+		unsetenv(name);
+	}
+	EXPECT_TRUE(log.empty());
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_GROUP_RNAK", "1"));
+	EXPECT_STREQ("did you mean XPORT_GROUP_RANK?", err.hint);
+	unsetenv("XPORT_GROUP_RNAK");
+}
+
 TEST_F(Settings, AMisspeltNameIsAnErrorWhenStrict)
 {
 	setenv("XPORT_STRICT", "1", 1);

@@ -4,7 +4,11 @@ from ._xport import ffi, lib
 
 
 class Error(Exception):
-	"""A call or an operation failed.  status is its number, and hint says what to do about it."""
+	"""A call or an operation failed.  status is its number, and hint says what to do about it.
+
+	Of a remote procedure call, ran is one of RPC_RAN_NO, _YES and _UNKNOWN, and retry_after, in seconds, belongs to Busy.
+	"""
+	ran, retry_after = None, 0.0
 
 	def __init__(self, status, operation="", text="", hint="", peer="", native=0):
 		self.status, self.operation, self.text, self.hint, self.peer, self.native = status, operation, text, hint, peer, native
@@ -64,7 +68,11 @@ class Refused(Error, ConnectionRefusedError):
 
 
 class Canceled(Error):
-	"""The receive was cancelled."""
+	"""The receive or the remote procedure call was cancelled."""
+
+
+class Busy(Error):
+	"""The callee is overloaded: call again after retry_after seconds."""
 
 
 class Truncated(Error, ValueError):
@@ -81,6 +89,7 @@ _classes = {
 	lib.XPORT_ERR_BAD_KEY: BadKey, lib.XPORT_ERR_CLOSED: Closed, lib.XPORT_ERR_PEER_CLOSED: PeerClosed,
 	lib.XPORT_ERR_PEER_LOST: PeerLost, lib.XPORT_ERR_TIMEOUT: Timeout, lib.XPORT_ERR_REFUSED: Refused,
 	lib.XPORT_ERR_CANCELED: Canceled, lib.XPORT_ERR_TRUNCATED: Truncated, lib.XPORT_ERR_FORK: Forked,
+	lib.XPORT_ERR_BUSY: Busy,
 }
 
 
@@ -91,10 +100,10 @@ def error(status, operation, text="", **more):
 
 
 def last_error(x, status, operation):
-	"""Of the call that has just failed on the instance x."""
+	"""Of the call that has just failed on the instance x, or in libxport_services if x is None."""
 	e = ffi.new("struct xport_error *")
 	e.size = ffi.sizeof("struct xport_error")
-	if lib.xport_last_error(x, e) < 0 or e.status != status:
+	if (lib.xport_services_last_error(e) if x is None else lib.xport_last_error(x, e)) < 0 or e.status != status:
 		return error(status, operation)
 	text = [ffi.string(s).decode(errors="replace") for s in (e.operation, e.text, e.hint, e.peer)]
 	return error(status, text[0], text[1], hint=text[2], peer=text[3], native=e.native_code)

@@ -11,6 +11,7 @@ from ._common import NULL, Event, Message, address_of, milliseconds, sized
 from ._errors import Error, error, last_error
 from ._objects import Endpoint, Listener, Region, exported
 from ._operation import FINISHED, POSTED, Operation, Slot, wake
+from ._rpc import RPC
 from ._xport import ffi, lib
 
 ANY = 0
@@ -28,6 +29,7 @@ class Instance:
 		self._endpoints, self._regions = weakref.WeakValueDictionary(), {}
 		self._dropped = collections.deque()
 		self._loop, self._loop_thread, self._row, self._waiting = None, None, 0, 0
+		self._rpc, self._timer = None, None
 		self._x = NULL
 		strings = [ffi.new("char[]", s.encode()) if s is not None else NULL for s in (backend, progress)]
 		attr = sized("xport_attr", backend=strings[0], progress=strings[1], queue_depth=queue_depth)
@@ -61,7 +63,8 @@ class Instance:
 	def close(self):
 		"""Ends all that belongs to the instance, without waiting.  Operations in flight fail with Closed.
 
-		While a view of a region's memory is alive, that memory stays.  The connections end nevertheless.
+		With an RPC it may take a second.  While a view of a region's memory is alive, that memory stays.  The connections
+		end nevertheless.
 		"""
 		with self._lock:
 			if self._x == NULL:
@@ -69,6 +72,11 @@ class Instance:
 			self._detach()
 			for ep in list(self._endpoints.values()):
 				ep._destroy()
+			if self._rpc is not None:
+				try:
+					self._rpc.close(1)
+				except Error:
+					pass  # its calls have ended nevertheless
 			x, self._x = self._x, NULL
 			views = [r for r in self._regions.values() if r._viewed()]
 			for r in self._regions.values():
@@ -115,11 +123,12 @@ class Instance:
 		opt.value, opt.source, opt.id = value, source, idp
 		return opt
 
-	def _submit(self, post, buffer=None, region=None, queue=None, take=None, wait_for_space=True, receive=False):
+	def _submit(self, post, buffer=None, region=None, queue=None, take=None, wait_for_space=True, receive=False,
+	            reply=None, cancel=None, kind=Operation):
 		with self._lock:
 			self._open()
 			slot = Slot(post, buffer, region, queue or self, take)
-			slot.number, slot.receive = self._next, receive
+			slot.number, slot.receive, slot.reply, slot.cancel = self._next, receive, reply, cancel
 			self._next += 1
 			status = lib.XPORT_ERR_AGAIN if slot.queue._waiting else post(slot)
 			if status == lib.XPORT_ERR_AGAIN and wait_for_space:
@@ -128,11 +137,19 @@ class Instance:
 			elif status < 0:
 				slot.state = FINISHED
 				slot.release()
-				self._must(status, "xport")
+				raise self._failure(slot, status)
 			else:
 				slot.state = POSTED
 			self._slots[slot.number] = slot
-			return Operation(self, slot)
+			return kind(self, slot)
+
+	def _failure(self, slot, status):
+		"""Why it was not posted."""
+		if slot.reply is None:
+			return last_error(self._x, status, "xport")
+		failure = last_error(None, status, "xport_rpc_call")
+		failure.ran = lib.XPORT_RPC_RAN_NO
+		return failure
 
 	# ---- completions ----
 
@@ -147,16 +164,36 @@ class Instance:
 				self._post_queued()
 			n = self._must(lib.xport_poll(x, self._list, BATCH), "xport_poll")
 			for i in range(n):
-				c = self._list[i]
-				if c.type < lib.XPORT_EVENT_NOTIFY:
-					slot = self._slots.pop(address_of(c.context), None)
-					if slot is not None:
-						self._finish(slot, c.status, c)
-				else:
-					self._event(c)
-			return n
+				c = self._list + i
+				if self._rpc is None or not self._rpc._step(c):
+					self._dispatch(c)
+			if self._rpc is None:
+				return n
+			n += self._rpc._take()
+		self._rpc_turn()
+		return n
 
 	turn = _turn
+
+	def _dispatch(self, c):
+		if c.type < lib.XPORT_EVENT_NOTIFY:
+			slot = self._slots.pop(address_of(c.context), None)
+			if slot is not None:
+				self._finish(slot, c.status, c)
+		else:
+			self._event(c)
+
+	def _rpc_turn(self):
+		"""Handlers run without the lock, and may use the instance.  The loop looks again when a time has passed."""
+		rpc = self._rpc
+		if rpc is None:
+			return
+		rpc._serve()
+		if self._loop is not None and self._loop_thread == threading.get_ident():
+			if self._timer is not None:
+				self._timer.cancel()
+			left = rpc._left()
+			self._timer = None if left is None else self._loop.call_later(left, self._readable)
 
 	def _post_queued(self):
 		refused, left = set(), collections.deque()
@@ -171,7 +208,7 @@ class Instance:
 				continue
 			slot.queue._waiting -= 1
 			if status < 0:
-				slot.failure = last_error(self._x, status, "xport")
+				slot.failure = self._failure(slot, status)
 				del self._slots[slot.number]
 				self._finish(slot, status)
 			else:
@@ -209,7 +246,11 @@ class Instance:
 
 	def _cancel(self, slot):
 		with self._lock:
-			if self._x == NULL or slot.state != POSTED or not slot.receive:
+			if self._x == NULL or slot.state != POSTED:
+				return False
+			if slot.cancel is not None:
+				return slot.cancel(slot)
+			if not slot.receive:
 				return False
 			return lib.xport_cancel(self._x, slot.id) == lib.XPORT_OK
 
@@ -239,7 +280,8 @@ class Instance:
 				return False
 			idle = 0 if n > 0 else idle + 1
 			if idle > 20:  # another thread may reap what this one waits for: it does not sleep for longer
-				self._poll.poll(min(left, 0.1) * 1000)
+				calls = self._rpc and self._rpc._left()
+				self._poll.poll(min(left, 0.1 if calls is None else calls, 0.1) * 1000)
 
 	def next_event(self, timeout=None):
 		"""The next event, or None after the timeout in seconds."""
@@ -268,7 +310,9 @@ class Instance:
 	def _detach(self):
 		if self._loop is not None and not self._loop.is_closed():
 			self._loop.remove_reader(self._fd)
-		self._loop = None
+			if self._timer is not None:
+				self._timer.cancel()
+		self._loop, self._timer = None, None
 
 	def _readable(self):
 		try:
@@ -343,6 +387,14 @@ class Instance:
 			out = ffi.new("xport_mr **")
 			self._must(lib.xport_mr_reg(self._open(), buffer, len(buffer), rights, out), "xport_mr_reg")
 			return Region(self, out[0], buffer)
+
+	def rpc(self, max_payload=0):
+		"""The remote procedure calls of the instance, which has one RPC at a time.  0: payloads of up to 3900 bytes."""
+		with self._lock:
+			if self._rpc is not None:
+				raise error(lib.XPORT_ERR_BUSY, "Instance.rpc", "the instance has an RPC already", hint="Use that one.")
+			self._rpc = RPC(self, max_payload)
+			return self._rpc
 
 	def recv_into(self, buffer, tag, mask=EXACT, source=None):
 		"""Its result is a Message without data."""

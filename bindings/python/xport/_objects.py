@@ -167,6 +167,8 @@ class Endpoint:
 		with self._x._lock:
 			if self._ep != NULL and self._x._x != NULL:
 				self._x._endpoints.pop(address_of(self._ep), None)
+				if self._x._rpc is not None:
+					self._x._rpc._forget(self._ep)
 				lib.xport_ep_destroy(self._ep)
 			self._ep = NULL
 

@@ -65,6 +65,10 @@ const struct xpi_variable xpi_variables[] = {
 #define ROW(id, name, type, range, standard, text) {name, type, range, standard, text},
 	VARIABLES(ROW){NULL, NULL, NULL, NULL, NULL}};
 
+/* Variables of this project that libxport_services reads (xport_group.h): no misspelt ones. */
+static const char *const services_variables[] = {"XPORT_GROUP",      "XPORT_GROUP_RANK",    "XPORT_GROUP_SIZE",
+                                                 "XPORT_GROUP_NAME", "XPORT_GROUP_ADDRESS", NULL};
+
 /* The state of one reading of all variables. */
 struct reading {
 	struct xpi_settings *s;
@@ -462,6 +466,17 @@ static int read_key(const struct reading *r)
 	return xpi_secret_read(r->key_file, &r->s->secret, r->err);
 }
 
+static bool known_name(const char *name)
+{
+	for (int i = 0; i < VAR_COUNT; i++)
+		if (strcmp(name, xpi_variables[i].name) == 0)
+			return true;
+	for (const char *const *v = services_variables; *v != NULL; v++)
+		if (strcmp(name, *v) == 0)
+			return true;
+	return false;
+}
+
 static int unknown_name(const struct reading *r, const char *name)
 {
 	struct xpi_nearest near = xpi_nearest(name);
@@ -469,6 +484,8 @@ static int unknown_name(const struct reading *r, const char *name)
 
 	for (int i = 0; i < VAR_COUNT; i++)
 		xpi_nearest_look(&near, xpi_variables[i].name);
+	for (const char *const *v = services_variables; *v != NULL; v++)
+		xpi_nearest_look(&near, *v);
 	snprintf(hint, sizeof(hint), near.name != NULL ? "did you mean %s?" : "unset it", near.name);
 	if (r->s->strict)
 		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, hint,
@@ -486,14 +503,12 @@ static int check_names(const struct reading *r)
 		return XPORT_OK;
 	for (char **e = environ; e != NULL && *e != NULL; e++) {
 		char name[128];
-		int i = 0, rc;
+		int rc;
 
 		if (strncmp(*e, prefix, sizeof(prefix) - 1) != 0)
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		while (i < VAR_COUNT && strcmp(name, xpi_variables[i].name) != 0)
-			i++;
-		if (i < VAR_COUNT)
+		if (known_name(name))
 			continue;
 		rc = unknown_name(r, name);
 		if (rc != XPORT_OK)
