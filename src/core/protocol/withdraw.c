@@ -69,13 +69,33 @@ bool xpi_ghost_failed(struct xport_ep *ep, uint32_t name)
 	return true;
 }
 
+/* The XPI_OP_WITHDRAW of the send with this name, if it has not left. */
+static struct xpi_op *withdraw_waiting(struct xport_ep *ep, uint32_t name)
+{
+	xpi_list_for(l, &ep->reply.q) {
+		struct xpi_op *told = xpi_container(l, struct xpi_op, link);
+
+		if (told->kind == XPI_OP_WITHDRAW && told->region == name)
+			return told;
+	}
+	return NULL;
+}
+
 bool xpi_ghost_cts(struct xport_ep *ep, uint32_t name, uint32_t into)
 {
 	struct xpi_op *op = ghost_named(ep, name, XPORT_OP_SEND), *told;
 
 	if (op == NULL)
 		return false;
-	if (into != 0) {
+	/* Once the ghost is gone its name is free, and no record that still waits may say it. */
+	told = withdraw_waiting(ep, name);
+	if (told != NULL && into != 0) {
+		told->tag = told->region = 0;
+		told->offset = into;
+	} else if (told != NULL) {
+		xpi_list_del(&told->link);
+		xpi_op_free(ep, told);
+	} else if (into != 0) {
 		told = xpi_reply_new(ep, XPI_OP_WITHDRAW);
 		if (told == NULL)
 			return true;
