@@ -41,6 +41,8 @@ enum { XPI_OP_TIMED = 128 };
 #define XPI_OFFER_NEVER UINT32_MAX
 /* In xpi_op.done of an XPI_OP_FENCE: it orders nothing, and stands for a withdrawn operation in the queue. */
 #define XPI_FENCE_NOTHING UINT64_MAX
+/* The same, of a put whose first records have left with its name: it is a ghost once the last of them is acknowledged. */
+#define XPI_FENCE_PARTLY (UINT64_MAX - 1)
 
 /*
  * Added to a kind of the application's. The low byte is that kind (xpi_op_what).

@@ -12,6 +12,7 @@
 #include "core/object/wakeup.h"
 #include "core/protocol/msg.h"
 #include "core/protocol/reply_queue.h"
+#include "core/protocol/tx.h"
 #include "core/wire/frame.h"
 
 /* ---- ghosts ---- */
@@ -62,6 +63,8 @@ bool xpi_ghost_failed(struct xport_ep *ep, uint32_t name)
 {
 	struct xpi_op *op = xpi_op_named(ep, name);
 
+	if (op != NULL && op->kind == XPI_OP_FENCE && op->done == XPI_FENCE_PARTLY)
+		return true;
 	if (op == NULL || op->kind != XPI_OP_GHOST || op->tag == XPORT_OP_SEND || op->tag == XPORT_OP_RECV)
 		return false;
 	if (op->waits == XPI_WAIT_REPLY)
@@ -145,17 +148,56 @@ static int leave_ghost(struct xpi_op *op, int status)
 	return XPORT_OK;
 }
 
-/* It waits in rma.q: what is counted there is counted in order, so something keeps its place. */
+/* The operation that keeps the place of this one beside it in rma.q, too. NULL: none does. */
+static struct xpi_op *place_beside(struct xpi_op *op)
+{
+	struct xpi_list *const beside[] = {op->link.prev, op->link.next};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct xpi_op *place = xpi_container(beside[i], struct xpi_op, link);
+
+		if (beside[i] != &op->ep->rma.q && place->kind == XPI_OP_FENCE && place->done == XPI_FENCE_NOTHING)
+			return place;
+	}
+	return NULL;
+}
+
+/* A part of it has been handed over, and may still change the memory of the peer: what follows has to know. */
+static void part_follows(struct xpi_op *op)
+{
+	struct xport_ep *ep = op->ep;
+
+	if (op->rkey == NULL)
+		ep->tx.change_seq = xpi_tx_seq(ep);
+	else if (xpi_op_what(op) != XPORT_OP_GET)
+		ep->rma.native_posted++;
+}
+
+/* It waits in rma.q: what is counted there is counted in order, so something keeps its place, and its name if that is in use. */
 static int leave_place(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
-	struct xpi_op *seen = xpi_op_get(ep->x, ep, op->kind);
+	bool named = op->done > 0 && op->rkey == NULL && (op->flags & (XPORT_LOCAL | XPORT_QUIET)) == 0;
+	struct xpi_op *place = named ? NULL : place_beside(op), *seen;
+	unsigned what = xpi_op_what(op);
 
+	if (place != NULL) {
+		if (op->done > 0)
+			part_follows(op);
+		place->len++;
+		op->waits = 0;
+		xpi_op_complete(op, status);
+		return XPORT_OK;
+	}
+	seen = xpi_op_get(ep->x, ep, op->kind);
 	if (seen == NULL)
 		return XPORT_ERR_NO_MEMORY;
+	if (op->done > 0)
+		part_follows(op);
 	part(op, seen, status);
 	op->kind = XPI_OP_FENCE;
-	op->done = XPI_FENCE_NOTHING;
+	op->done = named ? XPI_FENCE_PARTLY : XPI_FENCE_NOTHING;
+	op->tag = what;
 	op->len = 1;
 	op->waits = 0;
 	xpi_work(ep);
