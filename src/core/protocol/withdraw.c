@@ -318,6 +318,8 @@ int xpi_withdraw(struct xport *x, struct xpi_op *op, int status)
 		return withdraw_send(op, status);
 	case XPORT_OP_FLUSH: /* its record has no name */
 		op->waits = 0;
+		if (op->status != XPORT_OK && op->ep->rma.quiet_error == XPORT_OK) /* the next one has to tell */
+			op->ep->rma.quiet_error = op->status;
 		xpi_op_complete(op, status);
 		return XPORT_OK;
 	default:
