@@ -110,7 +110,8 @@ static inline __attribute__((always_inline)) int list_post(struct xport_ep *ep, 
 	op->after_native = UINT64_MAX;
 	op->waits = XPI_WAIT_SENT;
 	if (id != NULL) {
-		op->region = 0; /* no receive has matched it */
+		op->region = 0;
+		op->mask = UINT64_MAX; /* no receive has matched it */
 		*id = xpi_op_id(ep->x, op);
 	}
 	if (total <= xpi_msg_eager_max(ep) && xpi_list_empty(&ep->msg.q) &&

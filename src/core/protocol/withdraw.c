@@ -17,7 +17,7 @@
 
 /* ---- ghosts ---- */
 
-/* In a ghost `tag` is the kind of the operation. */
+/* In a ghost `tag` is the kind of the operation, and `offset` the id of what the application sees of it. */
 static struct xpi_op *ghost_named(struct xport_ep *ep, uint32_t name, unsigned what)
 {
 	struct xpi_op *op = xpi_op_named(ep, name);
@@ -145,6 +145,7 @@ static int leave_ghost(struct xpi_op *op, int status)
 	part(op, seen, status);
 	op->kind = XPI_OP_GHOST;
 	op->tag = what;
+	op->offset = xpi_op_id(op->ep->x, seen);
 	return XPORT_OK;
 }
 
@@ -336,13 +337,17 @@ int xpi_cancel(struct xport *x, uint64_t id)
 	int r;
 
 	xpi_assert_locked(x);
+	if (op != NULL && op->kind == XPI_OP_GHOST && (op->tag == XPORT_OP_SEND || op->tag == XPORT_OP_RECV) &&
+	    xpi_op_find(x, op->offset) != NULL)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel",
+		                  "the operation has ended by its deadline, or was cancelled: reap its completion");
 	if (what != XPORT_OP_RECV && what != XPORT_OP_SEND)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive or send has this id");
 	if (what == XPORT_OP_RECV && !op->posted)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
 	if (what == XPORT_OP_SEND && !xpi_op_ended(op) && (op->kind < XPI_OP_LIST || !xpi_pieces_of(op)->copied))
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "the send was posted without XPORT_CANCELABLE");
-	if (what == XPORT_OP_SEND && (xpi_op_ended(op) || op->region != 0 || op->ep->state > XPI_EP_CLOSING))
+	if (what == XPORT_OP_SEND && (xpi_op_ended(op) || op->mask != UINT64_MAX || op->ep->state > XPI_EP_CLOSING))
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel",
 		                  "a receive has matched the message already, or the send has ended");
 	r = xpi_withdraw(x, op, XPORT_ERR_CANCELED);
