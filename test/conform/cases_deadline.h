@@ -22,7 +22,7 @@ static inline void expires(struct h *h, struct h_op *op, int64_t since_us, int m
 
 	H_DONE_AS(XPORT_ERR_TIMEOUT, op);
 	took = (h_now_us() - since_us) / 1000;
-	H_CHECK(took >= ms - 1, "ended after %" PRId64 " ms, deadline %d", took, ms);
+	H_CHECK(took >= ms, "ended after %" PRId64 " ms, deadline %d", took, ms);
 	H_CHECK(took <= h_ms(ms + SLACK_MS), "ended after %" PRId64 " ms, deadline %d", took, ms);
 }
 

@@ -99,7 +99,7 @@ int xpi_deadline_begin(struct xport *x, const char *operation, const struct xpor
 		                  (unsigned)opt->deadline_ms);
 	if (x->deadlines.n == x->deadlines.size && !heap_sweep(x))
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation, "no memory for another deadline");
-	*at_ms = xpi_now_ms() + opt->deadline_ms;
+	*at_ms = xpi_now_ms() + 1 + opt->deadline_ms; /* that clock rounds down */
 	return XPORT_OK;
 }
 
