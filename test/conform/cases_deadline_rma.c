@@ -93,6 +93,8 @@ static void rma_in_vain(struct h *h)
 	H_OK(xport_ep_query(h->ep[0], &info));
 	lost = info.state != XPORT_EP_OPEN;
 	H_CHECK(!lost || h->info.deadline_ends != 0, "the endpoint ended: %s", info.why);
+	if (lost)
+		H_EQ(XPORT_ERR_TIMEOUT, info.reason);
 	if (h->config->emulate)
 		H_EQ(XPORT_ERR_TIMEOUT, op[0]->c.status); /* nothing can have been answered */
 	h_tell_u64(h, 0, lost);

@@ -72,6 +72,7 @@ const h_scenario *const tables[] = {
 	cases_lists_msg,
 	cases_deadline,
 	cases_deadline_load,
+	cases_deadline_names,
 	cases_deadline_rma,
 };
 
