@@ -75,45 +75,6 @@ static void part_target(struct h *h)
 
 static const struct h_param parts[] = {{"alone", 0}, {"followed", 1}, {NULL, 0}};
 
-/* A close that comes while the peer has not acknowledged the part waits for it. */
-static void part_closes(struct h *h)
-{
-	struct h_op *op;
-	struct h_rkey r;
-	uint8_t *buf = h_buf(h, HUGE_LEN);
-	struct xport_opt o;
-
-	h_mesh(h, NULL);
-	r = h_import(h, 0);
-	h_run_for(h, 20);
-	h_hear_u64(h, 0);
-	if (by_frames(h)) {
-		o = timed(op = h_op(h, XPORT_OP_PUT), SHORT_MS);
-		H_OK(xport_put(h->ep[0], buf, HUGE_LEN, r.k, r.offset, &o));
-		H_DONE_AS(XPORT_ERR_TIMEOUT, op);
-	}
-	h_tell_u64(h, 0, 0);
-	H_OK(xport_ep_close(h->ep[0], h_ms(10000)));
-	h_sync(h);
-}
-
-static void part_sees_close(struct h *h)
-{
-	struct h_mem m;
-
-	h_mesh(h, NULL);
-	m = h_mem_target(h, HUGE_LEN, 0, H_ALL);
-	h_share(h, 1, &m);
-	h_run_for(h, 30);
-	h->idle = true;
-	h_tell_u64(h, 1, 1);
-	h_hear_u64(h, 1);
-	h->idle = false;
-	H_EVENT(XPORT_EVENT_CLOSED);
-	h_sync(h);
-	h_mem_free(h, &m);
-}
-
 /* ---- a flush that expires ---- */
 
 /* It has learned of a quiet put that expired. The next one tells of it again: the data has not arrived. */
@@ -194,7 +155,7 @@ static void name_again(struct h *h)
 	H_OK(xport_put(h->ep[0], buf, HUGE_LEN, r.k, r.offset, &o));
 	for (int i = 0; i < 50; i++)
 		h_progress(h);
-	goes_on(h, 200); /* it has asked for bytes of ours: its turn of the answers is over when ours are blocked again */
+	goes_on(h, 200); /* it has asked for bytes of ours: the turn of answers is over */
 	H_OK(xport_cancel(h->x, cancelled->id));
 	goes_on(h, 50); /* it has received the message */
 	H_DONE_AS(XPORT_ERR_CANCELED, cancelled);
@@ -338,7 +299,6 @@ static void only_meets(struct h *h)
 
 const struct h_scenario cases_deadline_names[] = {
 	{"P3_deadline_part_fails", {part_target, part_fails}, parts, 0, 60},
-	{"P3_deadline_part_closes", {part_sees_close, part_closes}, NULL, 0, 60},
 	{"P3_deadline_flush_tells", {flush_target, flush_swallows}, NULL, 0, 60},
 	{"P3_deadline_name_again", {name_target, name_again}, NULL, 0, 60},
 	{"P3_deadline_many", {flush_target, many_expire}, NULL, 0, 60},
