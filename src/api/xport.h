@@ -874,14 +874,17 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT
  * Deadlines
  *
  * An operation with xport_opt.deadline_ms that is not complete when the time is over ends with XPORT_ERR_TIMEOUT.  The
- * time counts from the call, also while the operation waits to be sent.  It ends at the first xport_poll or
- * xport_wait after that.  Its buffer is free then, as after every completion.  It may or may not have taken effect, in
- * part or as a whole.  A failed quiet operation is reported by the next flush.
+ * time counts from the call, also while the operation waits to be sent.  It ends in an xport_poll or
+ * xport_wait soon after that, never before.  Its buffer is free then, as after every completion.  It may or may not
+ * have taken effect, in part or as a whole.  A failed quiet operation is reported by the next flush.
  *
  * The endpoint goes on, and its other operations are not affected, if this library carries the operation: messages,
  * flushes, emulated puts, gets and atomics, and everything that still waits for its turn.  So that it can be withdrawn,
  * such an operation is copied through the library's frames: it is never lent to the network or to the peer.  That costs
  * bandwidth for long data.
+ *
+ * The peer has to take the withdrawal, too.  If the peer has closed before that, xport_ep_close returns
+ * XPORT_ERR_PEER_CLOSED although all operations have completed.
  *
  * No network can withdraw a put, get or atomic that it is carrying out.  If the network still holds the operation, its
  * endpoint ends: XPORT_EVENT_LOST with XPORT_ERR_TIMEOUT.  That is the only way to free the buffer for certain.

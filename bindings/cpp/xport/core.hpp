@@ -176,6 +176,8 @@ struct core {
 			return XPORT_ERR_CLOSED;
 		if (r.key && r.key->h == nullptr)
 			return XPORT_ERR_STALE_KEY;
+		if (r.flags >> 32 != 0)
+			return XPORT_ERR_INVALID;
 		s.buffer = std::move(r.buffer);
 		int status = call(s, r);
 		if (status < 0)
