@@ -139,13 +139,15 @@ static int leave_ghost(struct xpi_op *op, int status)
 {
 	struct xpi_op *seen = xpi_op_get(op->ep->x, op->ep, op->kind);
 	unsigned what = xpi_op_what(op);
+	uint64_t id;
 
 	if (seen == NULL)
 		return XPORT_ERR_NO_MEMORY;
+	id = xpi_op_id(op->ep->x, seen); /* a quiet one is freed as it completes */
 	part(op, seen, status);
 	op->kind = XPI_OP_GHOST;
 	op->tag = what;
-	op->offset = xpi_op_id(op->ep->x, seen);
+	op->offset = id;
 	return XPORT_OK;
 }
 
