@@ -109,6 +109,21 @@ static int path(bool native)
 	return native ? XPORT_NATIVE : XPORT_EMULATED;
 }
 
+/* Operations that a network may carry out: of several transports, any may be chosen for a connection. */
+static uint32_t deadline_ends(const struct xport *x, const struct xport_info *info)
+{
+	bool several = xpi_several(x), put = info->put || info->put_reg, get = info->get || info->get_reg;
+	uint32_t bits = 0;
+
+	if (put || (several && (x->settings.emulate & XPI_EMULATE_PUT) == 0))
+		bits |= 1u << XPORT_OP_PUT | 1u << XPORT_OP_PUT_NOTIFY;
+	if (get || (several && (x->settings.emulate & XPI_EMULATE_GET) == 0))
+		bits |= 1u << XPORT_OP_GET;
+	if (info->nic_atomic || (several && (x->settings.emulate & XPI_EMULATE_ATOMIC) == 0))
+		bits |= 1u << XPORT_OP_ATOMIC;
+	return bits;
+}
+
 /* Sets the members that are not zero. */
 static void info_describe(const xport *x, struct xport_info *info)
 {
@@ -138,6 +153,7 @@ static void info_describe(const xport *x, struct xport_info *info)
 	info->private_max = XPI_PRIVATE_MAX;
 	info->iov_max = XPI_IOV_MAX;
 	info->nic_atomic = path(!xpi_several(x) && xpi_choice_nic_atomic(&x->settings, c));
+	info->deadline_ends = deadline_ends(x, info);
 }
 
 int xport_query(xport *x, struct xport_info *info)

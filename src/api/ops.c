@@ -15,6 +15,7 @@
 #include "core/progress/progress.h"
 #include "core/protocol/msg.h"
 #include "core/protocol/rma.h"
+#include "core/protocol/withdraw.h"
 
 /* ---- posting ---- */
 

@@ -101,11 +101,11 @@ typedef enum xport_status {
 	XPORT_ERR_STALE_KEY = -10,    /* the region was deregistered, or the process that owned it has ended */
 	XPORT_ERR_BAD_KEY = -11,      /* damaged bytes, or not a key */
 	XPORT_ERR_TRUNCATED = -12,    /* the message was longer than its receive; length is its full length */
-	XPORT_ERR_CANCELED = -13,     /* cancelled by xport_cancel */
+	XPORT_ERR_CANCELED = -13,     /* cancelled by xport_cancel, or its sender withdrew the message */
 	XPORT_ERR_PEER_LOST = -14,    /* the peer died, was suspended for too long, or is cut off */
 	XPORT_ERR_PEER_CLOSED = -15,  /* the peer closed the endpoint */
 	XPORT_ERR_CLOSED = -16,       /* this side closed the endpoint, listener or instance */
-	XPORT_ERR_TIMEOUT = -17,      /* the time limit of the call, or XPORT_OP_TIMEOUT of an operation, expired */
+	XPORT_ERR_TIMEOUT = -17,      /* the time limit of the call, the deadline of an operation, or XPORT_OP_TIMEOUT */
 	XPORT_ERR_REFUSED = -18,      /* nobody listens at the address, or the peer refused the connection */
 	XPORT_ERR_UNREACHABLE = -19,  /* no route, or a name that does not resolve */
 	XPORT_ERR_INCOMPATIBLE = -20, /* the peer runs another back end, provider or version */
@@ -304,6 +304,9 @@ struct xport_info {
 	uint64_t private_max; /* bytes of the longest private data of a connection */
 	int nic_atomic;       /* enum xport_path of atomics on this instance's regions with XPORT_ATOMIC_NIC */
 	uint32_t iov_max;     /* pieces of the longest list of xport_putv and the other calls with lists */
+	/* Bit 1 << T is set if an operation of enum xport_type T ends its endpoint when its deadline is over while the
+	   network carries it out.  0: operations of this type are withdrawn alone. */
+	uint32_t deadline_ends;
 };
 
 /*
@@ -860,11 +863,37 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info) XPORT
  *   XPORT_ERR_CLOSED       this side closed the endpoint
  *   XPORT_ERR_PEER_CLOSED  the peer closed the endpoint
  *   XPORT_ERR_PEER_LOST    the peer died, was suspended for too long, or is cut off; or the back end failed
- *   XPORT_ERR_TIMEOUT      an operation was older than XPORT_OP_TIMEOUT
+ *   XPORT_ERR_TIMEOUT      an operation was older than XPORT_OP_TIMEOUT, or its deadline was over (see Deadlines)
  *   XPORT_ERR_NO_MEMORY    memory to go on with the endpoint could not be allocated
  *   XPORT_ERR_PROTOCOL     the peer violated the protocol of the library
  * xport_ep_info.why has the cause as a sentence.  If xport_connect with timeout_ms 0 failed, the status can also be
  * any error of xport_connect.
+ */
+
+/*
+ * Deadlines
+ *
+ * An operation with xport_opt.deadline_ms that is not complete when the time is over ends with XPORT_ERR_TIMEOUT.  The
+ * time counts from the call, also while the operation waits to be sent.  It ends in an xport_poll or
+ * xport_wait soon after that, never before.  Its buffer is free then, as after every completion.  It may or may not
+ * have taken effect, in part or as a whole.  A failed quiet operation is reported by the next flush.
+ *
+ * The endpoint goes on, and its other operations are not affected, if this library carries the operation: messages,
+ * flushes, emulated puts, gets and atomics, and everything that still waits for its turn.  So that it can be withdrawn,
+ * such an operation is copied through the library's frames: it is never lent to the network or to the peer.  That costs
+ * bandwidth for long data.
+ *
+ * The peer has to take the withdrawal, too.  If the peer has closed before that, xport_ep_close returns
+ * XPORT_ERR_PEER_CLOSED although all operations have completed.
+ *
+ * No network can withdraw a put, get or atomic that it is carrying out.  If the network still holds the operation, its
+ * endpoint ends: XPORT_EVENT_LOST with XPORT_ERR_TIMEOUT.  That is the only way to free the buffer for certain.
+ * xport_info.deadline_ends tells which operations can end their endpoint.
+ *
+ * If the message of a receive was withdrawn by its sender after the match, the receive completes with
+ * XPORT_ERR_CANCELED.
+ *
+ * A deadline_ms above 2147483647 is refused with XPORT_ERR_INVALID.
  */
 
 /* Flags of an operation, for xport_opt.flags. */
@@ -879,7 +908,10 @@ enum {
 	/* xport_recv: the receive stores only messages that are sent eagerly, at most the smaller eager_max
 	   (xport_info) of the two sides.  So it never waits for a sender.  If a longer message matches, the receive
 	   completes with XPORT_ERR_TRUNCATED and without data, whatever the size of the buffer. */
-	XPORT_EAGER = 4
+	XPORT_EAGER = 4,
+	/* xport_send, xport_sendv: xport_cancel can cancel the message until a receive has matched it.  The message is
+	   copied, as one with a deadline is. */
+	XPORT_CANCELABLE = 8
 };
 
 /*
@@ -888,14 +920,19 @@ enum {
  */
 struct xport_opt {
 	size_t size;    /* sizeof(struct xport_opt) */
-	uint64_t flags; /* XPORT_LOCAL, XPORT_QUIET and XPORT_EAGER, combined by |; each only where it applies */
+	uint32_t flags; /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER, XPORT_CANCELABLE, combined by |, where they apply */
+	/* Milliseconds from the call until the operation ends with XPORT_ERR_TIMEOUT, at most 2147483647; 0: no deadline.
+	   See Deadlines. */
+	uint32_t deadline_ms;
 	void *context;  /* returned as xport_completion.context */
 	/* The local region that holds the buffer.  The network can then access the buffer directly.  NULL: the buffer
 	   is not registered, and the library copies it where the network needs registered memory. */
 	xport_mr *mr;
 	uint64_t value;   /* xport_put_notify: the value that the target receives */
 	xport_ep *source; /* receives: the only peer to receive from; NULL: any peer of the instance */
-	uint64_t *id;     /* receives: where the call stores the id for xport_cancel; NULL: not stored */
+	/* Receives, and sends with XPORT_CANCELABLE: where the call stores the id for xport_cancel, 0 for a send that is
+	   complete already; NULL: not stored */
+	uint64_t *id;
 };
 
 /*
@@ -913,8 +950,8 @@ struct xport_opt {
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
  *   XPORT_ERR_INVALID       ep or rkey is NULL; buf is NULL and len is not 0; the key belongs to another endpoint; the
- *                           endpoint is not connected yet; opt->size is wrong; a flag does not apply; buf is not
- *                           inside opt->mr
+ *                           endpoint is not connected yet; opt->size or opt->deadline_ms is wrong; a flag does not
+ *                           apply; buf is not inside opt->mr
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
  *   XPORT_ERR_BOUNDS        offset plus len is beyond the end of the region
@@ -925,6 +962,7 @@ struct xport_opt {
  * The completion has XPORT_OK, or
  *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile; nothing is written after xport_mr_dereg
  *                           has returned
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over: the bytes may or may not have been placed
  *   a status of an ended endpoint: the bytes may or may not have been placed
  */
 int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
@@ -949,6 +987,7 @@ int xport_put(xport_ep *ep, const void *buf, size_t len, xport_rkey *rkey, uint6
  *
  * The completion has XPORT_OK, or
  *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over: buf may hold some of the bytes
  *   a status of an ended endpoint: buf may hold some of the bytes
  */
 int xport_get(xport_ep *ep, void *buf, size_t len, xport_rkey *rkey, uint64_t offset,
@@ -1034,6 +1073,7 @@ struct xport_atomic_args {
  *   XPORT_ERR_STALE_KEY     the peer deregistered the region meanwhile; the word was not changed
  *   XPORT_ERR_NOT_SUPPORTED the owner's adapter applies the atomics of the region, and this side's adapter cannot post
  *                           them; the word was not changed
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over: the word may or may not have been changed
  *   a status of an ended endpoint: the word may or may not have been changed
  */
 int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey *rkey, uint64_t offset,
@@ -1053,17 +1093,19 @@ int xport_atomic(xport_ep *ep, const struct xport_atomic_args *args, xport_rkey 
  * The peer stores at most xport_info.window bytes of messages of an endpoint that have no receive.  Further messages
  * wait on this side.  Once queue_depth operations are in flight or not reaped, posts return XPORT_ERR_AGAIN.
  *
- * opt->flags  must be 0
+ * opt->flags  XPORT_CANCELABLE
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
- *   XPORT_ERR_INVALID       ep is NULL; buf is NULL and len is not 0; the endpoint is not connected yet; opt->size is
- *                           wrong; opt->flags is not 0; buf is not inside opt->mr
+ *   XPORT_ERR_INVALID       ep is NULL; buf is NULL and len is not 0; the endpoint is not connected yet; opt->size or
+ *                           opt->deadline_ms is wrong; a flag does not apply; buf is not inside opt->mr
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
  *   a status of an ended endpoint, see above
  *
  * The completion has XPORT_OK, or
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over: the message may arrive, unless it is longer than eager_max
+ *   XPORT_ERR_CANCELED      xport_cancel cancelled the send: no receive gets the message
  *   a status of an ended endpoint: the message may or may not arrive
  */
 int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const struct xport_opt *opt) XPORT_CHECK;
@@ -1100,7 +1142,8 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         queue_depth receives of the instance are posted
  *   XPORT_ERR_INVALID       x is NULL; buf is NULL and len is not 0; opt->source belongs to another instance or is not
- *                           connected yet; opt->size is wrong; a flag does not apply; buf is not inside opt->mr
+ *                           connected yet; opt->size or opt->deadline_ms is wrong; a flag does not apply; buf is not
+ *                           inside opt->mr
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
  *   XPORT_ERR_FAULT         buf is in a read-only part of opt->mr
@@ -1109,21 +1152,27 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
  * The completion has XPORT_OK, or
  *   XPORT_ERR_TRUNCATED     the message is longer than `len`: the first `len` bytes are in buf, and length is its full
  *                           length.  With XPORT_EAGER, a message longer than eager_max: no bytes are in buf
- *   XPORT_ERR_CANCELED      xport_cancel cancelled the receive
+ *   XPORT_ERR_CANCELED      xport_cancel cancelled the receive, or the sender withdrew the matched message
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over; if a message had matched, ep, tag and length are set, and the
+ *                           message is lost
  *   a status of an ended endpoint: opt->source, or the sender of the matched message, has ended
  * A receive from any peer stays posted when a peer is lost.
  */
 int xport_recv(xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt) XPORT_CHECK;
 
 /*
- * xport_cancel - cancel a posted receive.
+ * xport_cancel - cancel a posted receive, or a send with XPORT_CANCELABLE.
  *
- * The receive completes with XPORT_ERR_CANCELED.  `id` is the number that xport_recv or xport_recvv stored in *opt->id.
+ * The operation completes with XPORT_ERR_CANCELED.  `id` is the number that the posting call stored in *opt->id.
+ *
+ * A send can be cancelled until this side knows that a receive has matched it.  If the receive matched at the same
+ * moment, it completes with XPORT_ERR_CANCELED, too.
  *
  * Returns XPORT_OK, or
- *   XPORT_ERR_INVALID       x is NULL; no receive has this id; the completion of the receive was reaped already
- *   XPORT_ERR_BUSY          a message has matched the receive already, or the receive has completed: its completion
- *                           comes without this call
+ *   XPORT_ERR_INVALID       x is NULL; no receive or send has this id; its completion was reaped already
+ *   XPORT_ERR_NO_MEMORY     out of memory: the operation goes on
+ *   XPORT_ERR_BUSY          a message and a receive have matched already, or the operation has completed: its
+ *                           completion comes without this call
  */
 int xport_cancel(xport *x, uint64_t id);
 
@@ -1151,17 +1200,19 @@ int xport_fence(xport_ep *ep) XPORT_CHECK;
  *   - the buffer of every earlier quiet operation may be reused, and the buffer of a quiet get holds its bytes
  * It completes in error if the library cannot prove this.  It does not wait until sends have been matched.
  *
- * opt  only context is used
+ * opt  only context and deadline_ms are used
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         queue_depth operations of the endpoint are in flight or not reaped
- *   XPORT_ERR_INVALID       ep is NULL; the endpoint is not connected yet; opt->size is wrong; opt->flags is not 0
+ *   XPORT_ERR_INVALID       ep is NULL; the endpoint is not connected yet; opt->size or
+ *                           opt->deadline_ms is wrong; opt->flags is not 0
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
  *   a status of an ended endpoint, see above
  *
  * The completion has XPORT_OK, or
  *   the status of an earlier quiet operation that failed
+ *   XPORT_ERR_TIMEOUT       opt->deadline_ms is over: nothing is known of the operations before it
  *   a status of an ended endpoint
  */
 int xport_flush(xport_ep *ep, const struct xport_opt *opt) XPORT_CHECK;
@@ -1258,7 +1309,7 @@ int xport_getv(xport_ep *ep, const struct xport_iov *local, size_t nlocal, xport
  * peer, from where they are; short ones of them are copied. Long messages of lists are not placed directly (see
  * xport_recv).
  *
- * opt->flags  must be 0
+ * opt->flags  XPORT_CANCELABLE
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the

@@ -56,7 +56,7 @@ static inline struct xpi_pool_head *xpi_pool_head_of(const void *obj)
 }
 
 /* NULL: out of memory. */
-static inline void *xpi_pool_get(struct xpi_pool *p)
+static inline __attribute__((always_inline)) void *xpi_pool_get(struct xpi_pool *p)
 {
 	struct xpi_pool_head *h;
 

@@ -49,13 +49,31 @@ static json_t *info_json_candidate(const struct xport_candidate *c)
 	                 text_or_null(c->hint));
 }
 
+/* The operations that end their endpoint if the network holds them when their deadline is over. */
+static json_t *deadline_ends(const struct xport_info *i)
+{
+	const struct {
+		int type;
+		const char *name;
+	} all[] = {{XPORT_OP_PUT, "put"},
+	           {XPORT_OP_PUT_NOTIFY, "notify"},
+	           {XPORT_OP_GET, "get"},
+	           {XPORT_OP_ATOMIC, "atomic"}};
+	json_t *list = json_array();
+
+	for (size_t n = 0; n < sizeof(all) / sizeof(all[0]); n++)
+		if ((i->deadline_ends & 1u << all[n].type) != 0)
+			json_array_append_new(list, json_string(all[n].name));
+	return list;
+}
+
 static json_t *operations(const struct xport_info *i)
 {
-	return json_pack("{so so so so so so so so so}", "put", info_json_path(i->put), "put_registered",
+	return json_pack("{so so so so so so so so so so}", "put", info_json_path(i->put), "put_registered",
 	                 info_json_path(i->put_reg), "get", info_json_path(i->get), "get_registered",
 	                 info_json_path(i->get_reg), "notify", info_json_path(i->notify), "atomic",
 	                 info_json_path(i->atomic), "nic_atomic", info_json_path(i->nic_atomic), "send",
-	                 info_json_path(i->send), "flush", info_json_path(i->flush));
+	                 info_json_path(i->send), "flush", info_json_path(i->flush), "deadline_ends", deadline_ends(i));
 }
 
 static json_t *info_json_limits(const struct xport_info *i)

@@ -31,6 +31,20 @@ static const char *path_name(int path)
 	return path == XPORT_NATIVE ? "native" : "emulated";
 }
 
+/* What a deadline does to an operation that the network carries out. */
+static void show_deadlines(const struct xport_info *i)
+{
+	const uint32_t ends = i->deadline_ends;
+
+	if (ends == 0)
+		printf("  %-15s each operation is withdrawn alone\n", "deadline");
+	else
+		printf("  %-15s ends the endpoint if the network holds the operation:%s%s%s; others are withdrawn "
+		       "alone\n",
+		       "deadline", ends & 1u << XPORT_OP_PUT ? " put notify" : "",
+		       ends & 1u << XPORT_OP_GET ? " get" : "", ends & 1u << XPORT_OP_ATOMIC ? " atomic" : "");
+}
+
 static void show_operations(const struct xport_info *i)
 {
 	const struct {
@@ -46,6 +60,7 @@ static void show_operations(const struct xport_info *i)
 	printf("  %-15s %s; memory of xport_mr_reg: %s\n", "get", path_name(i->get), path_name(i->get_reg));
 	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++)
 		printf("  %-15s %s\n", others[n].name, path_name(others[n].path));
+	show_deadlines(i);
 }
 
 static void show_limits(const struct xport_info *i)

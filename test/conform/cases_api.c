@@ -133,7 +133,7 @@ static void sizes(struct h *h)
 /* Flags that do not exist or do not belong to the operation. */
 static void flags(struct h *h)
 {
-	struct xport_opt o = {.size = sizeof(o), .flags = (uint64_t)1 << 40};
+	struct xport_opt o = {.size = sizeof(o), .flags = UINT32_C(1) << 31};
 	struct h_mem m;
 	struct h_key key;
 	struct h_rkey r;

@@ -70,6 +70,10 @@ const h_scenario *const tables[] = {
 	cases_paths,
 	cases_lists,
 	cases_lists_msg,
+	cases_deadline,
+	cases_deadline_load,
+	cases_deadline_names,
+	cases_deadline_rma,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */

@@ -176,6 +176,8 @@ struct core {
 			return XPORT_ERR_CLOSED;
 		if (r.key && r.key->h == nullptr)
 			return XPORT_ERR_STALE_KEY;
+		if (r.flags >> 32 != 0)
+			return XPORT_ERR_INVALID;
 		s.buffer = std::move(r.buffer);
 		int status = call(s, r);
 		if (status < 0)
@@ -187,7 +189,7 @@ struct core {
 	{
 		xport_opt opt{};
 		opt.size = sizeof(opt);
-		opt.flags = r.flags;
+		opt.flags = static_cast<std::uint32_t>(r.flags);
 		opt.context = &s;
 		opt.mr = s.buffer.mr();
 		xport_ep *ep = r.ep ? r.ep->h : nullptr;

@@ -84,6 +84,10 @@ void xpi_cma_withdraw(struct xpi_op *op)
 {
 	struct xpi_outbox *box = op->ep->x->outbox;
 
+	if (op->offer == XPI_OFFER_NEVER) {
+		op->offer = 0;
+		return;
+	}
 	/* Before whatever the application writes there next. */
 	__atomic_store_n(&box->offers[op->offer].turn, 0, __ATOMIC_SEQ_CST);
 	atomic_thread_fence(memory_order_seq_cst);

@@ -47,7 +47,7 @@ static inline void xpi_cq_close(struct xpi_cq *q)
 }
 
 /* xpi_cq_open - reuse the array from its beginning, if all completions are reaped. */
-static inline void xpi_cq_open(struct xpi_cq *q)
+static inline __attribute__((always_inline)) void xpi_cq_open(struct xpi_cq *q)
 {
 	if (!xpi_cq_empty(q))
 		return;

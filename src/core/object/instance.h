@@ -25,6 +25,7 @@
 #include "core/object/op.h"
 #include "core/object/poll_budget.h"
 
+struct xpi_deadline;
 struct xpi_match;
 struct xpi_outbox;
 struct xpi_set;
@@ -111,6 +112,14 @@ struct xpi_ending {
 	int64_t late_ms;         /* this one */
 };
 
+/* The deadlines of operations: object (deadline.c). */
+struct xpi_deadlines {
+	struct xpi_deadline *heap; /* the first to be over comes first */
+	uint32_t n, size;
+	int64_t rings_ms;       /* when `watch` rings */
+	struct xpi_watch watch; /* when the first of them is over */
+};
+
 struct xport {
 	/* the data path */
 	unsigned slow; /* XPI_SLOW_*; LOCK and WATCH are constant while open */
@@ -149,6 +158,7 @@ struct xport {
 	struct xpi_list eps;
 	struct xpi_cm cm;
 	struct xpi_ending ending;
+	struct xpi_deadlines deadlines;
 	struct xport_opt own_opt;   /* of the call that is in, where it has them of another size (ops.c) */
 	struct xport_counters past; /* of endpoints that are gone, and what belongs to none */
 	unsigned asked_polls;       /* in a row that found something although the helper asks for one that does not */

@@ -391,6 +391,17 @@ struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *e
 	return NULL;
 }
 
+struct xpi_unexpected *xpi_match_withdrawn(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint32_t rts)
+{
+	xpi_list_for(l, list_of(&m->tagged, hash_of(m->key, tag, NULL))) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, tagged);
+
+		if (u->ep == ep && u->rts == rts && u->tag == tag)
+			return match_take(m, u);
+	}
+	return NULL;
+}
+
 void xpi_match_forget(struct xpi_match *m, struct xport_ep *ep, bool rts_only,
                       void (*drop)(struct xport *x, struct xpi_unexpected *u))
 {

@@ -42,6 +42,8 @@ void xpi_match_close(struct xpi_match *m);
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u);
 /* xpi_match_message - remove and return the oldest unexpected message for this receive. NULL: there is none. */
 struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask);
+/* xpi_match_withdrawn - remove and return the rendezvous message `rts` of a sender. NULL: there is none. */
+struct xpi_unexpected *xpi_match_withdrawn(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint32_t rts);
 /*
  * xpi_match_forget - remove all unexpected messages of an endpoint and call `drop` for each.
  *

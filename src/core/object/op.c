@@ -120,10 +120,12 @@ static __attribute__((cold)) void finish_flushes(struct xport_ep *ep)
 
 		if (op->kind != XPORT_OP_FLUSH)
 			continue;
-		if (quiet_before(ep, op))
+		if (quiet_before(ep, op)) {
 			ep->rma.flush_waits = true;
-		else
+		} else {
+			op->waits = 0;
 			xpi_op_complete(op, op->status);
+		}
 	}
 }
 
@@ -239,6 +241,7 @@ void xpi_op_settle(struct xpi_op *op)
 			return;
 		}
 		ep->rma.flush_waits = true;
+		op->waits = XPI_WAIT_QUIET;
 	}
 	if (xpi_list_linked(&op->link))
 		xpi_list_del(&op->link);

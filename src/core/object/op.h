@@ -30,8 +30,19 @@ enum {
 	XPI_OP_REVOKED,    /* I have stopped using it */
 	XPI_OP_CMA_ANSWER, /* I can read your memory, or cannot */
 	XPI_OP_LEND,       /* the native key of a region that I receive into */
-	XPI_OP_BYE         /* nothing comes after this */
+	XPI_OP_BYE,        /* nothing comes after this */
+	XPI_OP_WITHDRAW,   /* forget this message of mine; or this receive of yours gets no more of its message */
+	XPI_OP_GHOST       /* an operation that was withdrawn: takes what the peer still sends for it */
 };
+
+/* In xpi_op.flags, beside enum xport flags: of a receive with a deadline, whose memory is not lent to the peer. */
+enum { XPI_OP_TIMED = 128 };
+/* In xpi_op.offer: the memory is neither offered to the peer nor lent to the network. It is copied into frames. */
+#define XPI_OFFER_NEVER UINT32_MAX
+/* In xpi_op.done of an XPI_OP_FENCE: it orders nothing, and stands for a withdrawn operation in the queue. */
+#define XPI_FENCE_NOTHING UINT64_MAX
+/* The same, of a put whose first records have left with its name: it is a ghost once the last of them is acknowledged. */
+#define XPI_FENCE_PARTLY (UINT64_MAX - 1)
 
 /*
  * Added to a kind of the application's. The low byte is that kind (xpi_op_what).
@@ -47,7 +58,8 @@ enum {
 	XPI_WAIT_SENT = 1,  /* pieces to be handed to the back end */
 	XPI_WAIT_ACK = 2,   /* the peer's acknowledgement of frame `seq` */
 	XPI_WAIT_REPLY = 4, /* data or value from the peer */
-	XPI_WAIT_PROOF = 8  /* native puts to be proven placed */
+	XPI_WAIT_PROOF = 8, /* native puts to be proven placed */
+	XPI_WAIT_QUIET = 16 /* flushes, with nothing else: the buffers of quiet operations */
 };
 
 /* A request of the back end, which ends with done(): an operation, a frame or a drain. */

@@ -8,6 +8,9 @@
 #ifndef XPI_CORE_OBJECT_OP_LIFE_H
 #define XPI_CORE_OBJECT_OP_LIFE_H
 
+#include <endian.h>
+#include <string.h>
+
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/mr.h"
@@ -17,7 +20,8 @@
  *
  * Returns NULL if out of memory.
  */
-static inline struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep, unsigned kind)
+static inline __attribute__((always_inline)) struct xpi_op *xpi_op_get(struct xport *x, struct xport_ep *ep,
+                                                                       unsigned kind)
 {
 	struct xpi_op *op = xpi_pool_get(&x->op_pool);
 
@@ -71,7 +75,7 @@ static inline void xpi_op_free(struct xport_ep *ep, struct xpi_op *op)
  */
 bool xpi_full_at(struct xport_ep *ep, uint32_t in_flight);
 
-static inline bool xpi_full(struct xport_ep *ep)
+static inline __attribute__((always_inline)) bool xpi_full(struct xport_ep *ep)
 {
 	uint32_t in_flight = ep->refs + xpi_cq_ready(&ep->x->cq);
 
@@ -84,10 +88,59 @@ int xpi_full_refuse(struct xport_ep *ep, const char *operation) __attribute__((c
 /* xpi_op_no_memory - describe that there is no memory for another operation. Returns XPORT_ERR_NO_MEMORY. */
 int xpi_op_no_memory(struct xport_ep *ep, const char *operation) __attribute__((cold));
 
+/* xpi_op_id - the number by which the application names the operation in xport_cancel. */
+static inline uint64_t xpi_op_id(struct xport *x, struct xpi_op *op)
+{
+	return (uint64_t)op->gen << 32 | (xpi_pool_index(&x->op_pool, op) + 1);
+}
+
+/* xpi_op_find - the operation with this id. Returns NULL if it was freed. */
+static inline struct xpi_op *xpi_op_find(struct xport *x, uint64_t id)
+{
+	uint32_t name = (uint32_t)id;
+	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
+
+	return op != NULL && op->alive && op->gen == (uint32_t)(id >> 32) ? op : NULL;
+}
+
 /* xpi_op_name - the number by which the peer names the operation in its replies. */
 static inline uint32_t xpi_op_name(struct xport *x, struct xpi_op *op)
 {
 	return xpi_pool_index(&x->op_pool, op) + 1;
+}
+
+/*
+ * xpi_opt_bits - the flags, and the deadline in the upper half: one test finds an unusual flag and a deadline.
+ *
+ * An operation with a deadline so takes the way of one whose flags do not fit, and the others do not look for it.
+ */
+static inline uint64_t xpi_opt_bits(const struct xport_opt *opt)
+{
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+	uint64_t bits;
+
+	_Static_assert(offsetof(struct xport_opt, deadline_ms) == offsetof(struct xport_opt, flags) + 4, "one word");
+	memcpy(&bits, (const char *)opt + offsetof(struct xport_opt, flags), sizeof(bits));
+	return bits;
+#else
+	return opt->flags | (uint64_t)opt->deadline_ms << 32;
+#endif
+}
+
+/* xpi_opt_timed - true if the options have a deadline. Asked only after they did not fit. */
+static inline bool xpi_opt_timed(const struct xport_opt *opt)
+{
+	return opt != NULL && opt->deadline_ms != 0;
+}
+
+/* xpi_opt_plain - the same options, without a deadline and without `flag`. */
+static inline struct xport_opt xpi_opt_plain(const struct xport_opt *opt, uint32_t flag)
+{
+	struct xport_opt plain = *opt;
+
+	plain.deadline_ms = 0;
+	plain.flags &= ~flag;
+	return plain;
 }
 
 /*
@@ -105,7 +158,7 @@ static inline bool xpi_opt_fits(const struct xport *x, const void *buf, size_t l
 		return false;
 	if (opt == NULL)
 		return true;
-	if ((opt->flags & ~flags) != 0)
+	if ((xpi_opt_bits(opt) & ~flags) != 0)
 		return false;
 	mr = opt->mr;
 	return mr == NULL || (xpi_mr_holds(mr, x, buf, len) &&
@@ -149,7 +202,7 @@ static inline bool xpi_op_plain(const struct xpi_op *op)
 }
 
 /* xpi_op_complete_new - the same, with XPORT_OK, for the application's operations that have no key and no queue. */
-static inline void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
+static inline __attribute__((always_inline)) void xpi_op_complete_new(struct xport *x, struct xpi_op *op)
 {
 	if (__builtin_expect(op->mr != NULL || (op->flags & XPORT_QUIET) != 0, 0))
 		xpi_op_complete(op, XPORT_OK);

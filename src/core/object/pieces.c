@@ -76,8 +76,10 @@ int xpi_pieces_valid(struct xport *x, const char *operation, const struct xport_
 	struct span span = span_of(x, NULL);
 	uint64_t sum = 0;
 
-	if (r == XPORT_OK && opt != NULL && (opt->flags & ~flags) != 0)
-		r = xpi_opt_refuse(x, operation, NULL, 0, opt, flags);
+	if (r == XPORT_OK && opt != NULL && (xpi_opt_bits(opt) & ~flags) != 0)
+		return xpi_opt_timed(opt) || (opt->flags & XPORT_CANCELABLE) != 0
+		               ? XPI_PIECES_TIMED
+		               : xpi_opt_refuse(x, operation, NULL, 0, opt, flags);
 	for (size_t i = 0; i < count && r == XPORT_OK; i++) {
 		if (list[i].len == 0)
 			continue;

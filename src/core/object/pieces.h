@@ -22,6 +22,7 @@ struct xpi_pieces {
 	uint64_t total;  /* bytes of all */
 	uint64_t passed; /* bytes of the pieces before piece `at`: the last one that was looked for */
 	uint32_t n, at;
+	bool copied;     /* the pieces are neither offered to the peer nor lent to the network */
 	bool posted;     /* the list of a receive that waits for a message: the regions know that, too */
 	struct xport_iov piece[];
 };
@@ -48,6 +49,8 @@ void xpi_pieces_in(struct xpi_pieces *p, uint64_t at, const uint8_t *from, uint6
 /* xpi_pieces_count_valid - check a list and its count. `which` is "local " or "remote ", or "" if there is one list. */
 int xpi_pieces_count_valid(struct xport *x, const char *operation, const char *which, const void *list, size_t count);
 
+enum { XPI_PIECES_TIMED = 1 };
+
 /*
  * xpi_pieces_valid - check a list of local pieces.
  *
@@ -55,7 +58,7 @@ int xpi_pieces_count_valid(struct xport *x, const char *operation, const char *w
  * writes  the operation writes to the pieces
  * *total  set to the sum of their lengths
  *
- * Returns XPORT_OK, or, described,
+ * Returns XPORT_OK; XPI_PIECES_TIMED, if the options have a deadline or XPORT_CANCELABLE, and were not checked; or, described,
  *   XPORT_ERR_FAULT    a piece is not writable
  *   XPORT_ERR_INVALID  everything else
  */

@@ -14,6 +14,7 @@
 #define XPI_CORE_POST_FASTPATH_H
 
 #include "base/copy.h"
+#include "core/object/op_life.h"
 #include "core/object/rkey.h"
 #include "core/object/usdt.h"
 #include "core/protocol/tx.h"
@@ -111,7 +112,8 @@ static inline __attribute__((always_inline)) void xpi_fast_coalesce(struct xport
 
 static inline bool xpi_fast_send_opt(const struct xport_opt *opt)
 {
-	return __builtin_expect(opt == NULL, 1) || (opt->size == sizeof(*opt) && opt->flags == 0 && opt->mr == NULL);
+	return __builtin_expect(opt == NULL, 1) ||
+	       (opt->size == sizeof(*opt) && xpi_opt_bits(opt) == 0 && opt->mr == NULL);
 }
 
 static inline bool xpi_fast_send_may(const struct xport_ep *ep, const void *buf, size_t len,
@@ -193,7 +195,7 @@ static inline bool xpi_fast_put_may(const struct xport_ep *ep, const void *buf, 
 {
 	if (!xpi_fast_may(ep, buf, len) || k == NULL || !xpi_rkey_fits(k, ep, offset, len, XPORT_REMOTE_WRITE) ||
 	    opt == NULL || opt->size != sizeof(*opt) || opt->mr != NULL ||
-	    (opt->flags & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
+	    (xpi_opt_bits(opt) & ~(uint64_t)(XPORT_LOCAL | XPORT_QUIET)) != 0)
 		return false;
 	if (k->put == XPI_ROUTE_MAPPED)
 		return true;

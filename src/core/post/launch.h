@@ -8,7 +8,7 @@
 #include "core/protocol/rma.h"
 
 /* Takes the first step now if nothing is before it, else queues. */
-static inline void xpi_start(struct xport_ep *ep, struct xpi_op *op)
+static inline __attribute__((always_inline)) void xpi_start(struct xport_ep *ep, struct xpi_op *op)
 {
 	op->waits = XPI_WAIT_SENT;
 	if (!ep->rma.busy && xpi_rma_step(ep, op) == XPORT_OK)
@@ -27,7 +27,8 @@ static inline void xpi_touch(struct xport_ep *ep)
 }
 
 /* Sends it the way that was chosen at key import. */
-static inline int xpi_launch(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, unsigned path)
+static inline __attribute__((always_inline)) int xpi_launch(struct xport_ep *ep, struct xpi_op *op,
+                                                            struct xport_rkey *k, unsigned path)
 {
 	op->region = k->region;
 	if (path != XPI_ROUTE_AM) {

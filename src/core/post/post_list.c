@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/object/completion.h"
+#include "core/object/deadline.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/locked.h"
@@ -55,7 +56,7 @@ static __attribute__((cold)) int remote_refuse(const struct transfer *t, size_t 
 	                  (unsigned long long)t->k->length);
 }
 
-static int remote_valid(struct transfer *t, size_t count)
+static inline __attribute__((always_inline)) int remote_valid(struct transfer *t, size_t count)
 {
 	const struct xport_riov *list = t->remote;
 	const uint64_t length = t->k->length;
@@ -105,7 +106,7 @@ static inline struct xpi_run next_run(struct place *p, const struct xport_opt *o
 }
 
 /* Adds a run, or makes the last one longer. */
-static void run_add(struct transfer *t, const struct xpi_run *run)
+static inline __attribute__((always_inline)) void run_add(struct transfer *t, const struct xpi_run *run)
 {
 	struct xpi_run *last = t->nruns > 0 ? &t->run[t->nruns - 1] : NULL;
 
@@ -117,7 +118,7 @@ static void run_add(struct transfer *t, const struct xpi_run *run)
 }
 
 /* Cuts the lists into runs: fewer than the pieces of both. */
-static void cut(struct transfer *t)
+static inline __attribute__((always_inline)) void cut(struct transfer *t)
 {
 	struct place place = {.local = t->local, .remote = t->remote};
 	struct xpi_run run;
@@ -130,7 +131,7 @@ static void cut(struct transfer *t)
 }
 
 /* All checks: XPORT_OK, or the refusal. */
-static int admit_lists(struct transfer *t, size_t nlocal, size_t nremote)
+static inline __attribute__((always_inline)) int admit_lists(struct transfer *t, size_t nlocal, size_t nremote)
 {
 	uint64_t flags = t->kind == XPORT_OP_GET ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
 	struct xport *x = t->ep->x;
@@ -141,7 +142,7 @@ static int admit_lists(struct transfer *t, size_t nlocal, size_t nremote)
 	r = xpi_pieces_valid(x, t->operation, t->local, nlocal, t->opt, flags, t->kind == XPORT_OP_GET, &t->total);
 	if (r == XPORT_OK)
 		r = remote_valid(t, nremote);
-	return r == XPORT_OK ? XPORT_OK : xpi_ep_refused(t->ep, r);
+	return r == XPORT_OK || r == XPI_PIECES_TIMED ? r : xpi_ep_refused(t->ep, r);
 }
 
 /* ---- posting ---- */
@@ -168,7 +169,8 @@ static struct xpi_op *parent_new(struct transfer *t)
 }
 
 /* One put or get of an accepted operation. */
-static void run_set(struct transfer *t, struct xpi_op *op, struct xpi_op *run, const struct xpi_run *from)
+static inline __attribute__((always_inline)) void run_set(struct transfer *t, struct xpi_op *op, struct xpi_op *run,
+                                                          const struct xpi_run *from, bool timed)
 {
 	struct xport_ep *ep = t->ep;
 
@@ -181,6 +183,8 @@ static void run_set(struct transfer *t, struct xpi_op *op, struct xpi_op *run, c
 	run->mr = from->mr;
 	if (run->mr != NULL)
 		run->mr->busy++;
+	if (timed && t->kind == XPORT_OP_PUT)
+		run->offer = XPI_OFFER_NEVER;
 	if (t->kind == XPORT_OP_PUT && op->flags == 0)
 		return;
 	/* It ends by xpi_op_complete in any case. Flushes wait for its buffer if the application said so. */
@@ -189,7 +193,7 @@ static void run_set(struct transfer *t, struct xpi_op *op, struct xpi_op *run, c
 }
 
 /* Memory for all runs first: the call is accepted as a whole or not at all. */
-static bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
+static inline __attribute__((always_inline)) bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		run[i] = xpi_op_get(t->ep->x, t->ep, XPI_OP_LIST | t->kind);
@@ -203,7 +207,7 @@ static bool runs_new(struct transfer *t, struct xpi_op **run, unsigned n)
 }
 
 /* Counts an accepted operation. */
-static void accept_lists(struct transfer *t, struct xpi_op *op)
+static inline __attribute__((always_inline)) void accept_lists(struct transfer *t, struct xpi_op *op)
 {
 	struct xport_ep *ep = t->ep;
 	bool get = t->kind == XPORT_OP_GET;
@@ -221,11 +225,11 @@ static void accept_lists(struct transfer *t, struct xpi_op *op)
 }
 
 /* Sends what can share frames at once; the runs that are left are the first. `all` stands for those that went. */
-static void gather_runs(struct transfer *t, struct xpi_op *op, struct xpi_op *all)
+static inline __attribute__((always_inline)) void gather_runs(struct transfer *t, struct xpi_op *op, struct xpi_op *all)
 {
 	struct xport_ep *ep = t->ep;
 
-	run_set(t, op, all, &(struct xpi_run){.len = t->total});
+	run_set(t, op, all, &(struct xpi_run){.len = t->total}, false); /* they are copied in any case */
 	all->region = t->k->region;
 	ep->rma.q_posted++;
 	ep->rma.q_sent++;
@@ -234,12 +238,13 @@ static void gather_runs(struct transfer *t, struct xpi_op *op, struct xpi_op *al
 }
 
 /* Each run by itself, but for those that can share frames. */
-static int launch_runs(struct transfer *t, unsigned path)
+static inline __attribute__((always_inline)) int launch_runs(struct transfer *t, unsigned path, int64_t at_ms)
 {
 	struct xpi_op *run[2 * XPI_IOV_MAX + 1], *op;
 	struct xport_ep *ep = t->ep;
 	bool gathers = t->kind == XPORT_OP_PUT && path == XPI_ROUTE_AM && !ep->rma.busy;
 	unsigned n, used = 0;
+	uint64_t id;
 
 	cut(t);
 	gathers = gathers && t->nruns > 1 && xpi_runs_gather_any(ep, t->run, t->nruns);
@@ -256,7 +261,7 @@ static int launch_runs(struct transfer *t, unsigned path)
 	if (gathers)
 		gather_runs(t, op, run[used++]);
 	for (unsigned i = 0; i < t->nruns; i++) {
-		run_set(t, op, run[used], &t->run[i]);
+		run_set(t, op, run[used], &t->run[i], at_ms != 0);
 		ep->rma.ngets += t->kind == XPORT_OP_GET;
 		xpi_launch(ep, run[used++], t->k, path);
 	}
@@ -264,7 +269,10 @@ static int launch_runs(struct transfer *t, unsigned path)
 		xpi_op_free(ep, run[used]);
 		op->pending--;
 	}
+	id = at_ms != 0 ? xpi_op_id(ep->x, op) : 0;
 	xpi_run_ended(op, XPORT_OK);
+	if (at_ms != 0)
+		xpi_deadline_add(ep->x, id, at_ms);
 	return XPORT_OK;
 }
 
@@ -323,6 +331,36 @@ static int copy_runs(struct transfer *t)
 	return XPORT_OK;
 }
 
+static __attribute__((noinline)) int launch_plain(struct transfer *t, unsigned path)
+{
+	return launch_runs(t, path, 0);
+}
+
+static int transfer_post(struct transfer *t, size_t nlocal, size_t nremote);
+
+static __attribute__((noinline, cold)) int transfer_timed(struct transfer *t, size_t nlocal, size_t nremote)
+{
+	const struct xport_opt *opt = t->opt, plain = xpi_opt_plain(opt, 0);
+	uint64_t flags = t->kind == XPORT_OP_GET ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
+	unsigned path;
+	int64_t at_ms;
+	int r;
+
+	t->opt = &plain;
+	r = admit_lists(t, nlocal, nremote);
+	if (r == XPI_PIECES_TIMED)
+		r = xpi_ep_refused(t->ep, xpi_opt_refuse(t->ep->x, t->operation, NULL, 0, &plain, flags));
+	if (r != XPORT_OK)
+		return r;
+	r = xpi_deadline_begin(t->ep->x, t->operation, opt, &at_ms);
+	if (r != XPORT_OK)
+		return xpi_ep_refused(t->ep, r);
+	path = t->kind == XPORT_OP_GET ? t->k->get : t->k->put;
+	if (path == XPI_ROUTE_MAPPED && !t->ep->rma.busy) /* it is complete when the call returns */
+		return transfer_post(t, nlocal, nremote);
+	return xpi_full(t->ep) ? xpi_full_refuse(t->ep, t->operation) : launch_runs(t, path, at_ms);
+}
+
 static int transfer_post(struct transfer *t, size_t nlocal, size_t nremote)
 {
 	unsigned path;
@@ -330,11 +368,11 @@ static int transfer_post(struct transfer *t, size_t nlocal, size_t nremote)
 
 	xpi_assert_locked(t->ep->x);
 	if (unlikely(r != XPORT_OK))
-		return r;
+		return r == XPI_PIECES_TIMED ? transfer_timed(t, nlocal, nremote) : r;
 	if (unlikely(xpi_full(t->ep)))
 		return xpi_full_refuse(t->ep, t->operation);
 	path = t->kind == XPORT_OP_GET ? t->k->get : t->k->put;
-	return path == XPI_ROUTE_MAPPED && !t->ep->rma.busy ? copy_runs(t) : launch_runs(t, path);
+	return path == XPI_ROUTE_MAPPED && !t->ep->rma.busy ? copy_runs(t) : launch_plain(t, path);
 }
 
 int xpi_putv(struct xport_ep *ep, const struct xport_iov *local, size_t nlocal, struct xport_rkey *k,

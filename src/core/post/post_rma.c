@@ -6,6 +6,7 @@
 #include "base/copy.h"
 #include "base/word.h"
 #include "core/object/completion.h"
+#include "core/object/deadline.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/locked.h"
@@ -14,6 +15,7 @@
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
 #include "core/object/usdt.h"
+#include "core/post/accept.h"
 #include "core/post/fastpath.h"
 #include "core/post/launch.h"
 #include "core/post/post.h"
@@ -68,55 +70,11 @@ int xpi_key_refuse(struct xport_ep *ep, const char *operation, struct xport_rkey
 	return xpi_ep_refused(ep, say_key(ep, operation, k, offset, len, right));
 }
 
-/* ---- an accepted operation ---- */
-
-static inline struct xpi_op *op_new(struct xport_ep *ep, unsigned kind, const void *buf, uint64_t len, uint64_t offset,
-                                    const struct xport_opt *opt)
-{
-	struct xpi_op *op = xpi_op_get(ep->x, ep, kind);
-
-	if (unlikely(op == NULL))
-		return NULL;
-	op->buf = (uint8_t *)(uintptr_t)buf;
-	op->len = len;
-	op->offset = offset;
-	op->tag = 0;
-	op->stamp = ep->x->tick;
-	op->context = NULL;
-	ep->refs++;
-	ep->fast_left = 0; /* it counts in the depth, and may take of the window */
-	ep->n.posted[kind]++;
-	if (opt != NULL) {
-		op->flags = (uint8_t)opt->flags;
-		op->context = opt->context;
-		op->mr = opt->mr;
-		if (op->mr != NULL)
-			op->mr->busy++;
-		if (op->flags & XPORT_QUIET) {
-			ep->rma.quiet_pending++;
-			op->order = ep->rma.n_posted + 1;
-		}
-	}
-	XPI_PROBE_OP_POSTED(ep, kind, len, op->context);
-	return op;
-}
-
-/* All checks of a put, get or atomic: XPORT_OK, or the refusal. */
-static inline __attribute__((always_inline)) int admit(struct xport_ep *ep, const char *operation, const void *buf,
-                                                       uint64_t len, struct xport_rkey *k, uint64_t offset,
-                                                       uint32_t right, const struct xport_opt *opt)
-{
-	uint64_t flags = right == XPORT_REMOTE_READ ? XPORT_QUIET : XPORT_LOCAL | XPORT_QUIET;
-
-	if (unlikely(k == NULL || !xpi_rkey_fits(k, ep, offset, len, right)))
-		return xpi_key_refuse(ep, operation, k, offset, len, right);
-	if (unlikely(!xpi_opt_fits(ep->x, buf, len, opt, flags, right == XPORT_REMOTE_READ)))
-		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, flags));
-	return XPORT_OK;
-}
+/* ---- done at once ---- */
 
 /* Counts a put or get that is done by a copy at once. */
-static inline void copied(struct xport_ep *ep, unsigned kind, uint64_t len, void *context)
+static inline __attribute__((always_inline)) void copied(struct xport_ep *ep, unsigned kind, uint64_t len,
+                                                         void *context)
 {
 	XPI_PROBE_OP_POSTED(ep, kind, len, context);
 	if (kind == XPORT_OP_PUT) {
@@ -167,8 +125,8 @@ static __attribute__((noinline)) int copy_behind(struct xport_ep *ep, unsigned k
 }
 
 /* A put or get that is done by a copy at once.  All that is left of it is its completion. */
-static inline int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from, uint64_t len,
-                          const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_copy(struct xport_ep *ep, unsigned kind, void *to, const void *from,
+                                                         uint64_t len, const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = NULL;
@@ -217,8 +175,8 @@ static __attribute__((noinline)) int change_behind(struct xport_ep *ep, const st
 	return r;
 }
 
-static int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a, void *word,
-                          const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a,
+                                                                void *word, const struct xport_opt *opt)
 {
 	struct xpi_cq *q = &ep->x->cq;
 	void *context = opt != NULL ? opt->context : NULL;
@@ -239,15 +197,54 @@ static int by_instruction(struct xport_ep *ep, const struct xport_atomic_args *a
 	return XPORT_OK;
 }
 
-int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
-                 const struct xport_opt *opt)
+/* ---- deadlines ---- */
+
+/*
+ * Options that do not fit, and those with a deadline, go to a function NAME_unfit. It refuses them, or admits the operation
+ * with its plain options, and then shares the body of the usual one. There at_ms is a constant 0 for operations without a deadline: the
+ * compiler leaves out what is not for them.
+ */
+
+/* Checks what has a deadline: XPORT_OK, or the refusal. */
+static int admit_timed(struct xport_ep *ep, const char *operation, const void *buf, uint64_t len, struct xport_rkey *k,
+                       uint64_t offset, uint32_t right, const struct xport_opt *opt, struct xport_opt *plain,
+                       int64_t *at_ms)
+{
+	int r;
+
+	if (!xpi_opt_timed(opt))
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, opt, xpi_post_flags(right)));
+	*plain = xpi_opt_plain(opt, 0);
+	if (xpi_post_admit(ep, operation, buf, len, k, offset, right, plain) == XPI_POST_UNFIT)
+		return xpi_ep_refused(ep, xpi_opt_refuse(ep->x, operation, buf, len, plain, xpi_post_flags(right)));
+	r = xpi_deadline_begin(ep->x, operation, opt, at_ms);
+	return r == XPORT_OK ? XPORT_OK : xpi_ep_refused(ep, r);
+}
+
+/* Sends it the way that was chosen at key import; it can be withdrawn as long as the network does not hold it. */
+static int launch_timed(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, unsigned path, int64_t at_ms)
+{
+	uint64_t id = xpi_op_id(ep->x, op);
+
+	if (op->kind == XPORT_OP_PUT)
+		op->offer = XPI_OFFER_NEVER;
+	xpi_launch(ep, op, k, path);
+	xpi_deadline_add(ep->x, id, at_ms);
+	return XPORT_OK;
+}
+
+/* ---- puts, gets, atomics, flushes ---- */
+
+static inline __attribute__((always_inline)) int put_long(struct xport_ep *ep, const void *buf, size_t len,
+                                                          struct xport_rkey *k, uint64_t offset,
+                                                          const struct xport_opt *opt, int64_t at_ms)
 {
 	struct xpi_op *op;
 
 	xpi_assert_locked(ep->x);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_put");
-	op = op_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
+	op = xpi_post_new(ep, XPORT_OP_PUT, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return xpi_op_no_memory(ep, "xport_put");
 	ep->n.bytes_out += len;
@@ -255,17 +252,47 @@ int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_
 		xpi_op_complete_new(ep->x, op);
 		return XPORT_OK;
 	}
-	return xpi_launch(ep, op, k, k->put);
+	return at_ms == 0 ? xpi_launch(ep, op, k, k->put) : launch_timed(ep, op, k, k->put, at_ms);
+}
+
+int xpi_put_long(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                 const struct xport_opt *opt)
+{
+	return put_long(ep, buf, len, k, offset, opt, 0);
+}
+
+/* Whether a put by message takes the fast path. */
+static bool put_ends(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                     const struct xport_opt *opt)
+{
+	return xpi_tx_alone(ep) ? xpi_fast_again(ep) && xpi_fast_put_may(ep, buf, len, k, offset, opt)
+	                        : xpi_fast_put_may_coalesce(ep, buf, len, k, opt);
+}
+
+static __attribute__((noinline, cold)) int put_unfit(struct xport_ep *ep, const void *buf, size_t len,
+                                                     struct xport_rkey *k, uint64_t offset, const struct xport_opt *opt)
+{
+	struct xport_opt plain;
+	int64_t at_ms;
+	int r = admit_timed(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt, &plain, &at_ms);
+
+	if (r != XPORT_OK)
+		return r;
+	/* Those that are complete when the call returns. */
+	if (k->put == XPI_ROUTE_MAPPED ? !ep->rma.busy
+	                               : k->put == XPI_ROUTE_AM && put_ends(ep, buf, len, k, offset, &plain))
+		return xpi_put(ep, buf, len, k, offset, &plain);
+	return put_long(ep, buf, len, k, offset, &plain, at_ms);
 }
 
 int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
             const struct xport_opt *opt)
 {
-	int r = admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
+	int r = xpi_post_admit(ep, "xport_put", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
 
 	xpi_assert_locked(ep->x);
 	if (unlikely(r != XPORT_OK))
-		return r;
+		return r == XPI_POST_UNFIT ? put_unfit(ep, buf, len, k, offset, opt) : r;
 	if (k->put != XPI_ROUTE_MAPPED && !xpi_tx_alone(ep)) {
 		if (xpi_fast_put_may_coalesce(ep, buf, len, k, opt))
 			return xpi_fast_put_coalesce(ep, buf, len, k, offset, opt);
@@ -277,34 +304,57 @@ int xpi_put(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey 
 	return xpi_put_long(ep, buf, len, k, offset, opt);
 }
 
-int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
-            const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int get_long(struct xport_ep *ep, void *buf, size_t len,
+                                                          struct xport_rkey *k, uint64_t offset,
+                                                          const struct xport_opt *opt, int64_t at_ms)
 {
-	int r = admit(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt);
 	struct xpi_op *op;
 
-	xpi_assert_locked(ep->x);
-	if (unlikely(r != XPORT_OK))
-		return r;
-	if (k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
+	if (at_ms == 0 && k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
 		return by_copy(ep, XPORT_OP_GET, buf, k->direct + offset, len, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_get");
-	op = op_new(ep, XPORT_OP_GET, buf, len, offset, opt);
+	op = xpi_post_new(ep, XPORT_OP_GET, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return xpi_op_no_memory(ep, "xport_get");
 	ep->n.bytes_in += len;
 	if (len > 0) {
 		ep->rma.ngets++;
-		return xpi_launch(ep, op, k, k->get);
+		return at_ms == 0 ? xpi_launch(ep, op, k, k->get) : launch_timed(ep, op, k, k->get, at_ms);
 	}
 	xpi_op_complete_new(ep->x, op);
 	return XPORT_OK;
 }
 
+static __attribute__((noinline, cold)) int get_unfit(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k,
+                                                     uint64_t offset, const struct xport_opt *opt)
+{
+	struct xport_opt plain;
+	int64_t at_ms;
+	int r = admit_timed(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt, &plain, &at_ms);
+
+	if (r != XPORT_OK)
+		return r;
+	if (k->get == XPI_ROUTE_MAPPED && !ep->rma.busy)
+		return xpi_get(ep, buf, len, k, offset, &plain);
+	return get_long(ep, buf, len, k, offset, &plain, at_ms);
+}
+
+int xpi_get(struct xport_ep *ep, void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+            const struct xport_opt *opt)
+{
+	int r = xpi_post_admit(ep, "xport_get", buf, len, k, offset, XPORT_REMOTE_READ, opt);
+
+	xpi_assert_locked(ep->x);
+	if (unlikely(r != XPORT_OK))
+		return r == XPI_POST_UNFIT ? get_unfit(ep, buf, len, k, offset, opt) : r;
+	return get_long(ep, buf, len, k, offset, opt, 0);
+}
+
 /* Data first, by whatever way, the notification after it: for what does not fit into one record, or must not wait for
  * the window because a flush may wait for it. */
-static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rkey *k, uint64_t value)
+static inline __attribute__((always_inline)) int put_then_tell(struct xport_ep *ep, struct xpi_op *op,
+                                                               struct xport_rkey *k, uint64_t value)
 {
 	struct xpi_op *told = xpi_op_get(ep->x, ep, XPI_OP_TOLD);
 
@@ -341,34 +391,71 @@ static int put_then_tell(struct xport_ep *ep, struct xpi_op *op, struct xport_rk
 	return XPORT_OK;
 }
 
-int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
-                   const struct xport_opt *opt)
+/* A deadline: data that is sent from where it lies goes ahead, in frames of its own, since it could not be withdrawn. */
+static inline bool notify_alone(struct xport_ep *ep, size_t len, int64_t at_ms)
 {
-	int r = admit(ep, "xport_put_notify", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
-	struct xpi_op *op;
-	uint64_t value;
+	return len <= xpi_msg_notify_max(ep) && (at_ms == 0 || len <= XPI_LONE_DATA);
+}
 
-	xpi_assert_locked(ep->x);
-	if (unlikely(r != XPORT_OK))
-		return r;
+static inline __attribute__((always_inline)) int notify_long(struct xport_ep *ep, const void *buf, size_t len,
+                                                             struct xport_rkey *k, uint64_t offset,
+                                                             const struct xport_opt *opt, int64_t at_ms)
+{
+	struct xpi_op *op;
+	uint64_t value, id;
+	int r;
+
 	if (unlikely(xpi_full(ep) || ep->rma.ntold >= ep->x->settings.queue_depth || ep->rma.ntold >= XPI_AHEAD_MAX))
 		return xpi_full_refuse(ep, "xport_put_notify");
-	op = op_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
+	op = xpi_post_new(ep, XPORT_OP_PUT_NOTIFY, buf, len, offset, opt);
 	if (unlikely(op == NULL))
 		return xpi_op_no_memory(ep, "xport_put_notify");
 	ep->n.bytes_out += len;
 	value = opt != NULL ? opt->value : 0;
-	if (k->put == XPI_ROUTE_AM && !ep->rma.busy && len <= xpi_msg_notify_max(ep) && xpi_msg_open(ep)) {
+	id = at_ms != 0 ? xpi_op_id(ep->x, op) : 0;
+	if (k->put == XPI_ROUTE_AM && !ep->rma.busy && notify_alone(ep, len, at_ms) && xpi_msg_open(ep)) {
 		op->tag = value;
 		op->region = k->region;
 		op->after = ep->rma.q_posted;
 		op->after_native = UINT64_MAX;
 		op->waits = XPI_WAIT_SENT;
 		xpi_touch(ep);
-		if (xpi_msg_step(ep, op) == XPORT_OK)
+		if (xpi_msg_step(ep, op) == XPORT_OK) {
+			if (at_ms != 0)
+				xpi_deadline_add(ep->x, id, at_ms);
 			return XPORT_OK;
+		}
 	}
-	return put_then_tell(ep, op, k, value);
+	if (at_ms == 0)
+		return put_then_tell(ep, op, k, value);
+	if (len > 0)
+		op->offer = XPI_OFFER_NEVER;
+	r = put_then_tell(ep, op, k, value);
+	if (r == XPORT_OK)
+		xpi_deadline_add(ep->x, id, at_ms);
+	return r;
+}
+
+static __attribute__((noinline, cold)) int notify_unfit(struct xport_ep *ep, const void *buf, size_t len,
+                                                        struct xport_rkey *k, uint64_t offset,
+                                                        const struct xport_opt *opt)
+{
+	struct xport_opt plain;
+	int64_t at_ms;
+	int r = admit_timed(ep, "xport_put_notify", buf, len, k, offset, XPORT_REMOTE_WRITE, opt, &plain, &at_ms);
+
+	return r == XPORT_OK ? notify_long(ep, buf, len, k, offset, &plain, at_ms) : r;
+}
+
+int xpi_put_notify(struct xport_ep *ep, const void *buf, size_t len, struct xport_rkey *k, uint64_t offset,
+                   const struct xport_opt *opt)
+{
+	int r = xpi_post_admit(ep, "xport_put_notify", buf, len, k, offset, XPORT_REMOTE_WRITE, opt);
+
+	xpi_assert_locked(ep->x);
+	if (unlikely(r != XPORT_OK))
+		return r == XPI_POST_UNFIT ? notify_unfit(ep, buf, len, k, offset, opt) : r;
+	return notify_long(ep, buf, len, k, offset, opt, 0);
 }
 
 static bool atomic_valid(const struct xport_atomic_args *a)
@@ -382,8 +469,13 @@ static bool nic_valid(const struct xport_atomic_args *a)
 	return a->width == 8 && (a->op == XPORT_ATOMIC_ADD || a->op == XPORT_ATOMIC_CAS);
 }
 
-int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
-               const struct xport_opt *opt)
+static __attribute__((noinline, cold)) int atomic_unfit(struct xport_ep *ep, const struct xport_atomic_args *a,
+                                                        struct xport_rkey *k, uint64_t offset,
+                                                        const struct xport_opt *opt);
+
+static inline __attribute__((always_inline)) int atomic_post(struct xport_ep *ep, const struct xport_atomic_args *a,
+                                                             struct xport_rkey *k, uint64_t offset,
+                                                             const struct xport_opt *opt, int64_t at_ms)
 {
 	struct xport_opt local;
 	struct xpi_op *op;
@@ -403,9 +495,9 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 		local.mr = NULL;
 		opt = &local;
 	}
-	r = admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt);
+	r = xpi_post_admit(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt);
 	if (unlikely(r != XPORT_OK))
-		return r;
+		return r == XPI_POST_UNFIT ? atomic_unfit(ep, a, k, offset, opt) : r;
 	if (unlikely(((k->base_low + offset) & (uint64_t)(a->width - 1)) != 0))
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "the word at offset %llu is not aligned to %d bytes",
@@ -418,10 +510,10 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_atomic",
 		                                     "an atomic with a result cannot be quiet"));
 	if (k->atomic == XPI_ROUTE_MAPPED && !ep->rma.busy)
-		return by_instruction(ep, a, k->direct + offset, opt);
+		return at_ms == 0 ? by_instruction(ep, a, k->direct + offset, opt) : xpi_atomic(ep, a, k, offset, opt);
 	if (unlikely(xpi_full(ep)))
 		return xpi_full_refuse(ep, "xport_atomic");
-	op = op_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
+	op = xpi_post_new(ep, XPORT_OP_ATOMIC, a->result, (uint64_t)a->width, offset, opt);
 	if (unlikely(op == NULL))
 		return xpi_op_no_memory(ep, "xport_atomic");
 	if (a->result != NULL)
@@ -430,19 +522,35 @@ int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xp
 	op->width = (uint8_t)a->width;
 	op->tag = a->operand;
 	op->mask = a->compare;
-	return xpi_launch(ep, op, k, k->atomic);
+	return at_ms == 0 ? xpi_launch(ep, op, k, k->atomic) : launch_timed(ep, op, k, k->atomic, at_ms);
 }
 
-int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
+static int atomic_unfit(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
+                        const struct xport_opt *opt)
+{
+	struct xport_opt plain;
+	int64_t at_ms;
+	int r = admit_timed(ep, "xport_atomic", a, (uint64_t)a->width, k, offset, XPORT_REMOTE_ATOMIC, opt, &plain,
+	                    &at_ms);
+
+	return r == XPORT_OK ? atomic_post(ep, a, k, offset, &plain, at_ms) : r;
+}
+
+int xpi_atomic(struct xport_ep *ep, const struct xport_atomic_args *a, struct xport_rkey *k, uint64_t offset,
+               const struct xport_opt *opt)
+{
+	return atomic_post(ep, a, k, offset, opt, 0);
+}
+
+static inline __attribute__((always_inline)) int flush_long(struct xport_ep *ep, const struct xport_opt *opt,
+                                                            int64_t at_ms)
 {
 	struct xpi_op *op;
+	uint64_t id;
 
-	xpi_assert_locked(ep->x);
-	if (opt != NULL && opt->flags != 0)
-		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags must be 0"));
 	if (xpi_full(ep))
 		return xpi_full_refuse(ep, "xport_flush");
-	op = op_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, NULL); /* of the options only the context counts */
+	op = xpi_post_new(ep, XPORT_OP_FLUSH, NULL, 0, 0, NULL); /* of the options only the context counts */
 	if (op == NULL)
 		return xpi_op_no_memory(ep, "xport_flush");
 	op->context = opt != NULL ? opt->context : NULL;
@@ -452,6 +560,28 @@ int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
 		xpi_op_complete(op, XPORT_OK);
 		return XPORT_OK;
 	}
+	id = at_ms != 0 ? xpi_op_id(ep->x, op) : 0;
 	xpi_start(ep, op);
+	if (at_ms != 0)
+		xpi_deadline_add(ep->x, id, at_ms);
 	return XPORT_OK;
+}
+
+static __attribute__((noinline, cold)) int flush_timed(struct xport_ep *ep, const struct xport_opt *opt)
+{
+	int64_t at_ms;
+	int r;
+
+	if (opt->flags != 0)
+		return xpi_ep_refused(ep, xpi_refuse(ep->x, XPORT_ERR_INVALID, "xport_flush", "opt->flags must be 0"));
+	r = xpi_deadline_begin(ep->x, "xport_flush", opt, &at_ms);
+	return r == XPORT_OK ? flush_long(ep, opt, at_ms) : xpi_ep_refused(ep, r);
+}
+
+int xpi_flush(struct xport_ep *ep, const struct xport_opt *opt)
+{
+	xpi_assert_locked(ep->x);
+	if (opt != NULL && xpi_opt_bits(opt) != 0)
+		return flush_timed(ep, opt);
+	return flush_long(ep, opt, 0);
 }

@@ -52,7 +52,7 @@ static const char *op_path_name(const struct xpi_op *op)
 	if (xpi_op_what(op) > XPORT_OP_SEND)
 		return "";
 	if (op->rkey == NULL)
-		return op->offer != 0 ? ", by CMA" : ", by message";
+		return op->offer != 0 && op->offer != XPI_OFFER_NEVER ? ", by CMA" : ", by message";
 	return op->rkey->direct != NULL ? ", by copy" : ", by the network";
 }
 

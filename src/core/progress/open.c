@@ -16,6 +16,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/cma_window.h"
 #include "core/object/completion.h"
+#include "core/object/deadline.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/match.h"
@@ -47,6 +48,7 @@ static int instance_parts_open(struct xport *x)
 		return r;
 	x->wake_flag = (struct xpi_wake_flag){&x->attention, x->fd.wake};
 	x->ending.again.wake_flag = x->ending.late.wake_flag = x->wake_flag;
+	x->deadlines.watch.wake_flag = x->wake_flag;
 	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);
 	if (r == XPORT_OK)
 		r = xpi_fd_watch_live(x);
@@ -61,6 +63,8 @@ static void instance_parts_close(struct xport *x)
 	if (x->live != NULL) {
 		xpi_watch_remove(x->live, &x->ending.again);
 		xpi_watch_remove(x->live, &x->ending.late);
+		xpi_watch_remove(x->live, &x->deadlines.watch);
+		xpi_deadline_close(x);
 		xpi_live_put(x->live);
 	}
 	xpi_fd_close(x);
@@ -107,7 +111,7 @@ static struct xport *instance_new(struct xport_error *err)
 	xpi_list_init(&x->cm.conns);
 	xpi_list_init(&x->ending.eps);
 	xpi_list_init(&x->ending.closing);
-	x->ending.again.fd = x->ending.late.fd = -1;
+	x->ending.again.fd = x->ending.late.fd = x->deadlines.watch.fd = -1;
 	if (getrandom(&x->incarnation, sizeof(x->incarnation), 0) != sizeof(x->incarnation)) {
 		xpi_fail_errno(err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
 		free(x);

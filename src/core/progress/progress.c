@@ -20,6 +20,7 @@
 #include "core/object/wakeup.h"
 #include "core/progress/close.h"
 #include "core/progress/dump.h"
+#include "core/progress/expire.h"
 #include "core/protocol/pump.h"
 #include "core/protocol/rma.h"
 #include "core/protocol/rx.h"
@@ -162,6 +163,8 @@ static __attribute__((cold)) void attend(struct xport *x, int n)
 		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
 	if (!xpi_list_empty(&x->cm.conns) || !xpi_list_empty(&x->cm.listeners))
 		xpi_conn_progress(x);
+	if (x->deadlines.n > 0)
+		xpi_expire(x);
 	fail_steps(x);
 }
 

@@ -51,7 +51,7 @@ int xpi_cma_offer_at(struct xport_ep *ep, struct xpi_op *op, uint8_t *from, uint
  *
  * len  all of the data, at op->buf
  *
- * Returns XPORT_OK, or
+ * Returns XPORT_OK, also if op->offer is XPI_OFFER_NEVER: the caller then copies the data into frames. Or
  *   XPORT_ERR_NOT_SUPPORTED  the data goes in frames
  *   XPORT_ERR_BUSY           undecided until the peer has answered, or has read its round; the endpoint's work then
  *                            continues by itself

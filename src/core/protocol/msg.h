@@ -13,11 +13,10 @@
 
 struct xpi_unexpected;
 
-/* xpi_recv, xpi_recvv, xpi_cancel - the bodies of xport_recv, xport_recvv and xport_cancel. */
+/* xpi_recv, xpi_recvv - the bodies of xport_recv and xport_recvv. */
 int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt);
 int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
               const struct xport_opt *opt);
-int xpi_cancel(struct xport *x, uint64_t id);
 /* xpi_recv_end - complete a receive that was removed from the matching lists without a message. */
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
 

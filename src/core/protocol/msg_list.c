@@ -102,11 +102,12 @@ static struct part part_of(struct xpi_op *op)
 	return part;
 }
 
-static bool peer_reads(const struct xport_ep *ep, const struct part *part)
+static bool peer_reads(const struct xport_ep *ep, const struct xpi_op *op, const struct part *part)
 {
 	size_t min = ep->tp->caps.cma_min;
 
-	return min != 0 && part->len >= min && (ep->x->settings.emulate & XPI_EMULATE_CMA) == 0;
+	return !xpi_pieces_of(op)->copied && min != 0 && part->len >= min &&
+	       (ep->x->settings.emulate & XPI_EMULATE_CMA) == 0;
 }
 
 /* The peer reads the part. An operation has one offer: the next one has to wait until the peer has read the last one. */
@@ -154,7 +155,7 @@ static uint64_t gather_len(struct xport_ep *ep, struct xpi_op *op, uint64_t room
 
 	while (op->done < op->mask && op->done - done < room) {
 		part = part_of(op);
-		if (op->done > done && peer_reads(ep, &part))
+		if (op->done > done && peer_reads(ep, op, &part))
 			break;
 		op->done += part.len;
 	}
@@ -186,11 +187,12 @@ static int body_part(struct xport_ep *ep, struct xpi_op *op)
 	struct part part = part_of(op);
 	int r = XPORT_ERR_NOT_SUPPORTED;
 
-	if (peer_reads(ep, &part) || (op->offer != 0 && op->done < op->after))
+	if (peer_reads(ep, op, &part) || (op->offer != 0 && op->done < op->after))
 		r = part_offer(ep, op, &part);
 	if (r != XPORT_ERR_NOT_SUPPORTED)
 		return r;
-	return part.len >= room ? part_send(ep, op, &part, room) : parts_gather(ep, op, room);
+	return part.len >= room && !xpi_pieces_of(op)->copied ? part_send(ep, op, &part, room)
+	                                                      : parts_gather(ep, op, room);
 }
 
 int xpi_msg_list_body_step(struct xport_ep *ep, struct xpi_op *op)

@@ -7,6 +7,7 @@
 #include "base/grow.h"
 #include "core/config/select.h"
 #include "core/object/completion.h"
+#include "core/object/deadline.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/locked.h"
@@ -22,9 +23,10 @@
 #include "core/protocol/cma.h"
 #include "core/protocol/keys.h"
 #include "core/protocol/msg.h"
+#include "core/protocol/withdraw.h"
 #include "core/wire/frame.h"
 
-static inline void consumed(struct xport_ep *ep, uint32_t charge)
+static inline __attribute__((always_inline)) void consumed(struct xport_ep *ep, uint32_t charge)
 {
 	ep->rx.state.freed += charge;
 	if (ep->state < XPI_EP_FAILING && ep->rx.state.freed - ep->rx.acked.freed >= ep->msg.window / 4)
@@ -104,7 +106,7 @@ static inline __attribute__((always_inline)) void deliver(struct xpi_op *op, str
 static bool lendable(const struct xport_ep *ep, const struct xpi_op *op)
 {
 	return op->mr != NULL && xpi_mr_on(op->mr, ep->tp) != NULL && (op->mr->rights & XPORT_REMOTE_RECV) != 0 &&
-	       xpi_choice_lend(&ep->x->settings, &ep->tp->caps);
+	       (op->flags & XPI_OP_TIMED) == 0 && xpi_choice_lend(&ep->x->settings, &ep->tp->caps);
 }
 
 /* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too. */
@@ -194,7 +196,7 @@ static inline __attribute__((always_inline)) int receive_post(struct xport *x, u
 	x->nreceives++;
 	XPI_PROBE_OP_POSTED(source, XPORT_OP_RECV, len, op->context);
 	if (opt != NULL && opt->id != NULL)
-		*opt->id = (uint64_t)op->gen << 32 | xpi_op_name(x, op);
+		*opt->id = xpi_op_id(x, op);
 	if (u == NULL) {
 		xpi_match_post(x->match, op);
 		if (kind != XPORT_OP_RECV)
@@ -214,13 +216,56 @@ static inline __attribute__((always_inline)) int receive_post(struct xport *x, u
 	return XPORT_OK;
 }
 
+/* The options of a receive with a deadline, whose id the caller needs as well as the application. */
+static struct xport_opt timed_options(const struct xport_opt *opt, uint64_t *id)
+{
+	struct xport_opt timed = xpi_opt_plain(opt, 0);
+
+	timed.flags |= XPI_OP_TIMED;
+	timed.id = id;
+	return timed;
+}
+
+/* It was posted: with `id`, and a deadline. */
+static int receive_timed(struct xport *x, const struct xport_opt *opt, uint64_t id, int64_t at_ms)
+{
+	if (opt->id != NULL)
+		*opt->id = id;
+	xpi_deadline_add(x, id, at_ms);
+	return XPORT_OK;
+}
+
+static __attribute__((noinline, cold)) int recv_timed(struct xport *x, void *buf, size_t len, uint64_t tag,
+                                                      uint64_t mask, const struct xport_opt *opt)
+{
+	const struct xport_opt plain = xpi_opt_plain(opt, 0);
+	struct xport_opt timed;
+	int64_t at_ms;
+	uint64_t id = 0;
+	int r;
+
+	if (!xpi_opt_fits(x, buf, len, &plain, XPORT_EAGER, true))
+		return xpi_opt_refuse(x, "xport_recv", buf, len, &plain, XPORT_EAGER);
+	r = receive_may(x, "xport_recv", opt);
+	if (r == XPORT_OK)
+		r = xpi_deadline_begin(x, "xport_recv", opt, &at_ms);
+	if (r != XPORT_OK)
+		return r;
+	timed = timed_options(opt, &id);
+	r = receive_post(x, XPORT_OP_RECV, "xport_recv", buf, len, tag, mask, &timed);
+	return r == XPORT_OK ? receive_timed(x, opt, id, at_ms) : r;
+}
+
 int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt)
 {
 	int r = XPORT_OK;
 
 	xpi_assert_locked(x);
-	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true))
+	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true)) {
+		if (xpi_opt_timed(opt))
+			return recv_timed(x, buf, len, tag, mask, opt);
 		r = xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
+	}
 	if (r == XPORT_OK)
 		r = receive_may(x, "xport_recv", opt);
 	if (r != XPORT_OK)
@@ -228,19 +273,13 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 	return receive_post(x, XPORT_OP_RECV, "xport_recv", buf, len, tag, mask, opt);
 }
 
-int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
-              const struct xport_opt *opt)
+static inline __attribute__((always_inline)) int recvv_post(struct xport *x, const struct xport_iov *list, size_t count,
+                                                            uint64_t total, uint64_t tag, uint64_t mask,
+                                                            const struct xport_opt *opt)
 {
-	struct xpi_pieces *p;
-	uint64_t total;
-	int r = xpi_pieces_valid(x, "xport_recvv", list, count, opt, XPORT_EAGER, true, &total);
+	struct xpi_pieces *p = xpi_pieces_new(list, count, opt, total);
+	int r;
 
-	xpi_assert_locked(x);
-	if (r == XPORT_OK)
-		r = receive_may(x, "xport_recvv", opt);
-	if (r != XPORT_OK)
-		return r;
-	p = xpi_pieces_new(list, count, opt, total);
 	if (p == NULL)
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_recvv", "no memory for the list");
 	r = receive_post(x, XPI_OP_LIST | XPORT_OP_RECV, "xport_recvv", p, total, tag, mask, opt);
@@ -249,19 +288,40 @@ int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint6
 	return r;
 }
 
-int xpi_cancel(struct xport *x, uint64_t id)
+static __attribute__((noinline, cold)) int recvv_timed(struct xport *x, const struct xport_iov *list, size_t count,
+                                                       uint64_t tag, uint64_t mask, const struct xport_opt *opt)
 {
-	uint32_t name = (uint32_t)id;
-	struct xpi_op *op = name != 0 ? xpi_pool_at(&x->op_pool, name - 1) : NULL;
+	const struct xport_opt plain = xpi_opt_plain(opt, 0);
+	struct xport_opt timed;
+	uint64_t total, id = 0;
+	int64_t at_ms;
+	int r = xpi_pieces_valid(x, "xport_recvv", list, count, &plain, XPORT_EAGER, true, &total);
+
+	if (r == XPI_PIECES_TIMED)
+		r = xpi_opt_refuse(x, "xport_recvv", NULL, 0, &plain, XPORT_EAGER);
+	if (r == XPORT_OK)
+		r = receive_may(x, "xport_recvv", opt);
+	if (r == XPORT_OK)
+		r = xpi_deadline_begin(x, "xport_recvv", opt, &at_ms);
+	if (r != XPORT_OK)
+		return r;
+	timed = timed_options(opt, &id);
+	r = recvv_post(x, list, count, total, tag, mask, &timed);
+	return r == XPORT_OK ? receive_timed(x, opt, id, at_ms) : r;
+}
+
+int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+              const struct xport_opt *opt)
+{
+	uint64_t total;
+	int r = xpi_pieces_valid(x, "xport_recvv", list, count, opt, XPORT_EAGER, true, &total);
 
 	xpi_assert_locked(x);
-	if (op == NULL || !op->alive || op->gen != (uint32_t)(id >> 32) || xpi_op_what(op) != XPORT_OP_RECV)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive has this id");
-	if (!op->posted)
-		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
-	xpi_match_remove(x->match, op);
-	xpi_recv_end(x, op, XPORT_ERR_CANCELED);
-	return XPORT_OK;
+	if (r == XPI_PIECES_TIMED)
+		return recvv_timed(x, list, count, tag, mask, opt);
+	if (r == XPORT_OK)
+		r = receive_may(x, "xport_recvv", opt);
+	return r == XPORT_OK ? recvv_post(x, list, count, total, tag, mask, opt) : r;
 }
 
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
@@ -365,7 +425,7 @@ bool xpi_msg_cts(struct xport_ep *ep, const struct xpi_rec_cts *rec, const struc
 	uint64_t accept = le64toh(rec->accept);
 
 	if (op == NULL || xpi_op_what(op) != XPORT_OP_SEND || op->waits != XPI_WAIT_REPLY || accept > op->len)
-		return false;
+		return xpi_ghost_cts(ep, le32toh(rec->op), le32toh(rec->into));
 	op->mask = accept;
 	op->region = le32toh(rec->into);
 	op->done = 0;
@@ -406,7 +466,7 @@ bool xpi_msg_body(struct xport_ep *ep, uint32_t into, uint64_t at, const uint8_t
 	struct xpi_op *op = receive_named(ep, into, at, len);
 
 	if (op == NULL)
-		return false;
+		return xpi_ghost_data(ep, into, XPORT_OP_RECV, at, len);
 	if (op->kind >= XPI_OP_LIST)
 		xpi_pieces_in(xpi_pieces_of(op), at, data, len);
 	else
@@ -444,8 +504,9 @@ bool xpi_msg_body_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 {
 	struct xpi_op *op = receive_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
 
-	if (op == NULL ||
-	    !(op->kind >= XPI_OP_LIST ? read_list(ep, rec, op) : xpi_cma_read(ep, rec, op->buf + op->done)))
+	if (op == NULL)
+		return xpi_ghost_data(ep, le32toh(rec->op), XPORT_OP_RECV, le64toh(rec->at), le64toh(rec->length));
+	if (!(op->kind >= XPI_OP_LIST ? read_list(ep, rec, op) : xpi_cma_read(ep, rec, op->buf + op->done)))
 		return false;
 	receive_goes_on(op, le64toh(rec->length));
 	return true;

@@ -130,6 +130,10 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 	                          .into = htole32((uint32_t)op->offset)};
 	struct xpi_rec_key key = {.r = {.type = XPI_REC_REVOKED}, .region = htole64(op->region)};
 	struct xpi_rec_key answer = {.r = {.type = XPI_REC_CMA_ANSWER}, .region = htole64(op->region)};
+	struct xpi_rec_withdraw withdraw = {.r = {.type = XPI_REC_WITHDRAW},
+	                                    .tag = htole64(op->tag),
+	                                    .op = htole32((uint32_t)op->region),
+	                                    .into = htole32((uint32_t)op->offset)};
 	struct xpi_cts_place place;
 	struct xpi_rec bye = {.type = XPI_REC_BYE};
 	const void *data = NULL;
@@ -161,6 +165,10 @@ static int short_reply_step(struct xport_ep *ep, struct xpi_op *op)
 		key.r.type = op->kind == XPI_OP_CLAIM ? XPI_REC_CLAIM : XPI_REC_REVOKE;
 		rec = &key.r;
 		len = sizeof(key);
+		break;
+	case XPI_OP_WITHDRAW:
+		rec = &withdraw.r;
+		len = sizeof(withdraw);
 		break;
 	case XPI_OP_CMA_ANSWER:
 		rec = &answer.r;

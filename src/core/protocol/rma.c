@@ -57,8 +57,11 @@ static int put_cma_step(struct xport_ep *ep, struct xpi_op *op)
 		.region = htole64(op->region),
 		.op = htole32(tracked(op) ? xpi_op_name(ep->x, op) : 0),
 	};
-	int r = xpi_cma_step(ep, op, &rec, op->len);
+	int r;
 
+	if (op->offer == XPI_OFFER_NEVER)
+		return xpi_put_copy_step(ep, op, native_ahead(op), tracked(op));
+	r = xpi_cma_step(ep, op, &rec, op->len);
 	if (r != XPORT_OK)
 		return r;
 	ep->rma.q_sent++;
@@ -408,8 +411,25 @@ bool xpi_rma_in_hands(const struct xport_ep *ep)
 	return false;
 }
 
+/* In the place of a put that was withdrawn. If a part of it has left, its name is in use up to the acknowledgement of this. */
+static __attribute__((cold)) int place_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (op->done == XPI_FENCE_NOTHING)
+		return fence_end(ep, op);
+	if (send_flush(ep) != XPORT_OK)
+		return XPORT_ERR_AGAIN;
+	ep->rma.q_sent += op->len;
+	op->kind = XPI_OP_GHOST;
+	op->seq = xpi_tx_seq(ep);
+	op->waits = XPI_WAIT_ACK;
+	xpi_op_settle(op);
+	return XPORT_OK;
+}
+
 static __attribute__((noinline)) int fence_step(struct xport_ep *ep, struct xpi_op *op)
 {
+	if (op->done >= XPI_FENCE_PARTLY)
+		return place_step(ep, op);
 	if (ep->rma.nrequests > 0)
 		return XPORT_ERR_AGAIN;
 	if (!ep->keys.direct)

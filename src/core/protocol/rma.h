@@ -39,6 +39,9 @@ bool xpi_runs_fit(struct xport_ep *ep, const struct xpi_run *run, unsigned n);
  */
 unsigned xpi_runs_gather(struct xport_ep *ep, struct xpi_op *op, struct xpi_run *run, unsigned n);
 
+/* xpi_put_copy_step - the step of a put by message whose memory must not be lent: its data is copied into frames. */
+int xpi_put_copy_step(struct xport_ep *ep, struct xpi_op *op, uint16_t ahead, bool tracked);
+
 int xpi_rma_step(struct xport_ep *ep, struct xpi_op *op);
 /* xpi_rma_pump - hand over the operations of q_rma, from its head, as far as possible. */
 void xpi_rma_pump(struct xport_ep *ep);

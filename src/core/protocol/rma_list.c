@@ -52,7 +52,8 @@ bool xpi_runs_fit(struct xport_ep *ep, const struct xpi_run *run, unsigned n)
 }
 
 /* As much of a run as fits into one frame; 0: nothing can be sent now. */
-static uint32_t gather_step(struct xport_ep *ep, const struct xpi_op *op, const struct xpi_run *run, uint32_t name)
+static uint32_t gather_step(struct xport_ep *ep, const struct xpi_op *op, const struct xpi_run *run, uint16_t ahead,
+                            uint32_t name)
 {
 	const size_t head = sizeof(struct xpi_rec_put);
 	size_t least = run->len < ROOM_MIN ? (size_t)run->len : ROOM_MIN, room;
@@ -65,7 +66,7 @@ static uint32_t gather_step(struct xport_ep *ep, const struct xpi_op *op, const 
 	n = (uint32_t)(run->len < room ? run->len : room);
 	rec = xpi_tx_next(ep->tx.open);
 	*rec = (struct xpi_rec_put){
-		.r = {.type = XPI_REC_PUT, .len = htole32(n)},
+		.r = {.type = ahead != 0 ? XPI_REC_PUT_AHEAD : XPI_REC_PUT, .b = htole16(ahead), .len = htole32(n)},
 		.region = htole64(op->region),
 		.offset = htole64(run->offset),
 		.op = htole32(name),
@@ -92,6 +93,26 @@ static void gathered(struct xport_ep *ep, struct xpi_op *op, bool tracked, bool 
 	xpi_op_settle(op);
 }
 
+int xpi_put_copy_step(struct xport_ep *ep, struct xpi_op *op, uint16_t ahead, bool tracked)
+{
+	uint32_t name = tracked ? xpi_op_name(ep->x, op) : 0;
+	bool alone = xpi_tx_alone(ep);
+
+	xpi_assert_locked(ep->x);
+	while (op->done < op->len) {
+		struct xpi_run rest = {
+			.addr = op->buf + op->done, .len = op->len - op->done, .offset = op->offset + op->done};
+		uint32_t n = gather_step(ep, op, &rest, ahead, name);
+
+		if (n == 0)
+			return XPORT_ERR_AGAIN;
+		op->done += n;
+	}
+	ep->rma.q_sent++;
+	gathered(ep, op, tracked, alone);
+	return XPORT_OK;
+}
+
 unsigned xpi_runs_gather(struct xport_ep *ep, struct xpi_op *op, struct xpi_run *run, unsigned n)
 {
 	bool tracked = (op->flags & XPORT_QUIET) == 0, alone = xpi_tx_alone(ep);
@@ -106,7 +127,7 @@ unsigned xpi_runs_gather(struct xport_ep *ep, struct xpi_op *op, struct xpi_run 
 			run[left++] = run[i];
 			continue;
 		}
-		while (run[i].len > 0 && (sent = gather_step(ep, op, &run[i], name)) > 0) {
+		while (run[i].len > 0 && (sent = gather_step(ep, op, &run[i], 0, name)) > 0) {
 			run[i].addr += sent;
 			run[i].offset += sent;
 			run[i].len -= sent;

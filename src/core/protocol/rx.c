@@ -16,6 +16,7 @@
 #include "core/protocol/msg.h"
 #include "core/protocol/target.h"
 #include "core/protocol/tx.h"
+#include "core/protocol/withdraw.h"
 #include "core/wire/frame.h"
 
 /* The rest of a frame, in one or two pieces. */
@@ -271,6 +272,13 @@ static bool on_cma(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	}
 }
 
+static bool on_withdraw(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	const struct xpi_rec_withdraw *rec = header(c, sizeof(*rec));
+
+	return r.len == 0 && rec != NULL && xpi_withdrawn(ep, le64toh(rec->tag), le32toh(rec->op), le32toh(rec->into));
+}
+
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	(void)ep;
@@ -310,6 +318,7 @@ static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_r
 	[XPI_REC_LEND] = on_lend,
 	[XPI_REC_PLACED] = on_placed,
 	[XPI_REC_PUT_AHEAD] = on_put_ahead,
+	[XPI_REC_WITHDRAW] = on_withdraw,
 };
 
 /* ---- frames ---- */

@@ -15,6 +15,7 @@
 #include "core/protocol/msg.h"
 #include "core/protocol/reply_queue.h"
 #include "core/protocol/tx.h"
+#include "core/protocol/withdraw.h"
 #include "core/wire/frame.h"
 
 /* ---- requests ---- */
@@ -47,14 +48,18 @@ static void note_ahead(struct xport_ep *ep, uint16_t number, bool placed)
 {
 	enum { NUMBERS = UINT16_MAX + 1 };
 
+	uint8_t bit = (uint8_t)(1u << number % 8);
+
 	if (placed) {
 		ep->reply.wrote = true;
+		if (ep->reply.ahead_refused != NULL) /* of a put that was withdrawn, with its notification */
+			ep->reply.ahead_refused[number / 8] &= (uint8_t)~bit;
 		return;
 	}
 	if (ep->reply.ahead_refused == NULL)
 		ep->reply.ahead_refused = calloc(NUMBERS / 8, 1);
 	if (ep->reply.ahead_refused != NULL)
-		ep->reply.ahead_refused[number / 8] |= (uint8_t)(1u << number % 8);
+		ep->reply.ahead_refused[number / 8] |= bit;
 	else
 		xpi_ep_fail(ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
 }
@@ -254,7 +259,7 @@ bool xpi_answer_data(struct xport_ep *ep, uint32_t name, uint64_t at, const uint
 	struct xpi_op *op = get_named(ep, name, at, len);
 
 	if (op == NULL)
-		return false;
+		return xpi_ghost_data(ep, name, XPORT_OP_GET, at, len);
 	memcpy(op->buf + at, data, len);
 	get_goes_on(ep, op, len);
 	return true;
@@ -264,7 +269,9 @@ bool xpi_answer_data_cma(struct xport_ep *ep, const struct xpi_rec_cma *rec)
 {
 	struct xpi_op *op = get_named(ep, le32toh(rec->op), le64toh(rec->at), le64toh(rec->length));
 
-	if (op == NULL || !xpi_cma_read(ep, rec, op->buf + op->done))
+	if (op == NULL)
+		return xpi_ghost_data(ep, le32toh(rec->op), XPORT_OP_GET, le64toh(rec->at), le64toh(rec->length));
+	if (!xpi_cma_read(ep, rec, op->buf + op->done))
 		return false;
 	if (op->len - op->done == le64toh(rec->length)) { /* the request went by message, the data do not */
 		ep->n.slow_messages--;
@@ -279,7 +286,7 @@ bool xpi_answer_value(struct xport_ep *ep, uint32_t name, uint64_t value)
 	struct xpi_op *op = xpi_op_named(ep, name);
 
 	if (op == NULL || op->kind != XPORT_OP_ATOMIC || op->waits != XPI_WAIT_REPLY)
-		return false;
+		return xpi_ghost_value(ep, name);
 	xpi_word_give(op->buf, op->width, value);
 	request_end(ep, op, XPORT_OK);
 	return true;
@@ -299,7 +306,7 @@ bool xpi_answer_failed(struct xport_ep *ep, uint32_t name, uint32_t negated)
 	op = xpi_op_named(ep, name);
 	if (op == NULL || (xpi_op_what(op) != XPORT_OP_PUT && xpi_op_what(op) != XPORT_OP_GET &&
 	                   op->kind != XPORT_OP_ATOMIC && op->kind != XPORT_OP_PUT_NOTIFY))
-		return false;
+		return xpi_ghost_failed(ep, name);
 	if (op->waits == XPI_WAIT_REPLY)
 		request_end(ep, op, status);
 	else if (op->status == XPORT_OK)

@@ -45,7 +45,9 @@ enum xpi_record {
 	/* long messages, put into the receive by the network: the native key of a region that I receive into / it is there */
 	XPI_REC_LEND, XPI_REC_PLACED,
 	/* a PUT whose notification follows in a NOTIFY of its own */
-	XPI_REC_PUT_AHEAD
+	XPI_REC_PUT_AHEAD,
+	/* an RTS that waits for its receive is void; or the receive that it matched gets no more */
+	XPI_REC_WITHDRAW
 };
 /* clang-format on */
 
@@ -76,6 +78,8 @@ struct xpi_rec_send { struct xpi_rec r; uint64_t tag; };
 struct xpi_rec_rts { struct xpi_rec r; uint64_t tag, length; uint32_t op, zero; };
 struct xpi_rec_cts { struct xpi_rec r; uint64_t accept; uint32_t op, into; }; /* its data, if any: */
 struct xpi_cts_place { uint64_t region, offset; }; /* in a region that was lent */
+/* `into` 0: the RTS of the operation `op`, with this tag; else the receive of that name. */
+struct xpi_rec_withdraw { struct xpi_rec r; uint64_t tag; uint32_t op, into; };
 struct xpi_rec_data { struct xpi_rec r; uint64_t at; uint32_t into, zero; };
 struct xpi_rec_notify { struct xpi_rec r; uint64_t region, offset, length, value; uint32_t op, zero; };
 /* CLAIM, GRANT, REVOKE, REVOKED; CMA_ANSWER: 1 or 0. The data of a GRANT are the native key; none: there is none. */

@@ -9,7 +9,7 @@
 
 #include "xport.h"
 
-#define XPI_WIRE_VERSION 4
+#define XPI_WIRE_VERSION 5
 #define XPI_PRIVATE_MAX 1024
 #define XPI_ADDRESS_MAX 2048
 /* Longest encoded HELLO: what is read from a stranger before anything is known of him. */

@@ -539,12 +539,13 @@ pub struct xport_info {
     pub private_max: u64,
     pub nic_atomic: ::std::os::raw::c_int,
     pub iov_max: u32,
+    pub deadline_ends: u32,
 }
 #[test]
 fn bindgen_test_layout_xport_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_info>(),
-        312usize,
+        320usize,
         concat!("Size of: ", stringify!(xport_info))
     );
     assert_eq!(
@@ -1011,6 +1012,23 @@ fn bindgen_test_layout_xport_info() {
         );
     }
     test_field_iov_max();
+    fn test_field_deadline_ends() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).deadline_ends) as usize - ptr as usize
+            },
+            312usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_info),
+                "::",
+                stringify!(deadline_ends)
+            )
+        );
+    }
+    test_field_deadline_ends();
 }
 impl Default for xport_info {
     fn default() -> Self {
@@ -2673,12 +2691,14 @@ extern "C" {
 pub const XPORT_LOCAL: _bindgen_ty_1 = 1;
 pub const XPORT_QUIET: _bindgen_ty_1 = 2;
 pub const XPORT_EAGER: _bindgen_ty_1 = 4;
+pub const XPORT_CANCELABLE: _bindgen_ty_1 = 8;
 pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct xport_opt {
     pub size: usize,
-    pub flags: u64,
+    pub flags: u32,
+    pub deadline_ms: u32,
     pub context: *mut ::std::os::raw::c_void,
     pub mr: *mut xport_mr,
     pub value: u64,
@@ -2731,6 +2751,23 @@ fn bindgen_test_layout_xport_opt() {
         );
     }
     test_field_flags();
+    fn test_field_deadline_ms() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_opt>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).deadline_ms) as usize - ptr as usize
+            },
+            12usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_opt),
+                "::",
+                stringify!(deadline_ms)
+            )
+        );
+    }
+    test_field_deadline_ms();
     fn test_field_context() {
         assert_eq!(
             unsafe {
