@@ -24,7 +24,8 @@ static bool group_busy(const struct xport_group *g)
 	for (int i = 0; i < g->members; i++) {
 		const struct svc_member *m = &g->member[i];
 
-		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy)
+		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy ||
+		    m->call_out.busy)
 			return true;
 	}
 	return false;
@@ -214,8 +215,8 @@ static int group_join(struct xport_group *g, const char *address, int timeout_ms
 	if (r != XPORT_OK)
 		return r;
 	/* A member that is through may leave, and with it what the source has of it. */
-	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, NULL, create_op);
-	return svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, false, create_op);
+	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, 0);
+	return svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, create_op);
 }
 
 static struct xport_group *group_new(xport *x, const struct xport_group_attr *a, struct svc_group_source *source)

@@ -20,6 +20,7 @@ int svc_group_post(struct xport_group *g, struct svc_group_op *op, int rank, boo
 	op->recv = recv;
 	op->rank = rank;
 	op->status = XPORT_OK;
+	op->asked = false;
 	op->expected = len;
 	op->tag = tag;
 	op->busy = true;
@@ -43,6 +44,15 @@ int svc_member_find(const struct xport_group *g, const xport_ep *ep)
 	return -1;
 }
 
+/* The receive for failures and calls of the member. */
+static int member_listen(struct xport_group *g, int rank)
+{
+	struct svc_member *m = &g->member[rank];
+
+	return svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS,
+	                      UINT64_MAX);
+}
+
 /* The endpoint may be used. */
 static void member_open(struct xport_group *g, int rank)
 {
@@ -50,8 +60,7 @@ static void member_open(struct xport_group *g, int rank)
 	int r;
 
 	m->state = SVC_MEMBER_OPEN;
-	r = svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS,
-	                   UINT64_MAX);
+	r = member_listen(g, rank);
 	if (r != XPORT_OK)
 		svc_member_ended(g, rank, r);
 }
@@ -214,7 +223,7 @@ static void member_news(struct xport_group *g, int from, const struct svc_group_
 	uint32_t by = xpi_rd_u32(&r);
 
 	if (r.bad || op->length != SVC_GROUP_NEWS_BYTES || rank >= (uint32_t)g->members || by >= (uint32_t)g->members ||
-	    !svc_status_valid(status) || status == XPORT_OK)
+	    !svc_status_valid(status) || !svc_group_status_valid(status))
 		svc_group_fail(g, from, XPORT_ERR_PROTOCOL, "rank %d sent a message that is not a group's", from);
 	else if (status == XPORT_ERR_TIMEOUT)
 		svc_group_fail(g, (int)rank, status, "rank %u waited for rank %u, and its time limit expired", by,
@@ -234,7 +243,13 @@ void svc_member_done(struct xport_group *g, int rank, struct svc_group_op *op)
 		else if (m->state == SVC_MEMBER_ASKING)
 			svc_member_ended(g, rank, op->status);
 	} else if (op == &m->news) {
-		if (op->status == XPORT_OK || op->status == XPORT_ERR_TRUNCATED)
+		if (op->status == XPORT_OK && op->length == sizeof(m->news_in) &&
+		    svc_call_asked(g, rank, m->news_in, sizeof(m->news_in))) {
+			int r = member_listen(g, rank);
+
+			if (r != XPORT_OK)
+				svc_member_ended(g, rank, r);
+		} else if (op->status == XPORT_OK || op->status == XPORT_ERR_TRUNCATED)
 			member_news(g, rank, op);
 		else if (op->status != XPORT_ERR_CANCELED)
 			svc_member_ended(g, rank, op->status);

@@ -168,7 +168,7 @@ void svc_group_fail(struct xport_group *g, int rank, int status, const char *fmt
 	if (g->failed >= 0)
 		return;
 	g->failed = rank;
-	g->status = status;
+	g->status = svc_group_status_valid(status) ? status : XPORT_ERR_SYSTEM;
 	va_start(ap, fmt);
 	vsnprintf(g->why, sizeof(g->why), fmt, ap);
 	va_end(ap);
