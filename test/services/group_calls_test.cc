@@ -51,7 +51,8 @@ int make_call(const member &m, int which)
 /* Whether both can end at all members without a message that shows the difference. */
 bool silent(int a, int b)
 {
-	return (a == 2 || a == 3) && b == 4; /* both roots send, and are done */
+	return ((a == 2 || a == 3) && b == 4) || /* both roots send, and are done */
+	       (a == 7 && b == 8);               /* the lengths are the same */
 }
 
 /* One member calls `a`, the others `b`. What has ended by itself is followed by a barrier. */
@@ -67,11 +68,9 @@ std::string differ(xport *x, const std::string &source, int rank, int a, int b, 
 	attr.name = name.c_str();
 	attr.members = MEMBERS;
 	attr.rank = rank;
-	m.x = x;
-	m.rank = rank;
 	r = xport_group_create(x, &attr, scaled(LIMIT), &m.g);
-	if (r != XPORT_OK)
-		return name + ": create: " + error_of(r) + "\n";
+	if (r != XPORT_OK) /* the news may reach a member that is still in xport_group_create */
+		return r == XPORT_ERR_PROTOCOL ? "" : name + ": create: " + error_of(r) + "\n";
 	r = make_call(m, rank == odd ? a : b);
 	if (r == XPORT_OK)
 		r = xport_group_barrier(m.g, -1);
@@ -79,7 +78,6 @@ std::string differ(xport *x, const std::string &source, int rank, int a, int b, 
 		wrong = name + ", odd " + std::to_string(odd) + ": " + error_of(r) + "\n";
 	xport_group_destroy(m.g, scaled(1000));
 	m.g = nullptr;
-	m.x = nullptr;
 	return wrong;
 }
 
@@ -104,7 +102,7 @@ TEST(Calls, OfEachPairThatDiffer)
 			     return wrong;
 		     },
 		     {}, 60000)) {
-		EXPECT_FALSE(o.hung);
+		EXPECT_FALSE(o.hung || o.killed);
 		EXPECT_EQ("", o.said);
 	}
 	EXPECT_EQ(0, rmdir(dir.c_str() + 4)) << "files are left";
@@ -125,7 +123,7 @@ TEST(Calls, AreNamed)
 		     r = xport_group_broadcast(m.g, buf, 7, rank == 0 ? 1 : 0, -1);
 		     return expect(XPORT_ERR_PROTOCOL, r, "broadcast") + error_of(r);
 	     })) {
-		EXPECT_FALSE(o.hung);
+		EXPECT_FALSE(o.hung || o.killed);
 		EXPECT_EQ(0u, o.said.find("XPORT_ERR_PROTOCOL: ")) << o.said;
 		if (o.said.find("members made different calls") != std::string::npos) {
 			EXPECT_NE(std::string::npos, o.said.find("xport_group_broadcast of 7 bytes of rank 0"));
@@ -166,7 +164,7 @@ TEST(Values, PutDuringAFence)
 		     wrong += expect(XPORT_OK, xport_group_get(m.g, "late", buf, &len), "the value put meanwhile");
 		     return wrong + m.leave();
 	     })) {
-		EXPECT_FALSE(o.hung);
+		EXPECT_FALSE(o.hung || o.killed);
 		EXPECT_EQ("", o.said);
 	}
 }
