@@ -37,6 +37,8 @@ enum {
 	SVC_GROUP_PRIVATE_BYTES = 24, /* of a connection */
 	SVC_GROUP_SLICE_MS = 100, /* the longest sleep: another thread may have polled what is waited for */
 	SVC_GROUP_CONNECT_MS = 30000,
+	SVC_GROUP_PROBE_MS = 1000, /* after it xport_group_create connects to lower ranks, too */
+	SVC_GROUP_HEAR_MS = 20,    /* for the reason why a member has ended */
 	SVC_GROUP_GRACE_MS = 500, /* for operations in progress when the group fails */
 };
 
@@ -77,9 +79,10 @@ struct svc_group_op {
 };
 
 struct svc_member {
-	int state, status; /* GONE: why */
+	int state, status; /* GONE: why; ABSENT: why the last connection ended, or OK */
 	bool refused;      /* the member dropped the connection that this process began, because it has begun one itself */
 	bool told;         /* that the group has failed */
+	bool confirms;     /* it is to be sent a confirmation, which the queue did not take yet */
 	bool closing;      /* its event that ends xport_ep_close_start has not come */
 	xport_ep *ep;
 	struct svc_group_op news, confirm, news_out, confirm_out, call_out;
@@ -110,8 +113,9 @@ struct xport_group {
 	xport_listener *listener;
 	struct svc_group_card card; /* of this member */
 	struct svc_member *member;
-	int connect_status; /* why a connection of this process could not be made */
+	int connect_rank; /* whose connection could not be made last, and why */
 	char connect_why[160];
+	int confirms; /* members whose `confirms` is set */
 	bool late; /* an endpoint could not be flushed in time */
 	/* failure */
 	int failed, status;
@@ -150,8 +154,10 @@ static inline bool svc_group_status_valid(int status)
 }
 /* The status of a failed group, described for `operation`. */
 int svc_group_error(struct xport_group *g, const char *operation);
-/* Notifies the members that have not been notified. */
+/* Sends what the queues did not take: confirmations, and that the group has failed. */
 void svc_group_spread(struct xport_group *g);
+/* A member has ended. It may have said why before: that is awaited for a moment. */
+void svc_group_hear(struct xport_group *g, const char *operation);
 /* Milliseconds left until `until`, at most `most`. */
 int svc_group_left(int64_t until, int most);
 
@@ -171,6 +177,8 @@ int svc_member_find(const struct xport_group *g, const xport_ep *ep);
 void svc_member_done(struct xport_group *g, int rank, struct svc_group_op *op);
 /* Whether the members at this distance from each other need an endpoint for collective operations. */
 bool svc_group_neighbours(const struct xport_group *g, int rank);
+/* Confirms a connection that the member of higher rank began. */
+void svc_member_confirm(struct xport_group *g, int rank);
 /* Posts on a member's endpoint. */
 int svc_group_post(struct xport_group *g, struct svc_group_op *op, int rank, bool recv, void *buf, size_t len,
                    uint64_t tag, uint64_t mask);

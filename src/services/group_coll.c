@@ -19,23 +19,13 @@
 #include "services/last_error.h"
 
 /* Up to these lengths, of all blocks and of the array, the way with fewer messages is faster. */
-enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff, HEAR_MS = 20, ASK_MS = 100 };
+enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff, ASK_MS = 100 };
 
 /* ---- posting and waiting ---- */
 
 static uint64_t coll_tag(const struct xport_group *g)
 {
 	return g->tag | (uint64_t)g->number << 8 | (uint64_t)g->kind;
-}
-
-/* A member has ended: it may have said why before, which is not reaped yet. */
-static void coll_hear(struct xport_group *g, const char *op)
-{
-	int64_t until = svc_now_ms() + HEAR_MS;
-
-	while (g->failed < 0 && svc_now_ms() < until)
-		if (svc_group_turn(g, 1, op) != XPORT_OK)
-			return;
 }
 
 static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size_t len, int64_t until, const char *op)
@@ -60,7 +50,7 @@ static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size
 	}
 	if (r == XPORT_OK)
 		return r;
-	coll_hear(g, op);
+	svc_group_hear(g, op);
 	if (g->failed >= 0)
 		return g->status;
 	if (r == XPORT_ERR_PEER_CLOSED)
