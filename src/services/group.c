@@ -24,8 +24,7 @@ static bool group_busy(const struct xport_group *g)
 	for (int i = 0; i < g->members; i++) {
 		const struct svc_member *m = &g->member[i];
 
-		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy ||
-		    m->call_out.busy)
+		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy || m->call_out.busy)
 			return true;
 	}
 	return false;

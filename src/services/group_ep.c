@@ -222,7 +222,7 @@ void svc_member_ended(struct xport_group *g, int rank, int status)
 	}
 	m->state = SVC_MEMBER_GONE;
 	m->status = status;
-	/* One that has left, which may be before the end of others' calls, is missed by those who need it. */
+	/* A member may leave while others still call. Only operations that need it fail. */
 	if (status == XPORT_ERR_PEER_CLOSED || status == XPORT_ERR_CLOSED)
 		return;
 	svc_group_fail(g, rank, status, "rank %d was lost: %s", rank, info.why);

@@ -53,8 +53,8 @@ void one_of(int members, int victim, decltype(board_get) *get)
 	SCOPED_TRACE("rank " + std::to_string(victim) + " of " + std::to_string(members));
 	board *b = board_new();
 	int64_t began = now_ms();
-	std::vector<outcome> all =
-		run(members, "", [&](int rank) { return joins_by(b, rank, members, rank == victim ? get : board_get); });
+	std::vector<outcome> all = run(
+		members, "", [&](int rank) { return joins_by(b, rank, members, rank == victim ? get : board_get); });
 
 	for (int i = 0; i < members; i++) {
 		const outcome &o = all[static_cast<size_t>(i)];
@@ -132,7 +132,8 @@ TEST(Source, AFifoIsNoCard)
 
 	ASSERT_EQ(0, mkfifo(fifo.c_str(), 0600));
 	for (const outcome &o : run(
-		     2, dir, [](int rank) { return rank == 0 ? std::string("not a file of a group") : member().join(); }, {},
+		     2, dir,
+		     [](int rank) { return rank == 0 ? std::string("not a file of a group") : member().join(); }, {},
 		     5000)) {
 		EXPECT_FALSE(o.hung);
 		EXPECT_NE(std::string::npos, o.said.find("not a file of a group")) << o.said;
@@ -141,8 +142,8 @@ TEST(Source, AFifoIsNoCard)
 	rmdir(dir.c_str() + 4);
 }
 
-/* In a new namespace: the loopback interface, and two ports that the kernel may choose. */
-bool network_of_two_ports()
+/* In a new namespace: the loopback interface, and six ports that the kernel may choose. */
+bool network_of_six_ports()
 {
 	std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -153,30 +154,29 @@ bool network_of_two_ports()
 	lo.ifr_flags = IFF_UP;
 	up = ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
 	close(fd);
-	range << "45678 45679" << std::endl;
+	range << "45678 45683" << std::endl;
 	return up && range.good();
 }
 
 /* A member that retries at a port of the range that the kernel chooses from must not connect to itself. */
 TEST(Source, ARootThatIsNotThereIsNotOneself)
 {
-	const outcome o = run(
-		1, "",
-		[](int) {
-			std::string said;
-			xport_group_attr a = {};
-			member m;
+	const outcome o = run(1, "", [](int) {
+		std::string said;
+		xport_group_attr a = {};
+		member m;
 
-			a.size = sizeof(a);
-			a.members = 2;
-			a.rank = 1;
-			a.source = "root:127.0.0.1:45678";
-			if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
-				return std::string("skip");
-			if (!network_of_two_ports())
-				return std::string("skip");
-			return m.join(&a, 1500);
-		})[0];
+		a.size = sizeof(a);
+		a.members = 2;
+		a.rank = 1;
+		a.source = "root:127.0.0.1:45678";
+		a.address = "127.0.0.1:40000";
+		if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+			return std::string("skip");
+		if (!network_of_six_ports())
+			return std::string("skip");
+		return m.join(&a, 1500);
+	})[0];
 
 	if (o.said == "skip")
 		GTEST_SKIP() << "no namespace can be made";
@@ -230,7 +230,8 @@ TEST(Endpoints, NotAfterAFailure)
 		                     "barrier");
 		     sleep_ms(scaled(300));
 		     if (rank != 0)
-			     wrong += expect(XPORT_ERR_TIMEOUT, xport_group_ep(m.g, (rank + 3) % 6, -1, &ep), "endpoint");
+			     wrong += expect(XPORT_ERR_TIMEOUT, xport_group_ep(m.g, (rank + 3) % 6, -1, &ep),
+			                     "endpoint");
 		     return wrong;
 	     })) {
 		EXPECT_FALSE(o.hung || o.killed);
