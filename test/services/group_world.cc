@@ -134,6 +134,8 @@ static void reap(pid_t pid, int in, int64_t until, outcome *o)
 		sleep_ms(5);
 	}
 	o->killed = WIFSIGNALED(status);
+	if (o->killed && !o->hung)
+		fprintf(stderr, "process %d: signal %d\n", static_cast<int>(pid), WTERMSIG(status));
 	while ((n = read(in, buf, sizeof(buf))) > 0)
 		o->said.append(buf, static_cast<size_t>(n));
 	close(in);
