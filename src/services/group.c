@@ -24,7 +24,7 @@ static bool group_busy(const struct xport_group *g)
 	for (int i = 0; i < g->members; i++) {
 		const struct svc_member *m = &g->member[i];
 
-		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy)
+		if (m->news.busy || m->confirm.busy || m->news_out.busy || m->confirm_out.busy || m->call_out.busy)
 			return true;
 	}
 	return false;
@@ -61,11 +61,26 @@ static bool group_closing(const struct xport_group *g)
 	return false;
 }
 
+/* Closes the open endpoints. Each close has the limit itself: more is needed only if its event does not come. */
+static int group_close(struct xport_group *g, int timeout_ms, const char *op)
+{
+	int64_t until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms + SVC_GROUP_GRACE_MS;
+	int r = XPORT_OK;
+
+	for (int i = 0; i < g->members; i++) {
+		struct svc_member *m = &g->member[i];
+
+		m->closing = m->state == SVC_MEMBER_OPEN && xport_ep_close_start(m->ep, timeout_ms) == XPORT_OK;
+	}
+	while (r == XPORT_OK && group_closing(g) && (until < 0 || svc_now_ms() < until))
+		r = svc_group_turn(g, svc_group_left(until, SVC_GROUP_SLICE_MS), op);
+	return r;
+}
+
 int xport_group_destroy(xport_group *g, int timeout_ms)
 {
 	static const char op[] = "xport_group_destroy";
 	int r = svc_time_valid(timeout_ms, op);
-	int64_t until;
 
 	if (r != XPORT_OK || g == NULL)
 		return r;
@@ -75,15 +90,7 @@ int xport_group_destroy(xport_group *g, int timeout_ms)
 		pthread_mutex_unlock(&g->lock);
 		return r;
 	}
-	for (int i = 0; i < g->members; i++) {
-		struct svc_member *m = &g->member[i];
-
-		m->closing = m->state == SVC_MEMBER_OPEN && xport_ep_close_start(m->ep, timeout_ms) == XPORT_OK;
-	}
-	/* Each close has the limit itself: more is needed only if its event does not come. */
-	until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms + SVC_GROUP_GRACE_MS;
-	while (r == XPORT_OK && group_closing(g) && (until < 0 || svc_now_ms() < until))
-		r = svc_group_turn(g, svc_group_left(until, SVC_GROUP_SLICE_MS), op);
+	r = group_close(g, timeout_ms, op);
 	if (r == XPORT_OK && (g->late || group_closing(g)))
 		r = svc_fail(XPORT_ERR_TIMEOUT, op, "call xport_group_barrier before it",
 		             "a member did not take what was sent within %d ms", timeout_ms);
@@ -96,7 +103,7 @@ int xport_group_destroy(xport_group *g, int timeout_ms)
 static int group_listen(struct xport_group *g, const char *wanted)
 {
 	const char *variable = secure_getenv("XPORT_GROUP_ADDRESS");
-	struct xport_conn_attr a = {.size = sizeof(a), .backlog = 128};
+	struct xport_conn_attr a = {.size = sizeof(a), .backlog = 128, .context = g->member};
 	int r;
 
 	if (wanted == NULL && variable != NULL && variable[0] != '\0')
@@ -148,19 +155,55 @@ static int source_wait(struct xport_group *g, enum step step, int rank, struct s
 			                text[0] == '\0' ? "the root" : text);
 		}
 		r = svc_group_turn(g, 0, create_op); /* those that are ready connect */
+		if (r == XPORT_OK && g->failed >= 0)
+			r = svc_group_error(g, create_op);
 		if (r != XPORT_OK)
 			return r;
 		slice = slice < 5 ? slice + 1 : slice;
 	}
 }
 
+/*
+ * A member of lower rank connects to this one. If it has not, it may have died after it gave its card away: this member
+ * connects, too. That fails if the other one has died, and is answered otherwise.
+ */
+static int group_probe(struct xport_group *g, int rank, int64_t until)
+{
+	struct svc_group_card card;
+	int r = source_wait(g, CARD, rank, &card, until);
+
+	g->member[rank].refused = false;
+	if (r == XPORT_OK && g->member[rank].state == SVC_MEMBER_ABSENT)
+		r = svc_member_connect(g, rank, &card, create_op);
+	return r;
+}
+
+/* Why a neighbour's endpoint will not be made; OK: it may. */
+static int group_lost(struct xport_group *g, int rank)
+{
+	const struct svc_member *m = &g->member[rank];
+
+	if (m->state == SVC_MEMBER_GONE) {
+		svc_group_hear(g, create_op);
+		if (g->failed >= 0)
+			return svc_group_error(g, create_op);
+		return svc_fail(m->status, create_op, "see the error of this member", "rank %d %s", rank,
+		                m->status == XPORT_ERR_PEER_CLOSED ? "has left the group" : "was lost");
+	}
+	if (m->state == SVC_MEMBER_ABSENT && !m->refused && m->status != XPORT_OK)
+		return svc_fail(m->status, create_op, "see the error of this member", "rank %d: %s", rank,
+		                g->connect_rank == rank ? g->connect_why : xport_strerror(m->status));
+	return XPORT_OK;
+}
+
 /* Connects with those that collective operations need, and waits until they are there. */
 static int group_connect(struct xport_group *g, int64_t until)
 {
+	int64_t probe = svc_now_ms() + SVC_GROUP_PROBE_MS;
 	uint8_t *there = g->scratch;
 	struct svc_group_card card;
+	int missing = 1, first, r;
 	char text[256];
-	int missing = 1, r;
 
 	for (int i = g->rank + 1; i < g->members; i++) {
 		if (!svc_group_neighbours(g, i))
@@ -172,19 +215,31 @@ static int group_connect(struct xport_group *g, int64_t until)
 			return r;
 	}
 	for (;;) {
+		bool late = svc_now_ms() >= probe;
+
 		missing = 0;
+		first = -1;
 		for (int i = 0; i < g->members; i++) {
 			there[i] = !svc_group_neighbours(g, i) || g->member[i].state == SVC_MEMBER_OPEN;
-			missing += !there[i];
-			if (!there[i] && i > g->rank && g->member[i].state == SVC_MEMBER_ABSENT)
-				return svc_fail(g->connect_status, create_op, NULL, "rank %d: %s", i, g->connect_why);
+			if (there[i])
+				continue;
+			missing++;
+			first = first < 0 ? i : first;
+			r = group_lost(g, i);
+			if (r == XPORT_OK && late && i < g->rank && g->member[i].state == SVC_MEMBER_ABSENT)
+				r = group_probe(g, i, until);
+			if (r != XPORT_OK)
+				return r;
 		}
+		if (late)
+			probe = svc_now_ms() + SVC_GROUP_PROBE_MS;
 		if (g->failed >= 0)
 			return svc_group_error(g, create_op);
 		if (missing == 0)
 			return XPORT_OK;
 		if (until >= 0 && svc_now_ms() >= until) {
 			svc_group_list_ranks(there, g->members, text, sizeof(text));
+			svc_group_fail(g, first, XPORT_ERR_TIMEOUT, "rank %d did not connect in time", first);
 			return svc_fail(XPORT_ERR_TIMEOUT, create_op, "see the errors of these members",
 			                "the group is not complete: no connection with %s", text);
 		}
@@ -214,8 +269,8 @@ static int group_join(struct xport_group *g, const char *address, int timeout_ms
 	if (r != XPORT_OK)
 		return r;
 	/* A member that is through may leave, and with it what the source has of it. */
-	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, NULL, create_op);
-	return svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, false, create_op);
+	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, 0);
+	return svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, create_op);
 }
 
 static struct xport_group *group_new(xport *x, const struct xport_group_attr *a, struct svc_group_source *source)
@@ -286,6 +341,9 @@ int xport_group_create(xport *x, const struct xport_group_attr *attr, int timeou
 		/* What ends the group must not replace why it ends. */
 		if (xport_services_last_error(&e) != XPORT_OK)
 			e.status = r;
+		/* Those that are connected would wait for this member. */
+		svc_group_fail(g, g->rank, r, "rank %d could not join: %s", g->rank, xport_strerror(r));
+		(void)group_close(g, SVC_GROUP_GRACE_MS, create_op);
 		group_free(g);
 		return svc_fail(r, create_op, e.hint, "%s", e.text);
 	}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "services/clock.h"
@@ -50,10 +51,14 @@ static uint64_t process_started(int64_t pid)
 
 void svc_card_begin(struct svc_group_card *card)
 {
+	struct stat space;
+
 	memset(card, 0, sizeof(*card));
 	card->own = svc_group_random();
 	card->pid = getpid();
 	card->started = process_started(card->pid);
+	if (stat("/proc/self/ns/pid", &space) == 0)
+		card->pid_space = space.st_ino;
 	if (gethostname(card->host, sizeof(card->host) - 1) != 0)
 		snprintf(card->host, sizeof(card->host), "unknown");
 }
@@ -69,6 +74,7 @@ size_t svc_card_encode(const struct svc_group_card *card, uint8_t *bytes)
 	xpi_wr_u64(&w, card->group);
 	xpi_wr_u64(&w, (uint64_t)card->pid);
 	xpi_wr_u64(&w, card->started);
+	xpi_wr_u64(&w, card->pid_space);
 	xpi_wr_str(&w, card->address);
 	xpi_wr_str(&w, card->host);
 	return SVC_CARD_MAX - w.left;
@@ -84,6 +90,7 @@ bool svc_card_decode(struct svc_group_card *card, const uint8_t *bytes, size_t l
 	card->group = xpi_rd_u64(&r);
 	card->pid = (int64_t)xpi_rd_u64(&r);
 	card->started = xpi_rd_u64(&r);
+	card->pid_space = xpi_rd_u64(&r);
 	xpi_rd_str(&r, card->address, sizeof(card->address));
 	xpi_rd_str(&r, card->host, sizeof(card->host));
 	if (r.bad || r.left != 0 || magic != MAGIC || members < 1 || members > SVC_GROUP_MEMBERS_MAX ||
@@ -97,11 +104,14 @@ bool svc_card_decode(struct svc_group_card *card, const uint8_t *bytes, size_t l
 bool svc_card_dead(const struct svc_group_card *card)
 {
 	struct svc_group_card here;
+	uint64_t started;
 
 	svc_card_begin(&here);
-	if (strcmp(here.host, card->host) != 0 || card->pid <= 0)
+	if (strcmp(here.host, card->host) != 0 || card->pid <= 0 || card->pid_space == 0 ||
+	    here.pid_space != card->pid_space)
 		return false;
 	if (kill((pid_t)card->pid, 0) != 0 && errno == ESRCH)
 		return true;
-	return card->started != 0 && process_started(card->pid) != card->started;
+	started = process_started(card->pid);
+	return card->started != 0 && started != 0 && started != card->started;
 }

@@ -8,8 +8,8 @@
  *	allreduce    short: recursive doubling; long: recursive halving and doubling if the number is a power of two, else the
  *	             ring
  *
- * Each message is awaited by the member that it is for before that member's call returns. So a member that leaves after an
- * operation does not break it for the others.
+ * A member's call returns after all messages to this member have arrived. So a member that leaves after an operation does not
+ * break it for the others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,23 +19,13 @@
 #include "services/last_error.h"
 
 /* Up to these lengths, of all blocks and of the array, the way with fewer messages is faster. */
-enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff, HEAR_MS = 20 };
+enum { SHORT_ALL = 32768, SHORT_ARRAY = 16384, KIND_MASK = 0xff, ASK_MS = 100 };
 
 /* ---- posting and waiting ---- */
 
 static uint64_t coll_tag(const struct xport_group *g)
 {
 	return g->tag | (uint64_t)g->number << 8 | (uint64_t)g->kind;
-}
-
-/* A member has ended: it may have said why before, which is not reaped yet. */
-static void coll_hear(struct xport_group *g, const char *op)
-{
-	int64_t until = svc_now_ms() + HEAR_MS;
-
-	while (g->failed < 0 && svc_now_ms() < until)
-		if (svc_group_turn(g, 1, op) != XPORT_OK)
-			return;
 }
 
 static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size_t len, int64_t until, const char *op)
@@ -60,7 +50,7 @@ static int coll_post(struct xport_group *g, int rank, bool recv, void *buf, size
 	}
 	if (r == XPORT_OK)
 		return r;
-	coll_hear(g, op);
+	svc_group_hear(g, op);
 	if (g->failed >= 0)
 		return g->status;
 	if (r == XPORT_ERR_PEER_CLOSED)
@@ -125,10 +115,26 @@ static void coll_abandon(struct xport_group *g, const char *op)
 			return;
 }
 
+/* Sends what this member calls to those that it waits for. Returns whether there are any that had not been sent it. */
+static bool coll_ask(struct xport_group *g)
+{
+	bool new = false;
+
+	for (int i = 0; i < SVC_GROUP_OPS; i++) {
+		struct svc_group_op *o = &g->op[i];
+
+		if (!o->busy || o->asked)
+			continue;
+		o->asked = svc_call_ask(g, o->rank);
+		new = true;
+	}
+	return new;
+}
+
 /* The time is over. Others may know better who is missing: they are heard for a moment. */
 static void coll_late(struct xport_group *g, const char *op)
 {
-	int64_t until = svc_now_ms() + (g->certain ? 0 : SVC_GROUP_SLICE_MS);
+	int64_t until = svc_now_ms() + (coll_ask(g) || !g->certain ? SVC_GROUP_SLICE_MS : 0);
 	int i;
 
 	while ((i = coll_busy(g)) >= 0 && g->failed < 0) {
@@ -149,6 +155,8 @@ static void coll_late(struct xport_group *g, const char *op)
 /* Waits until all that was posted has ended. */
 static int coll_wait(struct xport_group *g, int64_t until, const char *op)
 {
+	int64_t since = -1;
+
 	for (;;) {
 		bool busy = false;
 		int r;
@@ -167,11 +175,15 @@ static int coll_wait(struct xport_group *g, int64_t until, const char *op)
 			coll_late(g, op);
 			continue;
 		}
+		if (since < 0)
+			since = svc_now_ms();
 		r = svc_group_turn(g, svc_group_left(until, SVC_GROUP_SLICE_MS), op);
 		if (r != XPORT_OK) {
 			svc_group_fail(g, g->rank, r, "rank %d: the network failed: %s", g->rank, xport_strerror(r));
 			return r;
 		}
+		if (svc_now_ms() - since >= ASK_MS)
+			(void)coll_ask(g);
 	}
 }
 
@@ -186,31 +198,21 @@ static int coll_exchange(struct xport_group *g, int to, const void *out, size_t 
 	return r == XPORT_OK ? coll_wait(g, until, op) : r;
 }
 
-int svc_coll_begin(struct xport_group *g, int kind, int timeout_ms, int64_t *until, const char *operation)
+int svc_coll_begin(struct xport_group *g, int kind, uint32_t detail, uint64_t length)
 {
-	if (until != NULL) {
-		int r = svc_group_enter(g, operation);
-
-		if (r != XPORT_OK)
-			return r;
-		*until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms;
-	}
-	g->number = g->number % 0xffffff + 1;
-	g->kind = kind;
 	g->certain = false;
 	for (int i = 0; i < SVC_GROUP_OPS; i++)
 		g->op[i].rank = -1;
+	svc_call_begin(g, kind, detail, length);
 	return g->failed >= 0 ? g->status : XPORT_OK;
 }
 
-int svc_coll_end(struct xport_group *g, int status, bool leave, const char *operation)
+int svc_coll_end(struct xport_group *g, int status, const char *operation)
 {
 	if (status != XPORT_OK) {
 		coll_abandon(g, operation);
 		status = g->failed >= 0 ? svc_group_error(g, operation) : status;
 	}
-	if (leave)
-		svc_group_leave(g);
 	return status;
 }
 
@@ -482,20 +484,41 @@ static int coll_args(struct xport_group *g, int timeout_ms, bool arrays, const c
 	return svc_time_valid(timeout_ms, op);
 }
 
+/* Begins the call of the application, with the lock held; if it fails, without the lock. */
+static int coll_enter(struct xport_group *g, int timeout_ms, int64_t *until, const char *op)
+{
+	int r;
+
+	pthread_mutex_lock(&g->lock);
+	r = svc_group_enter(g, op);
+	if (r != XPORT_OK)
+		pthread_mutex_unlock(&g->lock);
+	*until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms;
+	return r;
+}
+
+static int coll_leave(struct xport_group *g, int status, const char *op)
+{
+	status = svc_coll_end(g, status, op);
+	svc_group_leave(g);
+	pthread_mutex_unlock(&g->lock);
+	return status;
+}
+
 int xport_group_barrier(xport_group *g, int timeout_ms)
 {
 	static const char op[] = "xport_group_barrier";
 	int r = coll_args(g, timeout_ms, true, op);
 	int64_t until;
 
+	if (r == XPORT_OK)
+		r = coll_enter(g, timeout_ms, &until, op);
 	if (r != XPORT_OK)
 		return r;
-	pthread_mutex_lock(&g->lock);
-	r = svc_coll_begin(g, SVC_GROUP_BARRIER, timeout_ms, &until, op);
-	if (r != XPORT_ERR_BUSY)
-		r = svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, op) : r, true, op);
-	pthread_mutex_unlock(&g->lock);
-	return r;
+	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, 0);
+	if (r == XPORT_OK)
+		r = svc_coll_barrier(g, until, op);
+	return coll_leave(g, r, op);
 }
 
 int xport_group_broadcast(xport_group *g, void *buf, size_t len, int root, int timeout_ms)
@@ -508,12 +531,13 @@ int xport_group_broadcast(xport_group *g, void *buf, size_t len, int root, int t
 		return r;
 	if (root < 0 || root >= g->members)
 		return svc_fail(XPORT_ERR_INVALID, op, NULL, "there is no rank %d", root);
-	pthread_mutex_lock(&g->lock);
-	r = svc_coll_begin(g, SVC_GROUP_BROADCAST, timeout_ms, &until, op);
-	if (r != XPORT_ERR_BUSY)
-		r = svc_coll_end(g, r == XPORT_OK ? coll_broadcast(g, buf, len, root, until, op) : r, true, op);
-	pthread_mutex_unlock(&g->lock);
-	return r;
+	r = coll_enter(g, timeout_ms, &until, op);
+	if (r != XPORT_OK)
+		return r;
+	r = svc_coll_begin(g, SVC_GROUP_BROADCAST, (uint32_t)root, len);
+	if (r == XPORT_OK)
+		r = coll_broadcast(g, buf, len, root, until, op);
+	return coll_leave(g, r, op);
 }
 
 int xport_group_allgather(xport_group *g, const void *mine, size_t len, void *all, int timeout_ms)
@@ -524,17 +548,16 @@ int xport_group_allgather(xport_group *g, const void *mine, size_t len, void *al
 		len == 0 || (mine != NULL && all != NULL && g != NULL && len <= PTRDIFF_MAX / (size_t)g->members), op);
 	int64_t until;
 
+	if (r == XPORT_OK)
+		r = coll_enter(g, timeout_ms, &until, op);
 	if (r != XPORT_OK)
 		return r;
-	pthread_mutex_lock(&g->lock);
-	r = svc_coll_begin(g, SVC_GROUP_ALLGATHER, timeout_ms, &until, op);
-	if (r != XPORT_ERR_BUSY) {
-		if (r == XPORT_OK && len > 0)
-			memmove((uint8_t *)all + (size_t)g->rank * len, mine, len);
-		r = svc_coll_end(g, r == XPORT_OK ? svc_coll_allgather(g, len, all, until, op) : r, true, op);
-	}
-	pthread_mutex_unlock(&g->lock);
-	return r;
+	r = svc_coll_begin(g, SVC_GROUP_ALLGATHER, 0, len);
+	if (r == XPORT_OK && len > 0)
+		memmove((uint8_t *)all + (size_t)g->rank * len, mine, len);
+	if (r == XPORT_OK)
+		r = svc_coll_allgather(g, len, all, until, op);
+	return coll_leave(g, r, op);
 }
 
 int xport_group_allreduce(xport_group *g, const void *mine, void *result, size_t count, int type, int op,
@@ -554,13 +577,13 @@ int xport_group_allreduce(xport_group *g, const void *mine, void *result, size_t
 		return r;
 	if (((uintptr_t)mine | (uintptr_t)result) % a.size != 0)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "an array is not aligned to its elements");
-	pthread_mutex_lock(&g->lock);
-	r = svc_coll_begin(g, SVC_GROUP_ALLREDUCE, timeout_ms, &until, operation);
-	if (r != XPORT_ERR_BUSY) {
-		if (r == XPORT_OK && count > 0 && mine != result)
-			memcpy(result, mine, count * a.size);
-		r = svc_coll_end(g, r == XPORT_OK ? coll_allreduce(g, &a, until, operation) : r, true, operation);
-	}
-	pthread_mutex_unlock(&g->lock);
-	return r;
+	r = coll_enter(g, timeout_ms, &until, operation);
+	if (r != XPORT_OK)
+		return r;
+	r = svc_coll_begin(g, SVC_GROUP_ALLREDUCE, (uint32_t)(type << 8 | op), count * a.size);
+	if (r == XPORT_OK && count > 0 && mine != result)
+		memcpy(result, mine, count * a.size);
+	if (r == XPORT_OK)
+		r = coll_allreduce(g, &a, until, operation);
+	return coll_leave(g, r, operation);
 }

@@ -41,9 +41,10 @@ static int dir_system(const struct dir_source *d, const char *what, const char *
 
 static int dir_stale(const struct dir_source *d, const char *file, const struct svc_group_card *c)
 {
-	char hint[256];
+	char hint[400];
 
-	snprintf(hint, sizeof(hint), "rm %.100s/%.63s.*, or set another XPORT_GROUP_NAME", d->path, d->head.name);
+	snprintf(hint, sizeof(hint), "rm -f %.100s/%.63s.* %.100s/.%.63s.*, or set another XPORT_GROUP_NAME", d->path,
+	         d->head.name, d->path, d->head.name);
 	return svc_fail(XPORT_ERR_BUSY, d->head.operation, hint,
 	                "%.200s is a file of an earlier job, by process %lld on %s: this job cannot use its name", file,
 	                (long long)c->pid, c->host);
@@ -57,7 +58,7 @@ static int dir_read(const struct dir_source *d, int rank, struct svc_group_card 
 	int fd;
 
 	file_name(d, rank, file, size);
-	fd = svc_fd_open(file, O_RDONLY | O_NOFOLLOW, 0);
+	fd = svc_fd_open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0); /* somebody may have put a FIFO there */
 	if (fd < 0)
 		return errno == ENOENT ? XPORT_ERR_AGAIN : dir_system(d, "open", file);
 	n = read(fd, bytes, sizeof(bytes));

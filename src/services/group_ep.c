@@ -20,6 +20,7 @@ int svc_group_post(struct xport_group *g, struct svc_group_op *op, int rank, boo
 	op->recv = recv;
 	op->rank = rank;
 	op->status = XPORT_OK;
+	op->asked = false;
 	op->expected = len;
 	op->tag = tag;
 	op->busy = true;
@@ -43,6 +44,15 @@ int svc_member_find(const struct xport_group *g, const xport_ep *ep)
 	return -1;
 }
 
+/* The receive for failures and calls of the member. */
+static int member_listen(struct xport_group *g, int rank)
+{
+	struct svc_member *m = &g->member[rank];
+
+	return svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS,
+	                      UINT64_MAX);
+}
+
 /* The endpoint may be used. */
 static void member_open(struct xport_group *g, int rank)
 {
@@ -50,8 +60,9 @@ static void member_open(struct xport_group *g, int rank)
 	int r;
 
 	m->state = SVC_MEMBER_OPEN;
-	r = svc_group_post(g, &m->news, rank, true, m->news_in, sizeof(m->news_in), g->tag | SVC_GROUP_NEWS,
-	                   UINT64_MAX);
+	r = xport_ep_set_context(m->ep, NULL); /* from now on it is the application's */
+	if (r == XPORT_OK)
+		r = member_listen(g, rank);
 	if (r != XPORT_OK)
 		svc_member_ended(g, rank, r);
 }
@@ -77,7 +88,8 @@ int svc_member_connect(struct xport_group *g, int rank, const struct svc_group_c
 	struct xport_conn_attr a = {.size = sizeof(a),
 	                            .private_data = bytes,
 	                            .private_len = sizeof(bytes),
-	                            .connect_ms = SVC_GROUP_CONNECT_MS};
+	                            .connect_ms = SVC_GROUP_CONNECT_MS,
+	                            .context = m};
 	int r;
 
 	if (on_loopback(card->address) && strcmp(card->host, g->card.host) != 0)
@@ -95,7 +107,7 @@ int svc_member_connect(struct xport_group *g, int rank, const struct svc_group_c
 	if (r != XPORT_OK)
 		return svc_pass(g->x, r, operation);
 	m->state = SVC_MEMBER_CONNECTING;
-	g->connect_status = XPORT_OK;
+	m->status = XPORT_OK;
 	return XPORT_OK;
 }
 
@@ -122,6 +134,17 @@ void svc_member_connected(struct xport_group *g, int rank)
 		svc_member_ended(g, rank, XPORT_ERR_PEER_LOST);
 }
 
+void svc_member_confirm(struct xport_group *g, int rank)
+{
+	struct svc_member *m = &g->member[rank];
+	int r = XPORT_OK;
+
+	if (m->state == SVC_MEMBER_OPEN)
+		r = svc_group_post(g, &m->confirm_out, rank, false, m->word, 1, g->tag | SVC_GROUP_CONFIRM, 0);
+	g->confirms += (r == XPORT_ERR_AGAIN) - m->confirms;
+	m->confirms = r == XPORT_ERR_AGAIN;
+}
+
 /* A connection of the member has been accepted. */
 static void member_accepted(struct xport_group *g, int rank, xport_ep *ep)
 {
@@ -137,7 +160,7 @@ static void member_accepted(struct xport_group *g, int rank, xport_ep *ep)
 	m->ep = ep;
 	member_open(g, rank);
 	if (g->rank < rank && m->state == SVC_MEMBER_OPEN)
-		(void)svc_group_post(g, &m->confirm_out, rank, false, m->word, 1, g->tag | SVC_GROUP_CONFIRM, 0);
+		svc_member_confirm(g, rank);
 }
 
 /* The rank of who has connected; -1: no member of this group. */
@@ -189,8 +212,9 @@ void svc_member_ended(struct xport_group *g, int rank, int status)
 	if (m->state != SVC_MEMBER_OPEN) {
 		/* The member has begun a connection itself, if it dropped this one. */
 		m->refused = m->state == SVC_MEMBER_ASKING && status == XPORT_ERR_PEER_CLOSED;
+		m->status = m->refused ? XPORT_OK : status;
 		if (!m->refused) {
-			g->connect_status = status;
+			g->connect_rank = rank;
 			snprintf(g->connect_why, sizeof(g->connect_why), "%s", info.why);
 		}
 		member_drop(m);
@@ -198,7 +222,7 @@ void svc_member_ended(struct xport_group *g, int rank, int status)
 	}
 	m->state = SVC_MEMBER_GONE;
 	m->status = status;
-	/* One that has left, which may be before the end of others' calls, is missed by those who need it. */
+	/* A member may leave while others still call. Only operations that need it fail. */
 	if (status == XPORT_ERR_PEER_CLOSED || status == XPORT_ERR_CLOSED)
 		return;
 	svc_group_fail(g, rank, status, "rank %d was lost: %s", rank, info.why);
@@ -214,8 +238,10 @@ static void member_news(struct xport_group *g, int from, const struct svc_group_
 	uint32_t by = xpi_rd_u32(&r);
 
 	if (r.bad || op->length != SVC_GROUP_NEWS_BYTES || rank >= (uint32_t)g->members || by >= (uint32_t)g->members ||
-	    !svc_status_valid(status) || status == XPORT_OK)
+	    !svc_status_valid(status) || !svc_group_status_valid(status))
 		svc_group_fail(g, from, XPORT_ERR_PROTOCOL, "rank %d sent a message that is not a group's", from);
+	else if (rank == by)
+		svc_group_fail(g, (int)rank, status, "rank %u could not go on: %s", rank, xport_strerror(status));
 	else if (status == XPORT_ERR_TIMEOUT)
 		svc_group_fail(g, (int)rank, status, "rank %u waited for rank %u, and its time limit expired", by,
 		               rank);
@@ -234,7 +260,13 @@ void svc_member_done(struct xport_group *g, int rank, struct svc_group_op *op)
 		else if (m->state == SVC_MEMBER_ASKING)
 			svc_member_ended(g, rank, op->status);
 	} else if (op == &m->news) {
-		if (op->status == XPORT_OK || op->status == XPORT_ERR_TRUNCATED)
+		if (op->status == XPORT_OK && op->length == sizeof(m->news_in) &&
+		    svc_call_asked(g, rank, m->news_in, sizeof(m->news_in))) {
+			int r = member_listen(g, rank);
+
+			if (r != XPORT_OK)
+				svc_member_ended(g, rank, r);
+		} else if (op->status == XPORT_OK || op->status == XPORT_ERR_TRUNCATED)
 			member_news(g, rank, op);
 		else if (op->status != XPORT_ERR_CANCELED)
 			svc_member_ended(g, rank, op->status);
@@ -243,8 +275,8 @@ void svc_member_done(struct xport_group *g, int rank, struct svc_group_op *op)
 
 /* ---- the public function ---- */
 
-/* Waits until the member's endpoint is open. */
-static int member_wait(struct xport_group *g, int rank, int64_t until, const char *op)
+/* Waits until the member's endpoint is open. `begin`: connects if that is needed. */
+static int member_wait(struct xport_group *g, int rank, int64_t until, bool begin, const char *op)
 {
 	struct svc_member *m = &g->member[rank];
 	struct svc_group_card card;
@@ -258,11 +290,14 @@ static int member_wait(struct xport_group *g, int rank, int64_t until, const cha
 		if (m->state == SVC_MEMBER_GONE)
 			return svc_fail(m->status, op, "make a new group", "rank %d %s", rank,
 			                m->status == XPORT_ERR_PEER_CLOSED ? "has left the group" : "was lost");
-		if (m->state == SVC_MEMBER_ABSENT && begun && g->connect_status != XPORT_OK)
-			return svc_fail(g->connect_status, op, NULL, "rank %d: %s", rank, g->connect_why);
-		if (m->state == SVC_MEMBER_ABSENT && !m->refused) {
+		if (g->failed >= 0)
+			return svc_group_error(g, op);
+		if (m->state == SVC_MEMBER_ABSENT && begun && m->status != XPORT_OK)
+			return svc_fail(m->status, op, NULL, "rank %d: %s", rank,
+			                g->connect_rank == rank ? g->connect_why : xport_strerror(m->status));
+		if (m->state == SVC_MEMBER_ABSENT && !m->refused && begin) {
 			g->source->operation = op;
-			g->source->left_ms = -1; /* an answer that comes too late would be taken for the next one */
+			g->source->left_ms = until < 0 ? -1 : svc_group_left(until, 1 << 30);
 			r = g->source->ops->card(g->source, rank, &card, 1);
 			if (r == XPORT_OK)
 				r = svc_member_connect(g, rank, &card, op);
@@ -294,7 +329,7 @@ int xport_group_ep(xport_group *g, int rank, int timeout_ms, xport_ep **ep)
 	pthread_mutex_lock(&g->lock);
 	r = svc_group_enter(g, op);
 	if (r == XPORT_OK) {
-		r = member_wait(g, rank, timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms, op);
+		r = member_wait(g, rank, timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms, timeout_ms != 0, op);
 		svc_group_leave(g);
 	}
 	if (r == XPORT_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/clock.h"
 #include "services/group.h"
 #include "services/last_error.h"
 #include "services/wire.h"
@@ -53,21 +54,19 @@ static void value_enter(struct xport_group *g, struct svc_group_value *v)
 	free(old);
 }
 
-static void puts_free(struct xport_group *g)
+static void list_free(struct svc_group_value *list)
 {
-	while (g->put != NULL) {
-		struct svc_group_value *v = g->put;
+	while (list != NULL) {
+		struct svc_group_value *v = list;
 
-		g->put = v->next;
+		list = v->next;
 		free(v);
 	}
-	g->put_end = &g->put;
-	g->put_bytes = 0;
 }
 
 void svc_values_free(struct xport_group *g)
 {
-	puts_free(g);
+	list_free(g->put);
 	for (int i = 0; i < SVC_GROUP_BUCKETS; i++) {
 		while (g->value[i] != NULL) {
 			struct svc_group_value *v = g->value[i];
@@ -128,11 +127,11 @@ int xport_group_get(xport_group *g, const char *key, void *value, size_t *len)
 	return r;
 }
 
-static void entries_write(const struct xport_group *g, uint8_t *bytes, size_t len)
+static void entries_write(const struct svc_group_value *list, uint8_t *bytes, size_t len)
 {
 	struct xpi_wr w = xpi_wr(bytes, len);
 
-	for (const struct svc_group_value *v = g->put; v != NULL; v = v->next) {
+	for (const struct svc_group_value *v = list; v != NULL; v = v->next) {
 		xpi_wr_u32(&w, (uint32_t)strlen(v->key));
 		xpi_wr_u32(&w, (uint32_t)v->len);
 		xpi_wr_bytes(&w, v->key, strlen(v->key));
@@ -160,8 +159,9 @@ static int entries_read(struct xport_group *g, const uint8_t *bytes, size_t len)
 	return XPORT_OK;
 }
 
-/* The bytes of all members. `sizes` has those of each, and the sums become the offsets. */
-static int fence_bytes(struct xport_group *g, const uint64_t *sizes, size_t *offset, int64_t until, const char *op)
+/* The bytes of all members. `sizes` has those of each, and the sums become the offsets. `list` is this member's. */
+static int fence_bytes(struct xport_group *g, const struct svc_group_value *list, const uint64_t *sizes, size_t *offset,
+                       int64_t until, const char *op)
 {
 	uint8_t *all;
 	int r;
@@ -181,7 +181,7 @@ static int fence_bytes(struct xport_group *g, const uint64_t *sizes, size_t *off
 		svc_group_fail(g, g->rank, XPORT_ERR_NO_MEMORY, "rank %d is out of memory", g->rank);
 		return XPORT_ERR_NO_MEMORY;
 	}
-	entries_write(g, all + offset[g->rank], (size_t)sizes[g->rank]);
+	entries_write(list, all + offset[g->rank], (size_t)sizes[g->rank]);
 	r = svc_coll_ring(g, all, offset, until, op);
 	if (r == XPORT_OK) {
 		r = entries_read(g, all, offset[g->members]);
@@ -189,10 +189,8 @@ static int fence_bytes(struct xport_group *g, const uint64_t *sizes, size_t *off
 			svc_group_fail(g, g->rank, r, "rank %d could not take the values: %s", g->rank,
 			               xport_strerror(r));
 	}
-	if (r == XPORT_OK)
-		puts_free(g);
-	else
-		r = svc_coll_end(g, r, false, op); /* the buffer is in use until then */
+	if (r != XPORT_OK)
+		r = svc_coll_end(g, r, op); /* the buffer is in use until then */
 	free(all);
 	return r;
 }
@@ -200,21 +198,28 @@ static int fence_bytes(struct xport_group *g, const uint64_t *sizes, size_t *off
 static int fence(struct xport_group *g, int64_t until, const char *op)
 {
 	size_t n = (size_t)g->members;
+	/* What is put from now on goes with the next fence. */
+	struct svc_group_value *list = g->put;
+	uint64_t bytes = g->put_bytes;
 	uint64_t *sizes = calloc(n, sizeof(*sizes));
 	size_t *offset = calloc(n + 1, sizeof(*offset));
 	int r;
 
+	g->put = NULL;
+	g->put_end = &g->put;
+	g->put_bytes = 0;
 	if (sizes == NULL || offset == NULL) {
 		svc_group_fail(g, g->rank, XPORT_ERR_NO_MEMORY, "rank %d is out of memory", g->rank);
 		r = XPORT_ERR_NO_MEMORY;
 	} else {
-		sizes[g->rank] = g->put_bytes;
+		sizes[g->rank] = bytes;
 		r = svc_coll_allgather(g, sizeof(*sizes), (uint8_t *)sizes, until, op);
 		if (r == XPORT_OK)
-			r = fence_bytes(g, sizes, offset, until, op);
+			r = fence_bytes(g, list, sizes, offset, until, op);
 		else
-			r = svc_coll_end(g, r, false, op);
+			r = svc_coll_end(g, r, op);
 	}
+	list_free(list);
 	free(sizes);
 	free(offset);
 	return r;
@@ -231,9 +236,13 @@ int xport_group_fence(xport_group *g, int timeout_ms)
 	if (g == NULL)
 		return svc_fail(XPORT_ERR_INVALID, op, NULL, "group is NULL");
 	pthread_mutex_lock(&g->lock);
-	r = svc_coll_begin(g, SVC_GROUP_FENCE, timeout_ms, &until, op);
-	if (r != XPORT_ERR_BUSY)
-		r = svc_coll_end(g, r == XPORT_OK ? fence(g, until, op) : r, true, op);
+	r = svc_group_enter(g, op);
+	if (r == XPORT_OK) {
+		until = timeout_ms < 0 ? -1 : svc_now_ms() + timeout_ms;
+		r = svc_coll_begin(g, SVC_GROUP_FENCE, 0, 0);
+		r = svc_coll_end(g, r == XPORT_OK ? fence(g, until, op) : r, op);
+		svc_group_leave(g);
+	}
 	pthread_mutex_unlock(&g->lock);
 	return r;
 }

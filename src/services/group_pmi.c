@@ -26,15 +26,18 @@ struct pmi_source {
 	struct svc_group_source head;
 	int fd;
 	bool initialised, in_barrier;
-	bool broken; /* an answer was wrong or did not come: the next one may be that of another request */
+	bool broken;  /* an answer was wrong */
+	bool claimed; /* it is that of PMI_FD */
+	int owed;     /* answers that did not come in time: each is dropped before the next request */
 	int value_max;
 	char kvs[512];
 	size_t len; /* bytes in `line` */
 	char line[LINE_MAX_BYTES];
 };
 
-/* A process can say this to its launcher only once. */
-static atomic_bool finalised;
+/* The PMI of the launcher: a process can join it only once. */
+enum { PMI_FREE, PMI_USED, PMI_LEFT };
+static atomic_int launcher;
 
 static int pmi_broken(struct pmi_source *p, const char *what)
 {
@@ -42,7 +45,7 @@ static int pmi_broken(struct pmi_source *p, const char *what)
 	                what);
 }
 
-/* The answer is none that the protocol allows; it is shown as far as it can be printed. */
+/* Reports an answer that the protocol does not allow. Bytes that cannot be printed become question marks. */
 static int pmi_wrong(struct pmi_source *p, const char *expected, const char *line)
 {
 	char text[81];
@@ -132,21 +135,44 @@ static bool pmi_word(const char *line, const char *key, char *value, size_t size
 	return false;
 }
 
+/* Takes the answers that came too late. AGAIN: one is still missing. */
+static int pmi_drop(struct pmi_source *p, int64_t until)
+{
+	char line[LINE_MAX_BYTES];
+
+	while (p->owed > 0) {
+		int64_t left = until - svc_now_ms();
+		int r = pmi_hear(p, line, left < 0 ? 0 : (int)left);
+
+		if (r != XPORT_OK)
+			return r;
+		p->owed--;
+	}
+	return XPORT_OK;
+}
+
 /* Sends a request, and takes the answer, which must have cmd=`expected`, and rc=0 if it has rc. */
 static int pmi_ask(struct pmi_source *p, const char *request, const char *expected, char *line)
 {
 	int limit = p->head.left_ms >= 0 && p->head.left_ms < REPLY_MS ? p->head.left_ms : REPLY_MS, r;
+	int64_t until = svc_now_ms() + limit;
 	char word[64];
 
 	if (p->broken)
 		return pmi_broken(p, "failed before");
-	p->broken = true;
-	r = pmi_say(p, request);
-	if (r == XPORT_OK)
-		r = pmi_hear(p, line, limit);
-	if (r == XPORT_ERR_AGAIN)
+	r = pmi_drop(p, until);
+	if (r == XPORT_OK) {
+		p->broken = true;
+		r = pmi_say(p, request);
+		if (r == XPORT_OK)
+			r = pmi_hear(p, line, svc_now_ms() < until ? (int)(until - svc_now_ms()) : 0);
+		p->owed += r == XPORT_ERR_AGAIN;
+	}
+	if (r == XPORT_ERR_AGAIN) {
+		p->broken = false;
 		return svc_fail(XPORT_ERR_TIMEOUT, p->head.operation, "look for the launcher's own error",
 		                "the PMI server did not answer within %d ms; expected: %s", limit, expected);
+	}
 	if (r != XPORT_OK)
 		return r;
 	if (!pmi_word(line, "cmd", word, sizeof(word)) || strcmp(word, expected) != 0 ||
@@ -328,10 +354,10 @@ static void pmi_close(struct svc_group_source *s)
 
 	/* Without it the launcher takes the end of the process for a crash. */
 	s->left_ms = 1000;
-	if (p->initialised && !p->in_barrier) {
+	if (p->initialised && !p->in_barrier)
 		(void)pmi_ask(p, "cmd=finalize\n", "finalize_ack", line);
-		atomic_store(&finalised, true);
-	}
+	if (p->claimed)
+		atomic_store(&launcher, p->initialised ? PMI_LEFT : PMI_FREE);
 	free(p);
 }
 
@@ -376,7 +402,7 @@ static int pmi_variable(const char *name, int *number, const char *operation)
 
 int svc_group_pmi_open(const struct svc_group_choice *c, struct svc_group_source **source, const char *operation)
 {
-	int fd, rank, members, r;
+	int fd, rank, members, r, before = PMI_FREE;
 
 	(void)c;
 	r = pmi_variable("PMI_FD", &fd, operation);
@@ -389,9 +415,15 @@ int svc_group_pmi_open(const struct svc_group_choice *c, struct svc_group_source
 	if (rank >= members)
 		return svc_fail(XPORT_ERR_CONFIG, operation, NULL, "PMI_RANK=%d is not below PMI_SIZE=%d", rank,
 		                members);
-	if (atomic_load(&finalised))
+	if (!atomic_compare_exchange_strong(&launcher, &before, PMI_USED))
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation,
 		                "keep the first group, or use XPORT_GROUP=root:HOST:PORT",
-		                "this process has left the launcher's PMI: that can be joined only once");
-	return svc_group_pmi_open_fd(fd, rank, members, source, operation);
+		                "this process %s the launcher's PMI: that can be joined only once",
+		                before == PMI_USED ? "has a group that uses" : "has left");
+	r = svc_group_pmi_open_fd(fd, rank, members, source, operation);
+	if (r == XPORT_OK)
+		((struct pmi_source *)*source)->claimed = true;
+	else
+		atomic_store(&launcher, PMI_FREE);
+	return r;
 }

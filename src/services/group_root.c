@@ -19,6 +19,8 @@
 #include "services/last_error.h"
 #include "services/wire.h"
 
+enum { PAUSE_MS = 50, PAUSE_MAX_MS = 200 };
+
 struct root_source {
 	struct svc_group_source head;
 	char address[256];
@@ -26,6 +28,8 @@ struct root_source {
 	const struct addrinfo *next; /* the address that is tried next */
 	struct svc_server *server;   /* of rank 0 */
 	int fd;                      /* -1: not connected */
+	int pause_ms;                /* between two rounds of the addresses */
+	int64_t retry_at;
 	bool connected, said, complete;
 	char why[128];     /* why it could not connect */
 	char waiting[256]; /* what the server waits for */
@@ -44,6 +48,28 @@ static void root_disconnect(struct root_source *s, const char *why)
 	snprintf(s->why, sizeof(s->why), "%s", why);
 }
 
+/* The next address is tried; after the last one there is a pause. */
+static void root_retry(struct root_source *s, const char *why)
+{
+	root_disconnect(s, why);
+	s->next = s->next->ai_next;
+	if (s->next != NULL)
+		return;
+	s->pause_ms = s->pause_ms == 0 ? PAUSE_MS : s->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : s->pause_ms * 2;
+	s->retry_at = svc_now_ms() + s->pause_ms;
+}
+
+/* Whether the socket is connected to itself: TCP does that if it happens to choose the port that it connects to. */
+static bool root_is_self(int fd)
+{
+	struct sockaddr_storage own = {0}, peer = {0};
+	socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+
+	return getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 &&
+	       getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 && own_len == peer_len &&
+	       memcmp(&own, &peer, own_len) == 0;
+}
+
 /* Goes on connecting. True: connected. Otherwise it is to be tried again. */
 static bool root_connect(struct root_source *s, int slice_ms)
 {
@@ -53,26 +79,30 @@ static bool root_connect(struct root_source *s, int slice_ms)
 	if (s->connected)
 		return true;
 	if (s->fd < 0) {
+		if (svc_now_ms() < s->retry_at) {
+			poll(NULL, 0, slice_ms);
+			return false;
+		}
 		if (s->next == NULL)
 			s->next = s->list;
 		s->fd = svc_fd_up(socket(s->next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 		if (s->fd >= 0 && connect(s->fd, s->next->ai_addr, s->next->ai_addrlen) != 0 && errno != EINPROGRESS) {
-			root_disconnect(s, strerror(errno));
-		} else if (s->fd < 0) {
-			snprintf(s->why, sizeof(s->why), "%s", strerror(errno));
+			root_retry(s, strerror(errno));
+			return false;
 		}
 		if (s->fd < 0) {
-			s->next = s->next->ai_next;
-			poll(NULL, 0, slice_ms);
+			root_retry(s, strerror(errno));
 			return false;
 		}
 	}
 	if (!svc_fd_writable(s->fd, slice_ms))
 		return false;
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0 || e != 0) {
-		root_disconnect(s, strerror(e));
-		s->next = s->next->ai_next;
-		poll(NULL, 0, slice_ms);
+		root_retry(s, strerror(e));
+		return false;
+	}
+	if (root_is_self(s->fd)) {
+		root_retry(s, "nobody listens");
 		return false;
 	}
 	s->connected = true;
@@ -207,7 +237,7 @@ static int root_read(struct root_source *s)
 	}
 }
 
-static int root_ready(struct svc_group_source *head, int slice_ms)
+static int root_wait(struct svc_group_source *head, int slice_ms)
 {
 	struct root_source *s = (struct root_source *)head;
 	int served = root_serve(s), r;
@@ -227,6 +257,20 @@ static int root_ready(struct svc_group_source *head, int slice_ms)
 	r = root_frame(s);
 	s->in_len = 0;
 	return r == XPORT_OK ? served : r;
+}
+
+static int root_ready(struct svc_group_source *head, int slice_ms)
+{
+	struct root_source *s = (struct root_source *)head;
+	int r = root_wait(head, slice_ms);
+
+	/* All members have all cards: the address is free for another group. */
+	if (r == XPORT_OK) {
+		root_disconnect(s, "");
+		svc_server_close(s->server);
+		s->server = NULL;
+	}
+	return r;
 }
 
 static int root_card(struct svc_group_source *head, int rank, struct svc_group_card *card, int slice_ms)

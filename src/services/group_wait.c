@@ -76,6 +76,15 @@ int svc_group_turn(struct xport_group *g, int ms, const char *operation)
 	return XPORT_OK;
 }
 
+void svc_group_hear(struct xport_group *g, const char *operation)
+{
+	int64_t until = svc_now_ms() + SVC_GROUP_HEAR_MS;
+
+	while (g->failed < 0 && svc_now_ms() < until)
+		if (svc_group_turn(g, 1, operation) != XPORT_OK)
+			return;
+}
+
 /* ---- completions ---- */
 
 static bool within(const void *p, const void *base, size_t bytes)
@@ -102,6 +111,8 @@ static bool take_operation(struct xport_group *g, const struct xport_completion 
 
 bool svc_group_take(struct xport_group *g, const struct xport_completion *c)
 {
+	/* A connection that another one has replaced: it had this context until it was open. */
+	bool dropped = within(c->context, g->member, (size_t)g->members * sizeof(*g->member));
 	int rank, state;
 
 	switch (c->type) {
@@ -117,12 +128,12 @@ bool svc_group_take(struct xport_group *g, const struct xport_completion *c)
 		rank = svc_member_find(g, c->ep);
 		if (rank >= 0)
 			svc_member_connected(g, rank);
-		return rank >= 0;
+		return rank >= 0 || dropped;
 	case XPORT_EVENT_LOST:
 	case XPORT_EVENT_CLOSED:
 		rank = svc_member_find(g, c->ep);
 		if (rank < 0)
-			return false;
+			return dropped;
 		state = g->member[rank].state;
 		g->late |= g->member[rank].closing && c->status == XPORT_ERR_TIMEOUT;
 		g->member[rank].closing = false;
@@ -144,6 +155,9 @@ int svc_group_error(struct xport_group *g, const char *operation)
 
 void svc_group_spread(struct xport_group *g)
 {
+	for (int i = 0; g->confirms > 0 && i < g->members; i++)
+		if (g->member[i].confirms)
+			svc_member_confirm(g, i);
 	if (g->failed < 0)
 		return;
 	for (int i = 0; i < g->members; i++) {
@@ -168,7 +182,7 @@ void svc_group_fail(struct xport_group *g, int rank, int status, const char *fmt
 	if (g->failed >= 0)
 		return;
 	g->failed = rank;
-	g->status = status;
+	g->status = svc_group_status_valid(status) ? status : XPORT_ERR_SYSTEM;
 	va_start(ap, fmt);
 	vsnprintf(g->why, sizeof(g->why), fmt, ap);
 	va_end(ap);

@@ -21,19 +21,26 @@
  * Collective operations: xport_group_fence, _barrier, _broadcast, _allgather and _allreduce.  All members must call the
  * same ones in the same order, with the same arguments where the comment says so.  One at a time is in progress.
  *
- * Failure.  Every collective operation ends at every member, even if a member dies, is suspended, or does not come.  The
- * members that have an endpoint to it notice, and tell the others, who tell others.  A member that is in a collective
- * operation, or enters one, gets the failure at most 1.5 times XPORT_PEER_TIMEOUT plus 1 second after the death.
- * xport_group_failed has the rank.  All later collective operations of the group return the same status.  Buffers may be
+ * Failure.  If a member dies or is suspended, every collective operation ends at every other member.  The members that have
+ * an endpoint to it notice the loss, and notify the members that they have endpoints to, and so on.  A member that is in a
+ * collective operation, or enters one, gets the failure at most 1.5 times XPORT_PEER_TIMEOUT plus 1 second after the death.
+ * This bound holds if members make progress: at least one that has an endpoint to the dead member, and those that pass the
+ * failure on.  A member makes progress while it is in a function of the group that waits, or polls the instance and passes
+ * completions to xport_group_step.  If all who could notice compute without progress, the failure is noticed when one of
+ * them next makes progress.  A member that does not come ends an operation only by its time limit.  xport_group_failed has
+ * the rank.  All later collective operations of the group return the same status.  Buffers may be
  * reused after the return.  Endpoints to living members stay usable, unless an operation of the group was in progress
- * on one and could not be ended otherwise.  Go on with a new group.
+ * on one and could not be ended otherwise.  A failed group makes no new endpoints.  Go on with a new group.
+ *
+ * Different calls.  If members make different calls, or the same one with different lengths or roots, and at least one waits
+ * for 100 ms, the group fails with XPORT_ERR_PROTOCOL.  A difference that leaves no member waiting is not always noticed.
  *
  * Messages.  They have tags whose upper 32 bits are those of xport_group_attr.tag.  The application must not send with
  * such tags, nor post a receive that matches them (one with mask 0 does).  An instance may have several groups if each has
  * a tag of its own.
  *
- * Progress.  The group has no thread.  Members move each other while they are in functions of the group that wait.  If the
- * application polls the instance itself, it passes each completion to xport_group_step.
+ * Progress.  The group has no thread.  It makes progress while a thread is in a function of the group that waits.  An
+ * application that polls the instance itself passes each completion to xport_group_step.
  *
  * Thread rule.  That of the instance.  If the instance locks, any thread may call.  A collective operation, or
  * xport_group_ep, that is called while another one is in progress returns XPORT_ERR_BUSY.
@@ -83,8 +90,8 @@ struct xport_group_attr {
 	int rank;           /* XPORT_GROUP_RANK; ignored if members is 0 */
 	const char *
 		name; /* XPORT_GROUP_NAME: tells groups in one directory apart; 1 to 63 of A-Z a-z 0-9 . _ -; "group" */
-	/* XPORT_GROUP_ADDRESS: what this member listens at, see xport_listen.  Default: "*:0".  If that needs a key that is not
-	   there, or the root's host is a loopback address: "127.0.0.1:0". */
+	/* XPORT_GROUP_ADDRESS: what this member listens at, see xport_listen.  Default: "*:0".  It is
+	   "127.0.0.1:0" if there is no authentication key and XPORT_AUTH does not allow that, or the root is on loopback. */
 	const char *address;
 	const struct xport_group_exchange *exchange; /* the application's source; NULL: none */
 	uint64_t tag; /* of the messages: the upper 32 bits, the others are 0; default 0x7870677200000000 */
@@ -107,11 +114,13 @@ struct xport_group_attr {
  *   XPORT_ERR_BUSY           another process has this rank; or files of an earlier job are in the directory
  *   XPORT_ERR_NO_MEMORY      out of memory
  *   XPORT_ERR_NOT_SUPPORTED  the source is not supported; *attr sets an unknown field
- *   XPORT_ERR_TIMEOUT        `timeout_ms` passed
+ *   XPORT_ERR_TIMEOUT        `timeout_ms` passed, here or at another member
+ *   XPORT_ERR_PEER_LOST, XPORT_ERR_PEER_CLOSED, XPORT_ERR_UNREACHABLE
+ *                            another member died, or gave up
  *   XPORT_ERR_PROTOCOL       the launcher or the root sent what the protocol does not allow
  *   XPORT_ERR_SYSTEM         a system call failed; the launcher or the root ended
  *   an error of xport_listen, xport_connect or xport_wait
- *   an error of a function of attr->exchange
+ *   an error of a function of attr->exchange, here or at another member
  */
 int xport_group_create(xport *x, const struct xport_group_attr *attr, int timeout_ms, xport_group **group) XPORT_CHECK;
 
@@ -177,6 +186,7 @@ int xport_group_failed(xport_group *group);
  *   XPORT_ERR_NO_MEMORY    out of memory
  *   XPORT_ERR_TIMEOUT      `timeout_ms` passed
  *   XPORT_ERR_PEER_CLOSED  the member has left
+ *   why the group failed, if the endpoint is not open
  *   an error of xport_connect or xport_wait; why the endpoint ended
  *   an error of the source, as for xport_group_create
  */
@@ -197,8 +207,9 @@ int xport_group_step(xport_group *group, const struct xport_completion *completi
 /*
  * xport_group_put - give a value to all members.
  *
- * The bytes are copied.  They can be got after the next xport_group_fence.  A key that is put again, by any member, gets
- * another value; of values that were put before the same fence that of the highest rank counts.
+ * The bytes are copied.  They can be got after the next xport_group_fence.  A later put of the same key replaces the value.
+ * If several members put a key before the same fence, the value of the highest rank is kept.  A put during a fence takes
+ * effect at the next fence.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    an argument is NULL, value only if len is not 0; the key is empty or too long; len is above
@@ -280,7 +291,7 @@ typedef enum xport_group_op { XPORT_GROUP_SUM = 1, XPORT_GROUP_MIN = 2, XPORT_GR
  *
  * `count`, `type` (enum xport_group_type) and `op` (enum xport_group_op) are the same at all members.  `result` gets the
  * result; it may be `mine`, but not overlap it otherwise.  All members get the same bits.  The order in which elements are
- * added depends on members and count only.
+ * added depends on the number of members, the count and the size of an element only.
  *
  * Returns as xport_group_broadcast, and
  *   XPORT_ERR_INVALID    also: type or op is unknown; an array is NULL and count is not 0, or is longer than the address space

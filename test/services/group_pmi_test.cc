@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -42,6 +44,7 @@ public:
 	std::map<std::string, std::string> instead; /* cmd to answer; "-": the connection ends */
 	std::map<std::string, std::string> kvs;
 	size_t longest = 0;
+	std::atomic<int> late_ms{0};
 
 private:
 	std::string answer(const std::string &line)
@@ -83,6 +86,7 @@ private:
 			cmd = in.substr(4, in.find(' ') == std::string::npos ? std::string::npos : in.find(' ') - 4);
 			out = instead.count(cmd) ? instead[cmd] : answer(in) + "\n";
 			in.clear();
+			group_world::sleep_ms(late_ms);
 			if (out == "-") {
 				close(fd[1]);
 				fd[1] = -1;
@@ -207,6 +211,57 @@ TEST(Pmi, Rubbish)
 	}
 }
 
+/* An answer that comes after the limit is dropped: the next request gets its own. */
+TEST(Pmi, ALateAnswerIsDropped)
+{
+	server s(1024);
+	svc_group_card mine = card_of(0), got;
+	svc_group_source *source;
+
+	ASSERT_EQ(XPORT_OK, svc_group_pmi_open_fd(s.client(), 0, 2, &source, "test"));
+	source->left_ms = 2000;
+	ASSERT_EQ(XPORT_OK, source->ops->offer(source, &mine, 0));
+	while (source->ops->ready(source, 10) == XPORT_ERR_AGAIN)
+		;
+	s.late_ms = 200;
+	source->left_ms = 0;
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, source->ops->card(source, 1, &got, 0)); /* no such card: the answer is an error */
+	source->left_ms = 20;
+	EXPECT_EQ(XPORT_ERR_TIMEOUT, source->ops->card(source, 0, &got, 0));
+	source->left_ms = 2000;
+	EXPECT_EQ(XPORT_OK, source->ops->card(source, 0, &got, 0)) << group_world::error_of(XPORT_ERR_PROTOCOL);
+	EXPECT_EQ(mine.own, got.own);
+	s.late_ms = 0;
+	source->ops->close(source);
+}
+
+TEST(Pmi, OneGroupAtATime)
+{
+	server s(1024);
+	svc_group_card mine = card_of(0);
+	svc_group_source *first, *second;
+	svc_group_choice choice = {};
+	auto says = [&](const char *words) {
+		EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, svc_group_pmi_open(&choice, &second, "test"));
+		EXPECT_NE(std::string::npos, group_world::error_of(XPORT_ERR_NOT_SUPPORTED).find(words));
+	};
+
+	setenv("PMI_FD", std::to_string(s.client()).c_str(), 1);
+	setenv("PMI_RANK", "0", 1);
+	setenv("PMI_SIZE", "2", 1);
+	ASSERT_EQ(XPORT_OK, svc_group_pmi_open(&choice, &first, "test"));
+	says("has a group that uses the launcher's PMI");
+	first->ops->close(first); /* it has not spoken yet */
+	ASSERT_EQ(XPORT_OK, svc_group_pmi_open(&choice, &first, "test"));
+	first->left_ms = 2000;
+	EXPECT_EQ(XPORT_OK, first->ops->offer(first, &mine, 0));
+	says("has a group that uses the launcher's PMI");
+	first->ops->close(first);
+	says("has left the launcher's PMI");
+	for (const char *v : {"PMI_FD", "PMI_RANK", "PMI_SIZE"})
+		unsetenv(v);
+}
+
 TEST(Card, DamagedBytesAreNone)
 {
 	svc_group_card c = card_of(1), d;
@@ -229,6 +284,10 @@ TEST(Card, DamagedBytesAreNone)
 	c = card_of(0);
 	c.pid = 0x7ffffff0;
 	EXPECT_TRUE(svc_card_dead(&c));
+	c.pid_space++; /* another PID namespace: it cannot be known */
+	EXPECT_FALSE(svc_card_dead(&c));
+	c.pid_space = 0;
+	EXPECT_FALSE(svc_card_dead(&c));
 }
 
 TEST(Ranks, AreListed)

@@ -5,7 +5,6 @@
  *	group_check [GoogleTest's flags] BACKEND[:PROVIDER]...
  */
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -348,42 +347,10 @@ TEST(Source, SeveralGroupsInOneDirectory)
 	EXPECT_EQ(0, rmdir(dir.c_str() + 4));
 }
 
-/* Memory that the processes share is all that the application needs. */
-struct board {
-	struct {
-		size_t len;
-		char bytes[512];
-	} of[8];
-};
-
-int board_put(void *arg, const char *key, const void *value, size_t len)
-{
-	auto *b = static_cast<board *>(arg);
-	int rank = atoi(key + 4);
-
-	memcpy(b->of[rank].bytes, value, len);
-	__atomic_store_n(&b->of[rank].len, len, __ATOMIC_RELEASE);
-	return XPORT_OK;
-}
-
-int board_get(void *arg, const char *key, void *value, size_t *len)
-{
-	auto *b = static_cast<board *>(arg);
-	int rank = atoi(key + 4);
-	size_t n = __atomic_load_n(&b->of[rank].len, __ATOMIC_ACQUIRE);
-
-	if (n == 0)
-		return XPORT_ERR_AGAIN;
-	memcpy(value, b->of[rank].bytes, n);
-	*len = n;
-	return XPORT_OK;
-}
-
 TEST(Source, FunctionsOfTheApplication)
 {
-	void *shared = mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	board *shared = board_new();
 
-	ASSERT_NE(MAP_FAILED, shared);
 	expect_well(run(3, "", [&](int rank) {
 		xport_group_exchange e = {shared, rank, 3, board_put, nullptr, board_get};
 		xport_group_attr a = {};
@@ -398,7 +365,7 @@ TEST(Source, FunctionsOfTheApplication)
 			wrong = values(m);
 		return wrong.empty() ? m.leave() : wrong;
 	}));
-	munmap(shared, sizeof(board));
+	board_free(shared);
 }
 
 /* ---- wrong input ---- */

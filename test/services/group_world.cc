@@ -134,6 +134,8 @@ static void reap(pid_t pid, int in, int64_t until, outcome *o)
 		sleep_ms(5);
 	}
 	o->killed = WIFSIGNALED(status);
+	if (o->killed && !o->hung)
+		fprintf(stderr, "process %d: signal %d\n", static_cast<int>(pid), WTERMSIG(status));
 	while ((n = read(in, buf, sizeof(buf))) > 0)
 		o->said.append(buf, static_cast<size_t>(n));
 	close(in);
@@ -179,6 +181,45 @@ std::vector<outcome> run(int n, const std::string &source, const std::function<s
 	for (size_t i = 0; i < pids.size(); i++)
 		reap(pids[i], ins[i], until, &all[i]);
 	return all;
+}
+
+/* ---- exchange ---- */
+
+board *board_new()
+{
+	void *b = mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (b == MAP_FAILED)
+		abort();
+	return static_cast<board *>(b);
+}
+
+void board_free(board *b)
+{
+	munmap(b, sizeof(*b));
+}
+
+int board_put(void *arg, const char *key, const void *value, size_t len)
+{
+	auto *b = static_cast<board *>(arg);
+	int rank = atoi(key + 4);
+
+	memcpy(b->of[rank].bytes, value, len);
+	__atomic_store_n(&b->of[rank].len, len, __ATOMIC_RELEASE);
+	return XPORT_OK;
+}
+
+int board_get(void *arg, const char *key, void *value, size_t *len)
+{
+	auto *b = static_cast<board *>(arg);
+	int rank = atoi(key + 4);
+	size_t n = __atomic_load_n(&b->of[rank].len, __ATOMIC_ACQUIRE);
+
+	if (n == 0)
+		return XPORT_ERR_AGAIN;
+	memcpy(value, b->of[rank].bytes, n);
+	*len = n;
+	return XPORT_OK;
 }
 
 /* ---- members ---- */

@@ -43,6 +43,19 @@ std::vector<outcome> run(int n, const std::string &source, const std::function<s
 void say_busy();
 void wait_busy(int n);
 
+/* Memory that the processes share is all that the functions of xport_group_exchange need. */
+struct board {
+	struct {
+		size_t len;
+		char bytes[512];
+	} of[8];
+};
+
+board *board_new();
+void board_free(board *b);
+int board_put(void *arg, const char *key, const void *value, size_t len);
+int board_get(void *arg, const char *key, void *value, size_t *len);
+
 /* An instance and its group, in a process of run. */
 struct member {
 	xport *x = nullptr;
