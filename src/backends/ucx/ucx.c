@@ -24,6 +24,7 @@
  * frames.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -360,8 +361,24 @@ static int worker_open(struct xpi_be *be)
 	return ucx_am_open(be);
 }
 
+/*
+ * UCX makes endpoints of its own for peers whose first message came, and answers there. UCX 1.13 aborts by a failed assertion
+ * (ucp_request_send_state_ff) if a worker is destroyed while such an answer waits for a socket. If the peer has ended, the socket
+ * is refused soon, but UCX has to poll to see it. So a worker that has just lost or given up a peer is polled for a moment.
+ */
+static void settle_answers(struct xpi_be *be)
+{
+	enum { SETTLE_MS = 50 };
+
+	while (be->ended_early_ms != 0 && xpi_now_ms() - be->ended_early_ms < SETTLE_MS)
+		if (ucp_worker_progress(be->worker) == 0)
+			(void)poll(NULL, 0, 1);
+}
+
 static void ucx_close(struct xpi_be *be)
 {
+	if (be->worker != NULL && be->provider->sockets)
+		settle_answers(be);
 	ucx_match_close(be);
 	if (be->self != NULL)
 		ucx_ep_drop(be->self);

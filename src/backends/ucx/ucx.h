@@ -85,6 +85,7 @@ struct xpi_be {
 	struct xpi_pool pieces;
 	struct xpi_list eps;              /* struct ucx_ep that were created and not closed */
 	struct xpi_list expected, strays; /* ucx_ep_match.c */
+	int64_t ended_early_ms; /* CLOCK_MONOTONIC: when an endpoint that was not up, or had failed, was closed; 0: never */
 	struct {
 		int64_t since_ms; /* CLOCK_MONOTONIC: when the message was sent */
 		unsigned polls;   /* consecutive polls since then in which UCX had nothing to do */

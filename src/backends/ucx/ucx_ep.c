@@ -233,6 +233,8 @@ int ucx_ep_quiesce(struct xpi_be *be, void *ep_)
 	int rc;
 
 	ucx_match_forget(ep);
+	if (ep->state < UCX_EP_UP || ep->why != UCS_OK)
+		be->ended_early_ms = xpi_now_ms();
 	if (ep->state == UCX_EP_CONNECTING && !ep_settled(ep) && !give_up_time(ep, GIVE_UP_MS))
 		return XPORT_ERR_AGAIN;
 	if (ep->state == UCX_EP_UP && !emptied(ep))
