@@ -232,6 +232,8 @@ TEST(Endpoints, NotAfterAFailure)
 		     if (rank != 0)
 			     wrong += expect(XPORT_ERR_TIMEOUT, xport_group_ep(m.g, (rank + 3) % 6, -1, &ep),
 			                     "endpoint");
+		     /* Whoever left now would be another failure to members that are late. */
+		     sleep_ms(scaled(rank == 0 ? 1800 : 1500));
 		     return wrong;
 	     })) {
 		EXPECT_FALSE(o.hung || o.killed);
