@@ -192,6 +192,10 @@ static void lists(struct scene *s)
 		list_access(s, &r, i == 0 ? 8 : REGION / 2 / PIECES - 32);
 	for (int i = 0; i < 4 && sc_connected(s); i++)
 		list_message(s, i < 2 ? 10 : LONG / PIECES, i % 2 == 0);
+	sc_deadline_ms = 600000;
+	for (int i = 0; i < 2 && sc_connected(s); i++)
+		list_message(s, i == 0 ? 10 : LONG / PIECES, i == 0);
+	sc_deadline_ms = 0;
 	if (sc_connected(s)) { /* none of these ends before the endpoint does */
 		sc_receivev(s, 0, 100, 1000);
 		sc_sendv_to(s, 0, LONG / PIECES, 1001);

@@ -337,6 +337,8 @@ void sc_close_all(struct scene *s)
 
 /* ---- operations ---- */
 
+uint32_t sc_deadline_ms;
+
 static struct xport_opt opt_for(struct scene *s, int side, uint32_t type, uint64_t flags)
 {
 	struct scene_op *op = &s->ops[s->nops++];
@@ -345,7 +347,10 @@ static struct xport_opt opt_for(struct scene *s, int side, uint32_t type, uint64
 		abort();
 	*op = (struct scene_op){.type = type, .side = side, .quiet = (flags & XPORT_QUIET) != 0};
 	op->accepted = 1; /* a progress thread may be faster than the return of the call */
-	return (struct xport_opt){.size = sizeof(struct xport_opt), .context = op, .flags = flags};
+	return (struct xport_opt){.size = sizeof(struct xport_opt),
+	                          .context = op,
+	                          .flags = (uint32_t)flags,
+	                          .deadline_ms = sc_deadline_ms};
 }
 
 static bool posted(struct scene *s, const struct xport_opt *opt, const char *what, int status)

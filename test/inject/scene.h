@@ -51,6 +51,9 @@ struct region {
 /* What side i receives into, or has others write to; and what it sends, puts, and gets (behind the first REGION bytes). */
 extern uint8_t buffer[2][LONG + 64], local[2][LONG + 64];
 
+/* The deadline of operations that are posted from now on, long enough for all of them; 0: none. */
+extern uint32_t sc_deadline_ms;
+
 int64_t sc_now_ms(void);
 /* Something has not succeeded, as it may then, so that results are no longer looked at. */
 bool sc_failing(const struct scene *s);
