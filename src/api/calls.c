@@ -112,16 +112,13 @@ static int path(bool native)
 /* Operations that a network may carry out: of several transports, any may be chosen for a connection. */
 static uint32_t deadline_ends(const struct xport *x, const struct xport_info *info)
 {
-	bool several = xpi_several(x), put = info->put || info->put_reg, get = info->get || info->get_reg;
-	uint32_t bits = 0;
+	uint32_t may = xpi_several(x) ? ~x->settings.emulate : 0;
+	bool put = info->put || info->put_reg || (may & XPI_EMULATE_PUT) != 0;
+	bool get = info->get || info->get_reg || (may & XPI_EMULATE_GET) != 0;
+	bool atomic = info->nic_atomic || (may & XPI_EMULATE_ATOMIC) != 0;
 
-	if (put || (several && (x->settings.emulate & XPI_EMULATE_PUT) == 0))
-		bits |= 1u << XPORT_OP_PUT | 1u << XPORT_OP_PUT_NOTIFY;
-	if (get || (several && (x->settings.emulate & XPI_EMULATE_GET) == 0))
-		bits |= 1u << XPORT_OP_GET;
-	if (info->nic_atomic || (several && (x->settings.emulate & XPI_EMULATE_ATOMIC) == 0))
-		bits |= 1u << XPORT_OP_ATOMIC;
-	return bits;
+	return (put ? 1u << XPORT_OP_PUT | 1u << XPORT_OP_PUT_NOTIFY : 0) | (get ? 1u << XPORT_OP_GET : 0) |
+	       (atomic ? 1u << XPORT_OP_ATOMIC : 0);
 }
 
 /* Sets the members that are not zero. */
