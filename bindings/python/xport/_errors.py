@@ -100,7 +100,7 @@ def error(status, operation, text="", **more):
 
 
 def last_error(x, status, operation):
-	"""Of the call that has just failed on the instance x, or in libxport_services if x is None."""
+	"""Makes the exception for a call on the instance x that failed.  x is None for a call of libxport_services."""
 	e = ffi.new("struct xport_error *")
 	e.size = ffi.sizeof("struct xport_error")
 	if (lib.xport_services_last_error(e) if x is None else lib.xport_last_error(x, e)) < 0 or e.status != status:
