@@ -2,8 +2,9 @@
 # Background jobs.  Whatever takes time runs in the background and is waited for: so a signal is handled at once, and all that
 # runs ends with contrib/check.  (timeout has a process group of its own: it would survive Ctrl-C.)
 
-running= # process ids that contrib/check waits for
-ahead=   # process id of the job that builds trees ahead
+running=   # process ids that contrib/check waits for
+ahead=     # process id of the job that builds trees ahead
+beside_us= # process id of the job that runs the stages that mostly wait
 
 # below PID... - these processes and all that they started.
 below() {
@@ -16,7 +17,7 @@ below() {
 on_signal() {
 	trap '' HUP INT TERM
 	echo "check: ended by SIG$1" >&2
-	those=$(below $running $ahead)
+	those=$(below $running $ahead $beside_us)
 	[ -z "$those" ] || kill $those 2>/dev/null
 	wait
 	# A job at idle priority takes long to end on a busy machine.
@@ -71,3 +72,21 @@ beside() {
 	running=
 	for function; do join $function; done
 }
+
+# set_aside STAGE... - sets aside to the stages of these that mostly wait, if others follow them: they run in a process of their own,
+# beside those in after.  What comes first is in before.  A stage says that it waits by waits=yes.
+set_aside() {
+	before= aside= after=
+	for stage; do
+		if grep -qx 'waits=yes' "$here/stages/$stage"; then
+			aside="$aside $stage"
+		elif [ -n "$aside" ]; then
+			after="$after $stage"
+		else
+			before="$before $stage"
+		fi
+	done
+	[ -n "$after" ] || before=$* aside=
+}
+
+run_aside() { run_stages $aside; }
