@@ -775,6 +775,7 @@ struct xport_mr_info {
 	size_t length;   /* its length in bytes */
 	uint32_t rights; /* enum xport_rights, combined by | */
 	int allocated;   /* 1: the region is from xport_mr_alloc; 0: from xport_mr_reg */
+	int exact_parts; /* 1: this process checks each access by a key of xport_rkey_pack_range against the part */
 };
 
 /*
@@ -803,6 +804,32 @@ int xport_mr_query(const xport_mr *mr, struct xport_mr_info *info) XPORT_CHECK;
 int xport_rkey_pack(const xport_mr *mr, void *buf, size_t *len) XPORT_CHECK;
 
 /*
+ * xport_rkey_pack_range - write the key of a part of a region.
+ *
+ * Does what xport_rkey_pack does, for the `length` bytes from `offset` on.  Peers use the key as that of a region of
+ * `length` bytes: their offsets count from the start of the part.  XPORT_EVENT_NOTIFY names the region, and where in it
+ * the put went.
+ *
+ * rights  those of the region that the key grants; 0: all of them
+ *
+ * Accesses outside the part are always refused when they are posted.  A malicious peer does not use this library.
+ * Against it the part is exact if xport_mr_info.exact_parts is 1: this process checks each access against the part and
+ * its rights.  Otherwise the network checks, at most against the whole region and its rights.
+ *
+ * The key ends with the region.  A part takes about 300 bytes of memory until then.  Packing the same part with the same
+ * rights again takes no more.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    mr or len is NULL; length is 0; the region does not grant all of `rights`; XPORT_ATOMIC_NIC
+ *                        without XPORT_REMOTE_ATOMIC; another thread is in xport_mr_dereg of this region
+ *   XPORT_ERR_NO_MEMORY  out of memory; there are 524288 regions and parts
+ *   XPORT_ERR_BOUNDS     the part is not inside the region; buf is NULL or too small, and *len is then set to the number
+ *                        of bytes needed
+ */
+int xport_rkey_pack_range(xport_mr *mr, uint64_t offset, uint64_t length, uint32_t rights, void *buf,
+                          size_t *len) XPORT_CHECK;
+
+/*
  * xport_rkey_unpack - make a peer's key usable on an endpoint.
  *
  * `ep` is the endpoint that leads to the owner of the region.  The `len` bytes at `buf` need not be
@@ -828,13 +855,16 @@ void xport_rkey_destroy(xport_rkey *rkey);
 /* What an unpacked key allows, and how its region is accessed. */
 struct xport_rkey_info {
 	size_t size;     /* in: sizeof(struct xport_rkey_info) */
-	uint64_t length; /* bytes of the region */
+	uint64_t length; /* bytes of the region, or of the part that the key is to */
 	uint32_t rights; /* enum xport_rights, combined by |; never XPORT_REMOTE_RECV */
 	/* enum xport_path of puts and gets to this region on this endpoint.  XPORT_NATIVE only after the owner has
 	   confirmed the key, which needs progress at both ends; until then XPORT_EMULATED. */
 	int put, get;
 	int direct; /* 1: the memory is mapped in this process: puts and gets are copies, atomics CPU instructions */
 	int atomic; /* enum xport_path of atomics: XPORT_NATIVE if the owner's adapter applies them */
+	/* 0: the key is to a part of a region, and the owner's network may check accesses only against the whole region.
+	   This side refuses accesses outside the part in any case.  1: otherwise */
+	int exact;
 };
 
 /*

@@ -163,10 +163,10 @@ struct xpi_be_open_args {
  */
 struct xpi_be_caps {
 	char provider[48], device[64], stack[64]; /* as in struct xport_info */
-	char protocol[48]; /* must be equal at both ends, like back end and provider: "ucp-am 1 / 1.13" */
+	char protocol[48];   /* must be equal at both ends, like back end and provider: "ucp-am 1 / 1.13" */
 	bool local_provider; /* the provider's name has a meaning on this machine only: the peer's may differ */
 	/* frames */
-	size_t am_max;       /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB, lists up to am_max */
+	size_t am_max; /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB, lists up to am_max */
 	unsigned am_credits; /* frames of one peer in flight; at least 4. Have buffers for 2 * am_credits + 8 of them */
 	bool am_cheap;       /* a frame costs neither a system call nor device work: few records do not wait for more */
 	/*
@@ -184,23 +184,23 @@ struct xpi_be_caps {
 	 */
 	bool lends;
 	/* put, get */
-	bool rma_reg;        /* put and get reach memory from mr_reg; else from mr_alloc only. Needs mr_reg */
-	bool put_placed;     /* a completed put is visible to the target's CPU */
-	bool am_after_put;   /* a frame, put or get finds earlier puts visible, without drain. Else put needs drain */
-	bool drain_places;   /* drained puts are visible to the target's CPU, without calls there. Needs drain */
-	bool target_bounds;  /* the target, or its hardware, checks the bounds of put and get */
+	bool rma_reg;       /* put and get reach memory from mr_reg; else from mr_alloc only. Needs mr_reg */
+	bool put_placed;    /* a completed put is visible to the target's CPU */
+	bool am_after_put;  /* a frame, put or get finds earlier puts visible, without drain. Else put needs drain */
+	bool drain_places;  /* drained puts are visible to the target's CPU, without calls there. Needs drain */
+	bool target_bounds; /* the target, or its hardware, checks the bounds of put and get */
 	/*
 	 * put, flush and get complete without calls at the target: by mapped memory, put_placed or drain_places. Needs
 	 * native keys (rkey_native_max).
 	 */
 	bool passive_target;
-	size_t put_short;    /* puts of up to here are never XPI_PENDING; 0: none. Needs put and am_after_put */
-	uint64_t rma_max;    /* longest put or get, at least 128; 0: any. The core splits, into pieces of at least 64 */
-	bool nic_atomic;     /* the slot atomic is usable. Needs atomic, rma_reg, and drain or am_after_put */
+	size_t put_short; /* puts of up to here are never XPI_PENDING; 0: none. Needs put and am_after_put */
+	uint64_t rma_max; /* longest put or get, at least 128; 0: any. The core splits, into pieces of at least 64 */
+	bool nic_atomic;  /* the slot atomic is usable. Needs atomic, rma_reg, and drain or am_after_put */
 	/* waiting */
 	unsigned stack_threads; /* threads that the stack runs for each instance and that cannot be avoided */
-	bool by_clock;       /* a descriptor becomes readable from time to time although nothing happened */
-	unsigned poll_ms;    /* 0: fds and arm are reliable; else no descriptors: the core polls at this interval */
+	bool by_clock;          /* a descriptor becomes readable from time to time although nothing happened */
+	unsigned poll_ms;       /* 0: fds and arm are reliable; else no descriptors: the core polls at this interval */
 };
 
 /* Reports one candidate to `list`'s caller; see struct xport_candidate. `c` is read during the call only. */
@@ -337,8 +337,10 @@ struct xpi_backend {
 	 * Never within a callback. Blocks: no. Owns: `rkey` (rkey_size bytes), until rkey_destroy.
 	 * `buf` is valid during the call.
 	 *
-	 * length, rights  those of the region
-	 * *direct         NULL. Set it to the region's address in this process if `length` bytes of it are mapped here
+	 * start           where the part begins that the key is to, in the region: offset 0 of put, get and atomic. 0 for a
+	 *                 key to the whole region. start + length does not overflow.
+	 * length, rights  those of the part
+	 * *direct         NULL. Set it to the part's address in this process if `length` bytes of it are mapped here
 	 *                 with these rights (writable if any of XPI_RIGHTS_TO_CHANGE). Verify this, whatever the native
 	 *                 key says. The core then copies and changes words itself, and calls neither put nor get for
 	 *                 this key.
@@ -347,8 +349,8 @@ struct xpi_backend {
 	 *   XPORT_ERR_BAD_KEY  malformed bytes
 	 *   any other error    not usable; in both cases the core reaches the region by messages
 	 */
-	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-	                   uint32_t rights, void **direct);
+	int (*rkey_unpack)(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+	                   uint64_t length, uint32_t rights, void **direct);
 	/*
 	 * rkey_destroy - end what rkey_unpack prepared.
 	 *

@@ -169,6 +169,7 @@ class Side:
 		length = self.ffi.new("size_t *", 0)
 		assert self.lib.xport_rkey_pack(self.mr, self.ffi.NULL, length) == self.lib.XPORT_ERR_BOUNDS
 		self.key = self.ffi.new("char[]", length[0])
+		self.must(self.lib.xport_rkey_pack_range(self.mr, 0, self.SIZE, 0, self.key, length))
 		self.must(self.lib.xport_rkey_pack(self.mr, self.key, length))
 		self.conn = self.struct("xport_conn_attr", private_data=self.key, private_len=length[0])
 

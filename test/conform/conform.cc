@@ -70,6 +70,7 @@ const h_scenario *const tables[] = {
 	cases_paths,
 	cases_lists,
 	cases_lists_msg,
+	cases_part,
 	cases_deadline,
 	cases_deadline_load,
 	cases_deadline_names,

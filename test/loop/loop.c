@@ -145,7 +145,7 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	if (!be->native)
 		return;
 	c->mr_size = sizeof(struct loop_mr);
-	c->rkey_size = sizeof(struct loop_rkey);
+	c->rkey_size = sizeof(struct loop_rkey_state);
 	c->rkey_native_max = sizeof(struct loop_rkey);
 	c->rma_reg = true;
 	c->lends = true;

@@ -18,7 +18,7 @@ struct loop_item {
 	struct loop_ep *ep; /* of the sender; not for frames */
 	uint64_t to;        /* frames: the endpoint of the receiver by whose channel they come */
 	struct xpi_req *req;
-	void *buf; /* kept frames: where it still lies */
+	void *buf;        /* kept frames: where it still lies */
 	const void *rest; /* and what follows there */
 	size_t rest_len;
 	struct loop_item *room; /* for the copy */
@@ -49,12 +49,18 @@ struct loop_rkey {
 	uint64_t peer, region;
 };
 
+/* What is kept of an unpacked one. */
+struct loop_rkey_state {
+	struct loop_rkey key;
+	uint64_t start;
+};
+
 struct loop_ep {
 	struct xpi_core_ep *core_ep;
 	struct xpi_list link; /* in its instance's eps, until it is quiesced */
 	uint64_t serial;
 	uint64_t peer, peer_ep; /* id of the other instance, 0: not connected; serial of the endpoint there */
-	unsigned before; /* what waits for the next poll and may not be overtaken by a frame */
+	unsigned before;        /* what waits for the next poll and may not be overtaken by a frame */
 };
 
 struct xpi_be {
@@ -64,7 +70,7 @@ struct xpi_be {
 	struct xpi_core *core;
 	const struct xpi_core_ops *up;
 	struct xport_error *err;
-	int fd;               /* eventfd: something waits for poll */
+	int fd; /* eventfd: something waits for poll */
 	struct xpi_list inbox, own, regions, eps;
 };
 
@@ -72,15 +78,15 @@ struct xpi_be {
 extern struct loop_manners {
 	bool wrong_caps; /* says what contradicts the contract */
 	bool am_cheap;   /* says so */
-	size_t cma_min;  /* says that peers are of this host, which they are: data so long is read out of their memory */
-	bool broken;     /* poll says so */
-	bool busy;       /* each poll finds something; set as stall is */
-	bool holds;      /* what is to quiesce does not yet */
-	bool stall;      /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
-	unsigned refuse; /* AGAIN */
-	unsigned keep;   /* PENDING, done in the sender's next poll, when the frame leaves */
-	unsigned keep_two; /* am_send_two: the same */
-	unsigned most;   /* what a poll does, if that is not 0 */
+	size_t cma_min; /* says that peers are of this host, which they are: data so long is read out of their memory */
+	bool broken;    /* poll says so */
+	bool busy;      /* each poll finds something; set as stall is */
+	bool holds;     /* what is to quiesce does not yet */
+	bool stall;     /* puts, gets and drains stay where they are; set by one thread, seen by another: __atomic */
+	unsigned refuse;    /* AGAIN */
+	unsigned keep;      /* PENDING, done in the sender's next poll, when the frame leaves */
+	unsigned keep_two;  /* am_send_two: the same */
+	unsigned most;      /* what a poll does, if that is not 0 */
 	int drain, drained; /* what drain returns, and is done with, if that is not 0 */
 	int kept;           /* what kept frames end with, if that is not 0 */
 	int keys;           /* what rkey_pack returns, if that is not 0; n > 0: OK, and a key of n - 1 wrong bytes */
@@ -112,8 +118,8 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, struct loop_item *room, 
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 void loop_mr_dereg(struct xpi_be *be, void *mr);
 int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                     uint32_t rights, void **direct);
+int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                     uint64_t length, uint32_t rights, void **direct);
 void loop_rkey_destroy(struct xpi_be *be, void *rkey);
 int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
              struct xpi_req *req);

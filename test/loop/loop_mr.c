@@ -53,16 +53,19 @@ int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                     uint32_t rights, void **direct)
+int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                     uint64_t length, uint32_t rights, void **direct)
 {
+	struct loop_rkey_state *state = rkey;
+
 	(void)ep;
 	(void)length;
 	(void)rights;
 	if (len != sizeof(struct loop_rkey))
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a key of loop has %zu bytes, not %zu",
 		                sizeof(struct loop_rkey), len);
-	memcpy(rkey, buf, len);
+	memcpy(&state->key, buf, len);
+	state->start = start;
 	if (loop_manners.mapped != NULL) /* all of them could be mapped, but then nothing would test put and get */
 		*direct = loop_manners.mapped;
 	return XPORT_OK;
@@ -150,15 +153,15 @@ static int carry_out(struct xpi_be *be, struct loop_item *it)
 int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
              struct xpi_req *req)
 {
-	const struct loop_rkey *k = rkey;
+	const struct loop_rkey_state *k = rkey;
 	struct loop_item put = {.kind = LOOP_PUT,
 	                        .ep = ep,
 	                        .req = req,
 	                        .buf = (void *)(uintptr_t)buf,
 	                        .len = len,
-	                        .peer = k->peer,
-	                        .region = k->region,
-	                        .offset = offset};
+	                        .peer = k->key.peer,
+	                        .region = k->key.region,
+	                        .offset = k->start + offset};
 
 	(void)mr;
 	if (!be->ordered || len > LOOP_PUT_SHORT)
@@ -169,15 +172,15 @@ int loop_put(struct xpi_be *be, void *ep, const void *buf, size_t len, void *mr,
 int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void *rkey, uint64_t offset,
              struct xpi_req *req)
 {
-	const struct loop_rkey *k = rkey;
+	const struct loop_rkey_state *k = rkey;
 	struct loop_item get = {.kind = LOOP_GET,
 	                        .ep = ep,
 	                        .req = req,
 	                        .buf = buf,
 	                        .len = len,
-	                        .peer = k->peer,
-	                        .region = k->region,
-	                        .offset = offset};
+	                        .peer = k->key.peer,
+	                        .region = k->key.region,
+	                        .offset = k->start + offset};
 
 	(void)mr;
 	return queue(be, &get);
@@ -186,15 +189,15 @@ int loop_get(struct xpi_be *be, void *ep, void *buf, size_t len, void *mr, void 
 int loop_atomic(struct xpi_be *be, void *ep, const struct xport_atomic_args *args, void *rkey, uint64_t offset,
                 struct xpi_req *req)
 {
-	const struct loop_rkey *k = rkey;
+	const struct loop_rkey_state *k = rkey;
 	struct loop_item atomic = {.kind = LOOP_ATOMIC,
 	                           .ep = ep,
 	                           .req = req,
 	                           .args = *args,
 	                           .len = sizeof(uint64_t),
-	                           .peer = k->peer,
-	                           .region = k->region,
-	                           .offset = offset};
+	                           .peer = k->key.peer,
+	                           .region = k->key.region,
+	                           .offset = k->start + offset};
 
 	return queue(be, &atomic);
 }

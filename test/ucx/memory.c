@@ -45,9 +45,9 @@ void test_memory(struct side *s, const char *provider, bool a)
 		n = get_msg(s, key, sizeof(key));
 		if (n > 1) {
 			for (size_t cut = 0; cut < n; cut++)
-				CHECK(s->ops->rkey_unpack(s->be, c->ep, rkey, key, cut, len, 7, &direct) ==
+				CHECK(s->ops->rkey_unpack(s->be, c->ep, rkey, key, cut, 0, len, 7, &direct) ==
 				      XPORT_ERR_BAD_KEY);
-			rc = s->ops->rkey_unpack(s->be, c->ep, rkey, key, n, len, 7, &direct);
+			rc = s->ops->rkey_unpack(s->be, c->ep, rkey, key, n, 0, len, 7, &direct);
 			CHECK(rc == XPORT_OK && direct != NULL, "%d %s", rc, s->err.text);
 			*(unsigned char *)direct = 1;
 			((unsigned char *)direct)[len - 1] = 2;
@@ -80,7 +80,7 @@ static void refuse_without_adapter(struct side *s, struct conn *c, uint64_t base
 	xpi_wr_bytes(&w, blob, len);
 	CHECK(!w.bad);
 	s->be->rdma = true;
-	CHECK(s->ops->rkey_unpack(s->be, c->ep, &rkey, key, sizeof(key) - w.left, 8, 7, &direct) ==
+	CHECK(s->ops->rkey_unpack(s->be, c->ep, &rkey, key, sizeof(key) - w.left, 0, 8, 7, &direct) ==
 	      XPORT_ERR_NOT_SUPPORTED);
 	s->be->rdma = false;
 }

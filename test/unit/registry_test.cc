@@ -223,7 +223,7 @@ TEST_F(Registry, FillsWhatABackEndLeavesOut)
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->mr_reg(nullptr, nullptr, nullptr, 0, 0));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->mr_alloc(nullptr, nullptr, 0, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_pack(nullptr, nullptr, nullptr, nullptr));
-	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_unpack(nullptr, nullptr, nullptr, nullptr, 0, 0, 0, nullptr));
+	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_unpack(nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->put(nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->get(nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->drain(nullptr, nullptr, nullptr));
@@ -285,9 +285,8 @@ TEST_F(Registry, SaysWhatContradicts)
 	};
 	p.get = [](struct xpi_be *, void *, void *, size_t, void *, void *, uint64_t, struct xpi_req *) { return 0; };
 	p.rkey_pack = [](struct xpi_be *, const void *, void *, size_t *) { return 0; };
-	p.rkey_unpack = [](struct xpi_be *, void *, void *, const void *, size_t, uint64_t, uint32_t, void **) {
-		return 0;
-	};
+	p.rkey_unpack = [](struct xpi_be *, void *, void *, const void *, size_t, uint64_t, uint64_t, uint32_t,
+	                   void **) { return 0; };
 	ASSERT_EQ(XPORT_OK, load(&of_bare, &bare)) << err.text;
 	ASSERT_EQ(XPORT_OK, load(&of_putting, &putting)) << err.text;
 	EXPECT_EQ(nullptr, xpi_registry_contradiction(bare, &good));

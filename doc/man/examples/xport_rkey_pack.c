@@ -53,7 +53,16 @@ int main(void)
 	status = xport_put(ep, &value, 8, rkey, sizeof(memory), NULL);
 	printf("a put behind its end: %s\n", xport_status_name(status));
 	xport_rkey_destroy(rkey);
+
+	/* A key to the second half alone. */
+	len = limits.rkey_max;
+	must(xport_rkey_pack_range(mr, 2048, 2048, 0, key, &len));
+	must(xport_rkey_unpack(ep, key, len, &rkey));
+	must(xport_rkey_query(rkey, &info));
+	printf("a key to a part of %llu bytes\n",
+	       (unsigned long long)info.length);
+	xport_rkey_destroy(rkey);
 	xport_close(x);
 	free(key);
-	return status != XPORT_ERR_BOUNDS;
+	return status != XPORT_ERR_BOUNDS || info.length != 2048;
 }

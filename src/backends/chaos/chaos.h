@@ -27,9 +27,9 @@ enum chaos_chance {
 
 struct chaos_config {
 	uint32_t seed;
-	uint32_t span; /* longest delay, in polls */
-	uint32_t drop; /* each connection breaks at a step between 1 and this; 0: never */
-	uint32_t kill; /* the process ends at this step; 0: never */
+	uint32_t span;  /* longest delay, in polls */
+	uint32_t drop;  /* each connection breaks at a step between 1 and this; 0: never */
+	uint32_t kill;  /* the process ends at this step; 0: never */
 	uint32_t still; /* only so many frames arrive; 0: all */
 	uint32_t chance[CHAOS_NCHANCES];
 	const struct chaos_profile *profile;
@@ -121,9 +121,9 @@ struct chaos_ep {
 	unsigned waiting[CHAOS_NLANES]; /* its items in be->held */
 	uint64_t stuck[CHAOS_NLANES];   /* the poll in which one of them could not be posted */
 	uint64_t steps, drop_at;
-	unsigned storm;     /* the next so many calls return AGAIN */
-	uint64_t storm_end; /* until this poll */
-	unsigned patience;  /* connecting or quiescing takes at most so many more calls */
+	unsigned storm;        /* the next so many calls return AGAIN */
+	uint64_t storm_end;    /* until this poll */
+	unsigned patience;     /* connecting or quiescing takes at most so many more calls */
 	uint64_t patience_end; /* and ends at this poll: the core asks seldom on a busy machine */
 	bool connecting, quiescing, quiesced, dropped;
 	int put_status; /* status of a put that failed after it was complete for the core */
@@ -238,8 +238,8 @@ int chaos_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_
 int chaos_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void chaos_mr_dereg(struct xpi_be *be, void *mr);
 int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int chaos_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                      uint32_t rights, void **direct);
+int chaos_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                      uint64_t length, uint32_t rights, void **direct);
 void chaos_rkey_destroy(struct xpi_be *be, void *rkey);
 
 #endif

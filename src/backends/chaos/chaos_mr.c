@@ -29,8 +29,8 @@ int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
 }
 
 /* Hides a mapping from the core, which would need no network otherwise. */
-int chaos_rkey_unpack(struct xpi_be *be, void *ep_state, void *rkey, const void *buf, size_t len, uint64_t length,
-                      uint32_t rights, void **direct)
+int chaos_rkey_unpack(struct xpi_be *be, void *ep_state, void *rkey, const void *buf, size_t len, uint64_t start,
+                      uint64_t length, uint32_t rights, void **direct)
 {
 	struct chaos_ep *ep = ep_state;
 	struct chaos_rkey *k = rkey;
@@ -40,7 +40,7 @@ int chaos_rkey_unpack(struct xpi_be *be, void *ep_state, void *rkey, const void 
 	(void)direct;
 	if (chaos_chance(be, &ep->dice, CHAOS_KEYFAIL))
 		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "chaos refused to unpack the key");
-	r = be->ops->rkey_unpack(be->be, ep->inner, k->inner, buf, len, length, rights, &mapped);
+	r = be->ops->rkey_unpack(be->be, ep->inner, k->inner, buf, len, start, length, rights, &mapped);
 	if (r == XPORT_OK)
 		k->direct = mapped;
 	return r;

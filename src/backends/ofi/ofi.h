@@ -56,14 +56,14 @@ struct ofi_quirk {
 	bool wakes_itself; /* writes itself a byte for each completion, see ofi_cq.c */
 	unsigned threads;  /* threads that it starts for each instance */
 	unsigned sends;    /* sends of an endpoint that it should hold at most; 0: no limit */
-	unsigned entries; /* entries for sends, if those of an endpoint that ends are lost; 0: they are not */
-	unsigned credits; /* outstanding frames at most; 0: OFI_CREDITS */
-	size_t frame;     /* longest frame; 0: the provider's limit */
-	size_t rx, tx;    /* receives and sends that it has entries for; 0: what it offers */
-	size_t cq;        /* entries of its completion queue; 0: OFI_CQ_SIZE */
-	bool unready;     /* it does not hold back a sender without a receive, although it says so */
-	const char *env;  /* "NAME=value" for the environment while its fabric is opened */
-	bool inject_only; /* no frame may be longer than its inject size */
+	unsigned entries;  /* entries for sends, if those of an endpoint that ends are lost; 0: they are not */
+	unsigned credits;  /* outstanding frames at most; 0: OFI_CREDITS */
+	size_t frame;      /* longest frame; 0: the provider's limit */
+	size_t rx, tx;     /* receives and sends that it has entries for; 0: what it offers */
+	size_t cq;         /* entries of its completion queue; 0: OFI_CQ_SIZE */
+	bool unready;      /* it does not hold back a sender without a receive, although it says so */
+	const char *env;   /* "NAME=value" for the environment while its fabric is opened */
+	bool inject_only;  /* no frame may be longer than its inject size */
 	/* Set: it is shared memory of this host. Its files in /dev/shm have the names of its addresses without this prefix. */
 	const char *shm_prefix;
 	bool blocks;       /* fi_connect waits for an answer */
@@ -154,16 +154,16 @@ struct ofi_ep {
 	struct xpi_be *be;
 	struct xpi_core_ep *core_ep;
 	struct xpi_core_ep *from; /* sender of its frames: core_ep; NULL: anyone can send to it (rdm) */
-	struct xpi_list link; /* xpi_be.eps */
-	struct xpi_list posted;  /* struct ofi_rec that the provider holds */
-	struct xpi_list idle;    /* struct ofi_rec of receives to post */
-	struct xpi_list early;   /* struct ofi_rec of receives that completed before earlier ones */
-	uint32_t nposted, ndone; /* counts of receives, if they complete out of order */
-	struct xpi_list hungry;  /* xpi_be.hungry */
-	struct xpi_list bounces; /* struct ofi_rec of free send buffers, with local_mr */
-	int why;                 /* first failure that libfabric reported, negative; 0: none */
-	bool told;               /* the core was notified */
-	unsigned lingered;       /* calls of ep_quiesce so far */
+	struct xpi_list link;     /* xpi_be.eps */
+	struct xpi_list posted;   /* struct ofi_rec that the provider holds */
+	struct xpi_list idle;     /* struct ofi_rec of receives to post */
+	struct xpi_list early;    /* struct ofi_rec of receives that completed before earlier ones */
+	uint32_t nposted, ndone;  /* counts of receives, if they complete out of order */
+	struct xpi_list hungry;   /* xpi_be.hungry */
+	struct xpi_list bounces;  /* struct ofi_rec of free send buffers, with local_mr */
+	int why;                  /* first failure that libfabric reported, negative; 0: none */
+	bool told;                /* the core was notified */
+	unsigned lingered;        /* calls of ep_quiesce so far */
 	int64_t linger_until_ms;
 	bool beside;                 /* the peer is in this process */
 	bool hot;                    /* it is in xpi_be.hot */
@@ -320,8 +320,8 @@ void ofi_ep_not_gone(struct ofi_ep *ep);
 int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void ofi_mr_dereg(struct xpi_be *be, void *mr);
 int ofi_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct);
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct);
 void ofi_rkey_destroy(struct xpi_be *be, void *rkey);
 
 /* ofi_am.c */

@@ -45,8 +45,8 @@ int ofi_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
  * NOT_SUPPORTED: the memory is gone, its owner may not be accessed, or it is shorter than stated. The core then
  * emulates access.
  */
-int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct)
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct)
 {
 	struct ofi_rkey *rkey = rkey_;
 
@@ -54,9 +54,9 @@ int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, s
 	if (len != XPI_SHM_KEY)
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
-	rkey->map = xpi_shm_map(buf, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
-	rkey->length = length;
-	*direct = rkey->map;
+	rkey->map = xpi_shm_map(buf, start + length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
+	rkey->length = start + length;
+	*direct = rkey->map != NULL ? (uint8_t *)rkey->map + start : NULL;
 	return rkey->map != NULL ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
 }
 

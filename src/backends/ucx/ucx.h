@@ -231,8 +231,8 @@ int ucx_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t 
 int ucx_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void ucx_mr_dereg(struct xpi_be *be, void *mr);
 int ucx_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct);
+int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct);
 void ucx_rkey_destroy(struct xpi_be *be, void *rkey);
 
 /* ucx_rma.c */

@@ -175,9 +175,9 @@ static bool has_adapter(ucp_ep_h ep)
  * UCX's decoder takes no length: it works on a copy with zeros behind, so that what runs off the end stays in our
  * memory.
  */
-static int unpack_rdma(struct xpi_be *be, struct ucx_ep *ep, struct ucx_rkey *key, struct xpi_rd *r)
+static int unpack_rdma(struct xpi_be *be, struct ucx_ep *ep, struct ucx_rkey *key, struct xpi_rd *r, uint64_t start)
 {
-	uint64_t base = xpi_rd_u64(r);
+	uint64_t base = xpi_rd_u64(r) + start;
 	size_t n = xpi_rd_u16(r);
 	const uint8_t *bytes = xpi_rd_bytes(r, n);
 	char blob[4 * UCX_KEY_MAX] = {0};
@@ -200,8 +200,8 @@ static int unpack_rdma(struct xpi_be *be, struct ucx_ep *ep, struct ucx_rkey *ke
 }
 
 /* NOT_SUPPORTED: this endpoint has no native way to that memory (say, of another host); the core then carries it. */
-int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct)
+int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct)
 {
 	struct ucx_rkey *key = rkey;
 	struct xpi_rd r = xpi_rd(buf, len);
@@ -214,14 +214,14 @@ int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
 		                len);
 	if (shm != NULL && be->maps)
-		key->map = xpi_shm_map(shm, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
+		key->map = xpi_shm_map(shm, start + length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
 	if (key->map != NULL) {
-		key->map_len = length;
-		*direct = key->map;
+		key->map_len = start + length;
+		*direct = (uint8_t *)key->map + start;
 		return XPORT_OK;
 	}
 	if ((kind & KEY_RDMA) && be->rdma)
-		return unpack_rdma(be, ep, key, &r);
+		return unpack_rdma(be, ep, key, &r, start);
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 

@@ -330,8 +330,8 @@ static inline __attribute__((always_inline)) int vrb_post(struct vrb_ep *ep, str
 int vrb_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 void vrb_mr_dereg(struct xpi_be *be, void *mr);
 int vrb_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
-int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct);
+int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct);
 
 int vrb_proof_new(struct xpi_be *be);
 void vrb_proof_free(struct xpi_be *be);

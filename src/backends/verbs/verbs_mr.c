@@ -82,8 +82,8 @@ int vrb_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 	return XPORT_OK;
 }
 
-int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                    uint32_t rights, void **direct)
+int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                    uint64_t length, uint32_t rights, void **direct)
 {
 	struct xpi_rd r = xpi_rd(buf, len);
 	struct vrb_rkey *key = rkey;
@@ -92,7 +92,7 @@ int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, si
 	(void)length; /* the adapter checks */
 	(void)rights;
 	*direct = NULL;
-	key->base = xpi_rd_u64(&r);
+	key->base = xpi_rd_u64(&r) + start;
 	key->rkey = xpi_rd_u32(&r);
 	(void)xpi_rd_u32(&r);
 	if (r.bad || r.left != 0)

@@ -92,10 +92,10 @@ static int no_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *le
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 
-static int no_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t length,
-                          uint32_t rights, void **direct)
+static int no_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
+                          uint64_t length, uint32_t rights, void **direct)
 {
-	(void)be, (void)ep, (void)rkey, (void)buf, (void)len, (void)length, (void)rights, (void)direct;
+	(void)be, (void)ep, (void)rkey, (void)buf, (void)len, (void)start, (void)length, (void)rights, (void)direct;
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 

@@ -13,6 +13,7 @@
 #include "core/config/select.h"
 #include "core/config/settings.h"
 #include "core/object/instance.h"
+#include "core/object/mr_part.h"
 #include "core/object/set.h"
 #include "core/object/usdt.h"
 #include "core/wire/rkey_format.h"
@@ -48,12 +49,36 @@ static int mr_slot_find(struct xport *x, uint32_t *slot)
 	return XPORT_OK;
 }
 
+int xpi_mr_enter(struct xport *x, struct xport_mr *mr, const char *operation)
+{
+	uint64_t random;
+	uint32_t slot;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
+	if (mr_slot_find(x, &slot) != XPORT_OK)
+		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation,
+		                  "too many regions (%u are registered, parts with a key included)", x->nmr);
+	mr->id = (random & ~INDEX_MASK) | slot;
+	x->mr_table[slot] = mr;
+	x->nmr++;
+	return XPORT_OK;
+}
+
+void xpi_mr_leave(struct xport_mr *mr)
+{
+	mr->x->mr_table[mr->id & INDEX_MASK] = NULL;
+	mr->x->nmr--;
+}
+
 struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id)
 {
 	uint32_t slot = (uint32_t)(id & INDEX_MASK);
 	struct xport_mr *mr = slot < x->mr_table_size ? x->mr_table[slot] : NULL;
 
-	return mr != NULL && mr->id == id ? mr : NULL;
+	if (mr == NULL || mr->id != id)
+		return NULL;
+	return mr->whole != NULL ? mr->whole : mr;
 }
 
 int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
@@ -66,8 +91,8 @@ int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, ui
 	if (mr == NULL || mr->id != id || mr->dying)
 		return XPORT_ERR_STALE_KEY;
 	*mrp = mr;
-	if ((mr->rights & right) == 0)
-		return XPORT_ERR_ACCESS;
+	if (__builtin_expect((mr->rights & right) == 0, 0))
+		return xpi_part_check(mr, offset, len, right, mrp, at);
 	if (len > mr->length || offset > mr->length - len)
 		return XPORT_ERR_BOUNDS;
 	*at = mr->base + offset;
@@ -251,7 +276,7 @@ void xpi_mr_know_all(struct xpi_transport *tp)
 	struct xport *x = tp->x;
 
 	for (uint32_t i = 0; i < x->mr_table_size; i++)
-		if (x->mr_table[i] != NULL && !x->mr_table[i]->dying)
+		if (x->mr_table[i] != NULL && !x->mr_table[i]->dying && x->mr_table[i]->whole == NULL)
 			reg_or_log(x->mr_table[i], tp);
 }
 
@@ -332,8 +357,6 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 {
 	struct mapped memory = {0};
 	struct xport_mr *mr;
-	uint64_t random;
-	uint32_t slot;
 	int r;
 
 	r = region_valid(x, length, rights, alloc ? "xport_mr_alloc" : "xport_mr_reg");
@@ -341,11 +364,6 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 		r = memory_valid(x, base, length, rights, &memory);
 	if (r != XPORT_OK)
 		return r;
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "getrandom failed");
-	if (mr_slot_find(x, &slot) != XPORT_OK)
-		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, "xport_mr_reg", "too many regions (%u are registered)",
-		                  x->nmr);
 	mr = calloc(1, sizeof(*mr));
 	if (mr == NULL)
 		return state_refuse(x->tp);
@@ -357,15 +375,18 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	mr->readonly = memory.ro_hi != 0;
 	mr->ro_lo = memory.ro_lo;
 	mr->ro_hi = memory.ro_hi;
-	mr->id = (random & ~INDEX_MASK) | slot;
-	r = alloc ? allocate(mr) : reg_all(mr);
+	r = xpi_mr_enter(x, mr, "xport_mr_reg");
 	if (r != XPORT_OK) {
 		free(mr);
 		return r;
 	}
+	r = alloc ? allocate(mr) : reg_all(mr);
+	if (r != XPORT_OK) {
+		xpi_mr_leave(mr);
+		free(mr);
+		return r;
+	}
 	mr->by_adapter = by_adapter(x->tp, rights) && has_native_key(mr, x->tp);
-	x->mr_table[slot] = mr;
-	x->nmr++;
 	XPI_PROBE_REGISTER(x, mr->base, length, rights);
 	*out = mr;
 	return XPORT_OK;
@@ -384,8 +405,8 @@ void xpi_mr_drop(struct xport_mr *mr)
 {
 	struct xport *x = mr->x;
 
-	x->mr_table[mr->id & INDEX_MASK] = NULL;
-	x->nmr--;
+	xpi_parts_free(mr);
+	xpi_mr_leave(mr);
 	xpi_list_for(l, &x->transports) {
 		const struct xpi_transport *tp = xpi_container(l, struct xpi_transport, link);
 
@@ -413,27 +434,52 @@ static bool has_native(const struct xport_mr *mr)
 	return false;
 }
 
-int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
+bool xpi_mr_by_messages(const struct xport_mr *mr)
 {
-	struct xport *x = mr->x;
-	struct xpi_key k = {
-		.incarnation = x->incarnation,
-		.region = mr->id,
-		.base = (uintptr_t)mr->base & 4095, /* for alignment; a native key has what its network needs */
-		.length = mr->length,
-		.rights = (mr->rights & ~(uint32_t)XPORT_REMOTE_RECV) | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0) |
-	                  (has_native(mr) ? 0 : XPI_KEY_BY_MESSAGES),
-	};
+	return !has_native(mr);
+}
+
+int xpi_mr_pack_room(struct xport *x, const char *operation, const void *buf, size_t *len)
+{
 	size_t room;
 
 	if (len == NULL)
-		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_rkey_pack", "len is NULL");
+		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "len is NULL");
 	room = buf != NULL ? *len : 0;
 	*len = XPI_RKEY_LEN;
 	if (room < XPI_RKEY_LEN)
-		return xpi_refuse(x, XPORT_ERR_BOUNDS, "xport_rkey_pack",
-		                  "the key needs %d bytes, and the buffer has %zu", XPI_RKEY_LEN, room);
-	xpi_key_encode(&k, buf, room);
+		return xpi_refuse(x, XPORT_ERR_BOUNDS, operation, "the key needs %d bytes, and the buffer has %zu",
+		                  XPI_RKEY_LEN, room);
+	return XPORT_OK;
+}
+
+void xpi_mr_key_write(const struct xport_mr *mr, uint64_t base, uint32_t rights, void *buf)
+{
+	struct xpi_key k = {
+		.incarnation = mr->x->incarnation,
+		.region = mr->id,
+		.base = base,
+		.length = mr->length,
+		.rights = rights,
+	};
+
+	xpi_key_encode(&k, buf, XPI_RKEY_LEN);
+}
+
+uint32_t xpi_mr_key_rights(const struct xport_mr *mr, uint32_t rights)
+{
+	return (rights & ~(uint32_t)XPORT_REMOTE_RECV) | (mr->by_adapter ? XPI_KEY_BY_ADAPTER : 0) |
+	       (has_native(mr) ? 0 : XPI_KEY_BY_MESSAGES);
+}
+
+int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len)
+{
+	int r = xpi_mr_pack_room(mr->x, "xport_rkey_pack", buf, len);
+
+	if (r != XPORT_OK)
+		return r;
+	/* The base is for alignment; a native key has what its network needs. */
+	xpi_mr_key_write(mr, (uintptr_t)mr->base & XPI_KEY_BASE_MASK, xpi_mr_key_rights(mr, mr->rights), buf);
 	((struct xport_mr *)(uintptr_t)mr)->packed = true;
 	return XPORT_OK;
 }

@@ -32,6 +32,8 @@ struct xport_mr {
 	bool dying;
 	bool readonly;          /* some of it was not writable when it was registered: */
 	uintptr_t ro_lo, ro_hi; /* no more than this part of it */
+	struct xpi_parts *parts; /* with a key of their own; NULL: there are none */
+	struct xport_mr *whole; /* of a part: its region; else NULL */
 	void *on[XPI_TRANSPORTS_MAX]; /* by xpi_transport.index: its back end's state; NULL: it does not know the region */
 };
 
@@ -77,14 +79,26 @@ void xpi_mr_drop(struct xport_mr *mr);
 int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, void *buf, size_t *len);
 /* xpi_mr_pack - the body of xport_rkey_pack. */
 int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len);
+/* xpi_mr_by_messages - true if peers reach the region through messages only: this process checks each access. */
+bool xpi_mr_by_messages(const struct xport_mr *mr);
+/* xpi_mr_enter - add an object with its random id to the table of regions. Returns XPORT_OK, or the refusal, described. */
+int xpi_mr_enter(struct xport *x, struct xport_mr *mr, const char *operation);
+/* xpi_mr_leave - remove it. */
+void xpi_mr_leave(struct xport_mr *mr);
+/* xpi_mr_key_rights - these rights as a key of the region or of a part has them. */
+uint32_t xpi_mr_key_rights(const struct xport_mr *mr, uint32_t rights);
+/* xpi_mr_pack_room - check the buffer for a key: XPORT_OK, or the refusal, described. *len is set to the key's length. */
+int xpi_mr_pack_room(struct xport *x, const char *operation, const void *buf, size_t *len);
+/* xpi_mr_key_write - write the key of a region or a part. `base` and `rights` are as in a packed key (rkey_format.h). */
+void xpi_mr_key_write(const struct xport_mr *mr, uint64_t base, uint32_t rights, void *buf);
 
-/* xpi_mr_find - the region with this id, also while it is being deregistered. Returns NULL if there is none. */
+/* xpi_mr_find - the region with this id, also while it is being deregistered; of a part, its region. NULL: there is none. */
 struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id);
 
 /*
  * xpi_mr_check - check an access by message, at the target.
  *
- * *mr  set to the region; NULL with XPORT_ERR_STALE_KEY
+ * *mr  set to the region, never to a part; NULL with XPORT_ERR_STALE_KEY
  * *at  set to the address if the access is allowed
  *
  * Returns XPORT_OK, or

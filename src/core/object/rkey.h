@@ -13,6 +13,7 @@ struct xport_rkey {
 	struct xport_ep *ep;
 	uint64_t length;
 	uint64_t region;
+	uint64_t start;    /* of a part: where it begins in its region, for the native key */
 	uint64_t base_low; /* of the region's address: whether an offset is aligned */
 	uint8_t *direct;   /* where it is mapped here, for XPI_ROUTE_MAPPED */
 	uint32_t rights;
@@ -20,6 +21,7 @@ struct xport_rkey {
 	uint8_t *native_key;      /* memory for it, from the CLAIM until it is in use; or NULL */
 	size_t native_len;        /* 0: the owner has not granted it yet */
 	bool stale;   /* revoked by its owner, or its endpoint ended */
+	bool inexact; /* a part, which the network may not check */
 	bool native;  /* the back end knows it; be state follows */
 	bool settled; /* nothing is to come any more of its owner about a native key */
 	bool lent;    /* for the bodies of messages, by its owner: the application does not know of it */

@@ -211,7 +211,7 @@ static void free_all(struct xport *x)
 	xpi_ep_release_all(x);
 	xpi_match_close(x->match);
 	for (uint32_t i = 0; i < x->mr_table_size; i++)
-		if (x->mr_table[i] != NULL)
+		if (x->mr_table[i] != NULL && x->mr_table[i]->whole == NULL)
 			xpi_mr_drop(x->mr_table[i]);
 }
 

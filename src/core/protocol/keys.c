@@ -12,6 +12,7 @@
 #include "core/object/instance.h"
 #include "core/object/locked.h"
 #include "core/object/mr.h"
+#include "core/object/mr_part.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
 #include "core/protocol/reply_queue.h"
@@ -107,6 +108,22 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
 		hold_end(ep, xpi_container(ep->keys.holds.next, struct holder, link));
 }
 
+/* Asks the holders of a part's key. The others are refused: there may be many parts. */
+static void revoke_part(struct xport_mr *part)
+{
+	struct xport_mr *mr = part->whole;
+
+	xpi_list_for_safe(l, &mr->x->eps) {
+		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (hold_find(ep, part->id) == NULL)
+			continue;
+		mr->revoking++;
+		if (ep->state < XPI_EP_FAILING)
+			xpi_tell_key(ep, XPI_OP_REVOKE, part->id);
+	}
+}
+
 /*
  * Asks those that may reach it without us to stop; tells the others, whose use would be refused anyway.  One that fails
  * holds its key until it is quiesced; one that has not heard yet that its peer is ready may have granted some.
@@ -122,6 +139,7 @@ void xpi_mr_revoke_all(struct xport_mr *mr)
 		if (ep->state < XPI_EP_FAILING && (held || (mr->packed && ep->state != XPI_EP_CONNECTING)))
 			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
 	}
+	xpi_parts_each(mr, revoke_part);
 }
 
 /*
@@ -175,8 +193,8 @@ static void adopt(struct xport_rkey *k)
 	bool put = !(x->settings.emulate & XPI_EMULATE_PUT), get = !(x->settings.emulate & XPI_EMULATE_GET);
 	void *direct = NULL;
 	struct xpi_transport *tp = k->ep->tp;
-	int r = tp->ops->rkey_unpack(tp->be, xpi_ep_be(k->ep), xpi_rkey_be(k), k->native_key, k->native_len, k->length,
-	                             k->rights, &direct);
+	int r = tp->ops->rkey_unpack(tp->be, xpi_ep_be(k->ep), xpi_rkey_be(k), k->native_key, k->native_len, k->start,
+	                             k->length, k->rights, &direct);
 
 	settle(k);
 	k->native = r == XPORT_OK;
@@ -218,7 +236,7 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	int r;
 
 	xpi_assert_locked(ep->x);
-	if (buf == NULL || !xpi_key_decode(buf, len, &key))
+	if (buf == NULL || !xpi_key_decode(buf, len, &key) || key.length > UINT64_MAX - (key.base >> XPI_KEY_BASE_BITS))
 		return xpi_refuse(x, XPORT_ERR_BAD_KEY, "xport_rkey_unpack",
 		                  "the %zu bytes are not a key, or are damaged", len);
 	if (key.incarnation != ep->peer.incarnation)
@@ -230,7 +248,9 @@ int xpi_rkey_unpack(struct xport_ep *ep, const void *buf, size_t len, struct xpo
 	k->length = key.length;
 	k->region = key.region;
 	k->base_low = key.base;
-	k->rights = key.rights & ~(XPI_KEY_BY_ADAPTER | XPI_KEY_BY_MESSAGES);
+	k->start = key.base >> XPI_KEY_BASE_BITS;
+	k->inexact = (key.rights & (XPI_KEY_PART | XPI_KEY_BY_MESSAGES)) == XPI_KEY_PART;
+	k->rights = key.rights & ~(XPI_KEY_BY_ADAPTER | XPI_KEY_BY_MESSAGES | XPI_KEY_PART);
 	k->atomic = (key.rights & XPI_KEY_BY_ADAPTER) != 0 ? XPI_ROUTE_NATIVE : XPI_ROUTE_AM;
 	r = claim(k, (key.rights & XPI_KEY_BY_MESSAGES) == 0);
 	if (r != XPORT_OK) {

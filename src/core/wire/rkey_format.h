@@ -13,6 +13,12 @@ enum { XPI_RKEY_LEN = 52 };
 /* In the rights of a packed key, beside enum xport_rights. */
 #define XPI_KEY_BY_ADAPTER (UINT32_C(1) << 31)  /* atomics are the adapter's alone */
 #define XPI_KEY_BY_MESSAGES (UINT32_C(1) << 30) /* the region has no native key */
+#define XPI_KEY_PART (UINT32_C(1) << 29)        /* the key is to a part of a region */
+
+/* The base of a packed key: in the low bits those of the address, above them where the part begins in its region. */
+enum { XPI_KEY_BASE_BITS = 12 };
+#define XPI_KEY_BASE_MASK ((UINT64_C(1) << XPI_KEY_BASE_BITS) - 1)
+#define XPI_KEY_START_MAX (UINT64_MAX >> XPI_KEY_BASE_BITS)
 
 /* The decoded form of a packed key. */
 struct xpi_key {

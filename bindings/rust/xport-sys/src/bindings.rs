@@ -2410,12 +2410,13 @@ pub struct xport_mr_info {
     pub length: usize,
     pub rights: u32,
     pub allocated: ::std::os::raw::c_int,
+    pub exact_parts: ::std::os::raw::c_int,
 }
 #[test]
 fn bindgen_test_layout_xport_mr_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_mr_info>(),
-        32usize,
+        40usize,
         concat!("Size of: ", stringify!(xport_mr_info))
     );
     assert_eq!(
@@ -2508,6 +2509,23 @@ fn bindgen_test_layout_xport_mr_info() {
         );
     }
     test_field_allocated();
+    fn test_field_exact_parts() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_mr_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).exact_parts) as usize - ptr as usize
+            },
+            32usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_mr_info),
+                "::",
+                stringify!(exact_parts)
+            )
+        );
+    }
+    test_field_exact_parts();
 }
 impl Default for xport_mr_info {
     fn default() -> Self {
@@ -2524,6 +2542,16 @@ extern "C" {
 extern "C" {
     pub fn xport_rkey_pack(
         mr: *const xport_mr,
+        buf: *mut ::std::os::raw::c_void,
+        len: *mut usize,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_rkey_pack_range(
+        mr: *mut xport_mr,
+        offset: u64,
+        length: u64,
+        rights: u32,
         buf: *mut ::std::os::raw::c_void,
         len: *mut usize,
     ) -> ::std::os::raw::c_int;
@@ -2549,6 +2577,7 @@ pub struct xport_rkey_info {
     pub get: ::std::os::raw::c_int,
     pub direct: ::std::os::raw::c_int,
     pub atomic: ::std::os::raw::c_int,
+    pub exact: ::std::os::raw::c_int,
 }
 #[test]
 fn bindgen_test_layout_xport_rkey_info() {
@@ -2681,6 +2710,23 @@ fn bindgen_test_layout_xport_rkey_info() {
         );
     }
     test_field_atomic();
+    fn test_field_exact() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rkey_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).exact) as usize - ptr as usize
+            },
+            36usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rkey_info),
+                "::",
+                stringify!(exact)
+            )
+        );
+    }
+    test_field_exact();
 }
 extern "C" {
     pub fn xport_rkey_query(

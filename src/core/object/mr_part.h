@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * mr_part.h - parts of regions that have a key of their own (xport_rkey_pack_range).
+ *
+ * A part is an entry in the table of regions. It has no rights itself: so the check of an access to it takes the branch
+ * of a refusal, which then looks at the part, and an access to a whole region costs nothing more. A part ends with its
+ * region.
+ */
+#ifndef XPI_CORE_OBJECT_MR_PART_H
+#define XPI_CORE_OBJECT_MR_PART_H
+
+#include "core/object/mr.h"
+
+/* xpi_part_pack - the body of xport_rkey_pack_range. */
+int xpi_part_pack(struct xport_mr *mr, uint64_t offset, uint64_t length, uint32_t rights, void *buf, size_t *len);
+/*
+ * xpi_part_check - check an access that the rights of `mr` do not allow: it is refused, unless `mr` is a part.
+ *
+ * Sets *mrp to the region, and returns what xpi_mr_check returns.
+ */
+int xpi_part_check(struct xport_mr *mr, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
+                   uint8_t **at) __attribute__((cold));
+/* xpi_parts_each - call a function for each part of a region. */
+void xpi_parts_each(struct xport_mr *mr, void (*fn)(struct xport_mr *part));
+/* xpi_part_end - refuse further accesses by message: the region is being deregistered. */
+void xpi_part_end(struct xport_mr *part);
+/* xpi_parts_free - free the parts of a region, and their places in the table. */
+void xpi_parts_free(struct xport_mr *mr);
+
+#endif
