@@ -32,6 +32,7 @@ enum {
 	SVC_FIRST_DIRECTORY_EVENT = SVC_SIZE_UP_TO(struct xport_directory_event, entry),
 	SVC_FIRST_DIRECTORY_INFO = SVC_SIZE_UP_TO(struct xport_directory_info, hits),
 	SVC_FIRST_CONN_ATTR = SVC_SIZE_UP_TO(struct xport_conn_attr, backlog),
+	SVC_FIRST_PREPARED_INFO = SVC_SIZE_UP_TO(struct xport_prepared_info, lists),
 	SVC_FIRST_OPT = SVC_SIZE_UP_TO(struct xport_opt, id),
 	SVC_FIRST_LINK_ATTR = SVC_SIZE_UP_TO(struct xport_link_attr, seed),
 	SVC_FIRST_LINK_EVENT = SVC_SIZE_UP_TO(struct xport_link_event, length),

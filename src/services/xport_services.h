@@ -7,6 +7,7 @@
  *   xport_pool.h        blocks of registered memory
  *   xport_cache.h       registrations that are kept for buffers used again
  *   xport_batch.h       many operations with one completion
+ *   xport_prepared.h    strided transfers that are posted many times
  *   xport_versioned.h   objects that peers read without tearing
  *   xport_leases.h      memory that one process lends to another
  *   xport_directory.h   names of regions on many machines
@@ -59,6 +60,8 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 #include "xport_cache.h"
 
 #include "xport_batch.h"
+
+#include "xport_prepared.h"
 
 #include "xport_versioned.h"
 
