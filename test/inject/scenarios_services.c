@@ -14,6 +14,7 @@ enum {
 void pool_blocks(struct scene *s);
 void pool_busy(struct scene *s);
 void cache(struct scene *s);
+void prepared(struct scene *s);
 void versioned(struct scene *s);
 
 static void use_pool(struct scene *s, xport_pool *pool)
@@ -118,6 +119,34 @@ void cache(struct scene *s)
 		sc_served(s, "xport_cache_invalidate", xport_cache_invalidate(c, buffer[0] + 8192 * 5, 100), 0);
 		sc_served(s, "xport_cache_destroy", xport_cache_destroy(c), 0);
 	}
+	sc_close_all(s);
+}
+
+void prepared(struct scene *s)
+{
+	struct xport_prepared_run run = {.length = 1, .level = {{100, 2, 2}, {0}}};
+	xport_prepared *set = NULL;
+	struct region r = {0};
+	size_t index;
+
+	if (sc_open_both(s))
+		sc_connect_both(s);
+	if (sc_connected(s))
+		sc_share(s, &r, false);
+	if (r.key != NULL &&
+	    sc_served(s, "xport_prepared_create",
+	              xport_prepared_create(s->x[1], s->ep[1], r.key, buffer[1], REGION, NULL, &set), ON_SERVICE)) {
+		for (int i = 0; i < 3; i++)
+			sc_served(s, "xport_prepared_add", xport_prepared_add(set, &run, sizeof(run), 1, &index),
+			          ON_SERVICE);
+		xport_prepared_destroy(set);
+	}
+	xport_rkey_destroy(r.key);
+	for (int side = 1; side >= 0; side--) {
+		sc_close_endpoint(s, side);
+		sc_breathe(s, 4);
+	}
+	sc_unshare(s, &r);
 	sc_close_all(s);
 }
 

@@ -521,6 +521,9 @@ void sc_share(struct scene *s, struct region *r, bool alloc)
 	}
 	if (sc_ok(s, s->x[0], "xport_mr_query", xport_mr_query(r->mr, &info), 0))
 		r->base = info.base;
+	sc_ok(s, s->x[0], "xport_rkey_pack_range", xport_rkey_pack_range(r->mr, 64, 64, 0, key, &len),
+	      BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM));
+	len = sizeof(key);
 	if (!sc_ok(s, s->x[0], "xport_rkey_pack", xport_rkey_pack(r->mr, key, &len), BIT(XPORT_ERR_NO_MEMORY)) ||
 	    s->ep[1] == NULL)
 		return;
