@@ -90,6 +90,8 @@ enum perf_tax { PERF_TAX_NOT, PERF_TAX_BATCHES, PERF_TAX_STEPS, PERF_TAX_COUNT }
 
 enum perf_plant { PERF_PLANT_NOTHING, PERF_PLANT_FIRST, PERF_PLANT_TIMED };
 
+struct perf_like; /* perf_like.h */
+
 struct perf_options {
 	char **argv;
 	bool server, self, keep, json, csv;
@@ -107,6 +109,8 @@ struct perf_options {
 	int cores[2 * PERF_THREADS], ncores;
 	enum perf_tax tax;
 	const char *beside; /* --tax: what the direct calls travel over, if not the back end */
+	const struct perf_like *like; /* the command of perftest whose columns are printed; NULL: none */
+	char **words;                 /* with it: the command line that it was translated to */
 	enum perf_plant plant; /* for tests: a byte that is wrong */
 };
 

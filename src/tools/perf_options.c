@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf.h"
+#include "tools/perf_like.h"
 
 enum {
 	OPT_SELF = 256,
@@ -18,7 +18,8 @@ enum {
 	OPT_PER_SAMPLE,
 	OPT_MEMORY,
 	OPT_PLANT,
-	OPT_KEEP
+	OPT_KEEP,
+	OPT_LIKE
 };
 
 static const struct argp_option options[] = {
@@ -34,6 +35,10 @@ static const struct argp_option options[] = {
          "processes on this machine; HOW is batches (the default) or steps",
          1},
 	{"beside", OPT_BESIDE, "NAME", 0, "With --tax: the provider for the direct calls (default: that of -B)", 1},
+	{"like", OPT_LIKE, "COMMAND", 0,
+         "Do what this command of perftest does, such as ib_write_bw, with its flags and columns; "
+         "must be the first option",
+         1},
 	{"backend", 'B', "NAME", 0, "The back end and provider, instead of XPORT_BACKEND", 1},
 	{"cores", 'c', "LIST", 0,
          "Bind the n-th thread to the n-th core of the list; with --self the cores of the server's "
@@ -468,6 +473,9 @@ static error_t perf_options_parse(int key, char *arg, struct argp_state *state)
 	case OPT_PLOT:
 		o->plot = arg;
 		return 0;
+	case OPT_LIKE:
+		argp_error(state, "--like must be the first option; the flags of perftest follow it");
+		return 0;
 	case OPT_PLANT:
 		o->plant = perf_options_read_plant(state, arg);
 		return 0;
@@ -503,8 +511,12 @@ void perf_options_read(struct perf_options *o, int argc, char **argv)
 {
 	static const struct argp argp = {options, perf_options_parse, "[ADDRESS]", doc, NULL, NULL, NULL};
 	struct reading r = {.o = o};
+	const struct perf_like *like = perf_like_of(argc, argv);
+	char **words = like != NULL ? perf_like_translate(like, &argc, argv, is_open()) : argv;
 
 	*o = (struct perf_options){.argv = argv,
+	                           .like = like,
+	                           .words = words,
 	                           .window = 64,
 	                           .per_sample = 1,
 	                           .endpoints = 1,
@@ -513,5 +525,5 @@ void perf_options_read(struct perf_options *o, int argc, char **argv)
 	                           .verify = true};
 	argp_program_version_hook = perf_options_show_version;
 	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, &r);
+	argp_parse(&argp, argc, words, 0, NULL, &r);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* perf_table.c - prints results as text, in columns like those of perftest. */
-#include "tools/perf.h"
+#include "tools/perf_like.h"
 
 static const char *perf_table_text(json_t *j, const char *name)
 {
@@ -42,6 +42,8 @@ void perf_table_begin(const struct perf_about *about)
 	length(o);
 	printf("\n# data %s; a look at the clock takes %.0f ns\n",
 	       o->verify ? "verified" : "NOT VERIFIED (--no-verify)", json_real_value(json_object_get(c, "clock_ns")));
+	if (o->like != NULL)
+		perf_like_begin(o);
 }
 
 static void latency_row(const struct perf_options *o, const struct perf_result *r, bool head)
@@ -82,7 +84,9 @@ void perf_table_row(const struct perf_about *about, const struct perf_result *r)
 	bool head = last == NULL || last->test != r->is->test || last->measure != r->is->measure;
 
 	last = r->is;
-	if (r->is->measure == PERF_LATENCY)
+	if (about->options->like != NULL)
+		perf_like_row(about->options, r);
+	else if (r->is->measure == PERF_LATENCY)
 		latency_row(about->options, r, head);
 	else
 		rate_row(about->options, r, head);
