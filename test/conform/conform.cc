@@ -75,6 +75,7 @@ const h_scenario *const tables[] = {
 	cases_deadline_load,
 	cases_deadline_names,
 	cases_deadline_rma,
+	cases_file,
 };
 
 /* One scenario, each of its parameters, each kind of memory. */
