@@ -88,6 +88,10 @@ bool perf_test_takes(const struct perf_test *test, enum perf_measure measure, ui
 /* --tax: pairs of batches, single steps, or calls for callgrind to count. */
 enum perf_tax { PERF_TAX_NOT, PERF_TAX_BATCHES, PERF_TAX_STEPS, PERF_TAX_COUNT };
 
+/* Where the data is.  The server, which only the client's source concerns, registers memory where that is mapped. */
+enum perf_memory { PERF_ALLOCATED, PERF_REGISTERED, PERF_MAPPED, PERF_MEMORIES };
+extern const char *const perf_memory_names[PERF_MEMORIES];
+
 enum perf_plant { PERF_PLANT_NOTHING, PERF_PLANT_FIRST, PERF_PLANT_TIMED };
 
 struct perf_like; /* perf_like.h */
@@ -105,7 +109,8 @@ struct perf_options {
 	int endpoints, threads;
 	uint64_t count, duration_ns;  /* of the timed run: one of them is 0 */
 	uint64_t warm_count, warm_ns; /* or both, for none */
-	bool both, verify, wait, registered;
+	bool both, verify, wait;
+	enum perf_memory memory;
 	int cores[2 * PERF_THREADS], ncores;
 	enum perf_tax tax;
 	const char *beside; /* --tax: what the direct calls travel over, if not the back end */

@@ -40,7 +40,7 @@ static bool connect_all(struct perf_stream *l, const struct perf_options *o)
 	for (int i = 0; i < o->endpoints; i++)
 		if (l->peers[i].ep == NULL && !connect_one(l, i))
 			return false;
-	return perf_stream_memory(l, session.plan->span, o->registered) && perf_wire_keys(l);
+	return perf_stream_memory(l, session.plan->span, o->memory) && perf_wire_keys(l);
 }
 
 static bool read_welcome(struct perf_stream *l, json_t *message, const struct perf_options *o)
@@ -68,7 +68,7 @@ static bool perf_client_introduce(struct perf_stream *l, const struct perf_optio
 		return false;
 	hello = json_pack("{s{si ss si si sI sb}}", "hello", "format", PERF_FORMAT, "version", xport_version(),
 	                  "threads", o->threads, "endpoints", o->endpoints, "span", (json_int_t)session.plan->span,
-	                  "registered", o->registered);
+	                  "registered", o->memory != PERF_ALLOCATED);
 	if (!perf_wire_send(l, hello))
 		return false;
 	welcome = perf_wire_expect(l, "welcome");

@@ -64,8 +64,7 @@ static json_t *options(const struct perf_options *o)
 	                 "window", (int)o->window, "both", o->both, "count", (json_int_t)o->count, "duration_ns",
 	                 (json_int_t)o->duration_ns, "warm_up_count", (json_int_t)o->warm_count, "warm_up_ns",
 	                 (json_int_t)o->warm_ns, "per_sample", (int)o->per_sample, "memory",
-	                 o->registered ? "registered" : "allocated", "verify", o->verify, "wait", o->wait, "self",
-	                 o->self);
+	                 perf_memory_names[o->memory], "verify", o->verify, "wait", o->wait, "self", o->self);
 }
 
 static json_t *date(void)

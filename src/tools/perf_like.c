@@ -378,13 +378,13 @@ void perf_like_begin(const struct perf_options *o)
 		printf(" #bytes        #iterations       t_avg[usec]    tps average\n");
 }
 
-/* perftest's MB is 2^20 bytes.  Its typical latency is the median. */
+/* perftest's MB is 2^20 bytes.  Its typical latency is the median.  Of both directions it counts one, and adds the rates. */
 void perf_like_row(const struct perf_options *o, const struct perf_result *r)
 {
 	const struct perf_histogram *h = &r->latency;
 	const double us = PERF_UNITS * 1000.0, mib = 1 << 20;
 	double rate = (double)r->operations / r->seconds, size = (double)r->is->size;
-	unsigned long long bytes = r->is->size, n = r->operations;
+	unsigned long long bytes = r->is->size, n = o->both ? r->operations / 2 : r->operations;
 
 	if (r->is->measure != PERF_LATENCY)
 		printf(" %-7llu    %-10llu       %-7.2f            %-7.2f\t\t   %-7.6f\n", bytes, n,

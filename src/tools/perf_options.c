@@ -64,7 +64,10 @@ static const struct argp_option options[] = {
 	{"both", 'b', NULL, 0, "Both directions at once, for bandwidth and rate", 2},
 	{"per-sample", OPT_PER_SAMPLE, "COUNT", 0,
          "Operations between two readings of the clock, for latency (default: 1)", 2},
-	{"memory", OPT_MEMORY, "KIND", 0, "allocated, by xport_mr_alloc (the default), or registered, by xport_mr_reg",
+	{"memory", OPT_MEMORY, "KIND", 0,
+         "allocated, by xport_mr_alloc (the default); registered, by xport_mr_reg; or mapped: the client's is a file "
+         "in "
+         "TMPDIR (/tmp), mapped and registered",
          2},
 	{"no-verify", OPT_NO_VERIFY, NULL, 0, "Do not check the data; the output says so", 2},
 	{NULL, 0, NULL, 0, "Output:", 3},
@@ -262,11 +265,15 @@ static enum perf_tax read_tax(struct argp_state *state, const char *arg)
 	return PERF_TAX_NOT;
 }
 
-static bool read_kind(struct argp_state *state, const char *arg)
+const char *const perf_memory_names[PERF_MEMORIES] = {"allocated", "registered", "mapped"};
+
+static enum perf_memory read_kind(struct argp_state *state, const char *arg)
 {
-	if (strcmp(arg, "registered") != 0 && strcmp(arg, "allocated") != 0)
-		argp_error(state, "--memory=%s: it takes allocated or registered", arg);
-	return arg[0] == 'r';
+	for (int i = 0; i < PERF_MEMORIES; i++)
+		if (strcmp(arg, perf_memory_names[i]) == 0)
+			return (enum perf_memory)i;
+	argp_error(state, "--memory=%s: it takes allocated, registered or mapped", arg);
+	return PERF_ALLOCATED;
 }
 
 /* ---- as a whole ---- */
@@ -411,7 +418,7 @@ static error_t parse_measured(int key, char *arg, struct argp_state *state)
 		o->per_sample = (uint32_t)number(state, "--per-sample", arg, 1, PERF_PER_SAMPLE);
 		return 0;
 	case OPT_MEMORY:
-		o->registered = read_kind(state, arg);
+		o->memory = read_kind(state, arg);
 		return 0;
 	case OPT_NO_VERIFY:
 		o->verify = false;

@@ -108,7 +108,7 @@ static bool read_hello(struct perf_stream *l, json_t *message)
 	    span < 1 || span > (INT64_MAX >> 8))
 		return perf_stream_fail(l, "the client's request is too large: %d threads, %d endpoints, %lld bytes",
 		                        o->threads, o->endpoints, (long long)span);
-	o->registered = registered;
+	o->memory = registered ? PERF_REGISTERED : PERF_ALLOCATED;
 	session.span = (uint64_t)span;
 	return true;
 }
@@ -215,7 +215,7 @@ static bool perf_serve_follow(struct perf_stream *l)
 	bool more = true, good;
 	json_t *message;
 
-	if (!accept_all(l) || !perf_stream_memory(l, session.span, session.theirs.registered) || !perf_wire_keys(l))
+	if (!accept_all(l) || !perf_stream_memory(l, session.span, session.theirs.memory) || !perf_wire_keys(l))
 		return false;
 	while (more) {
 		message = perf_wire_expect(l, "");

@@ -175,10 +175,10 @@ json_t *perf_setup(xport *x, const xport_ep *ep, const struct perf_options *o, i
 	snprintf(backend, sizeof(backend), "%s:%s", e.backend, e.provider);
 	return json_pack("{so so so so so so sI sI sI sI sI si so so sf so sb}", "version", setup_text(xport_version()),
 	                 "machine", machine(), "backend", setup_text(backend), "device", setup_text(e.device), "stack",
-	                 setup_text(i.stack), "paths", paths(&i, o->registered), "eager_max", (json_int_t)i.eager_max,
-	                 "frame_max", (json_int_t)i.frame_max, "queue_depth", (json_int_t)i.queue_depth,
-	                 "stack_threads", (json_int_t)i.stack_threads, "peer_timeout_ms", (json_int_t)i.peer_timeout_ms,
-	                 "pid", (int)getpid(), "variables", variables(), "environment", environment(), "clock_ns",
-	                 perf_clock_cost(), "threads_on_cores", cores(o, threads), "sleeps",
+	                 setup_text(i.stack), "paths", paths(&i, o->memory != PERF_ALLOCATED), "eager_max",
+	                 (json_int_t)i.eager_max, "frame_max", (json_int_t)i.frame_max, "queue_depth",
+	                 (json_int_t)i.queue_depth, "stack_threads", (json_int_t)i.stack_threads, "peer_timeout_ms",
+	                 (json_int_t)i.peer_timeout_ms, "pid", (int)getpid(), "variables", variables(), "environment",
+	                 environment(), "clock_ns", perf_clock_cost(), "threads_on_cores", cores(o, threads), "sleeps",
 	                 o->wait || i.stack_threads > 0);
 }

@@ -2,10 +2,14 @@
 /* perf_stream.c - see perf_stream.h. */
 #include "tools/perf_stream.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tools/hint.h"
 
@@ -99,24 +103,52 @@ bool perf_stream_endpoints(struct perf_stream *l, int n)
 
 static const uint32_t perf_rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC | XPORT_REMOTE_RECV;
 
-static int stream_get_region(struct perf_stream *l, uint64_t span, bool registered, uint32_t rights)
+/* A file without a name, all of it in the page cache. */
+static bool stream_map_file(struct perf_stream *l, uint64_t len)
 {
-	if (!registered)
+	const char *dir = getenv("TMPDIR");
+	char name[256];
+	void *p = MAP_FAILED;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/xport_perf-XXXXXX", dir != NULL ? dir : "/tmp");
+	fd = mkstemp(name);
+	if (fd < 0)
+		return perf_stream_fail(l, "no file %s: %s", name, strerror(errno));
+	unlink(name);
+	errno = posix_fallocate(fd, 0, (off_t)len);
+	if (errno == 0)
+		p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return perf_stream_fail(l, "no file of %llu bytes in %s: %s", (unsigned long long)len,
+		                        dir != NULL ? dir : "/tmp", strerror(errno));
+	l->mine = p;
+	l->mapped = len;
+	return true;
+}
+
+static int stream_get_region(struct perf_stream *l, uint64_t span, enum perf_memory memory, uint32_t rights)
+{
+	if (memory == PERF_ALLOCATED)
 		return xport_mr_alloc(l->x, 2 * span, rights, &l->mr);
-	l->mine = aligned_alloc(4096, 2 * span);
+	if (memory == PERF_REGISTERED)
+		l->mine = aligned_alloc(4096, 2 * span);
 	if (l->mine == NULL)
 		return XPORT_ERR_NO_MEMORY;
 	memset(l->mine, 0, 2 * span);
 	return xport_mr_reg(l->x, l->mine, 2 * span, rights, &l->mr);
 }
 
-bool perf_stream_memory(struct perf_stream *l, uint64_t span, bool registered)
+bool perf_stream_memory(struct perf_stream *l, uint64_t span, enum perf_memory memory)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
 	int r;
 
 	span = (span + 4095) & ~UINT64_C(4095);
-	r = stream_get_region(l, span, registered, perf_rights);
+	if (memory == PERF_MAPPED && !stream_map_file(l, 2 * span))
+		return false;
+	r = stream_get_region(l, span, memory, perf_rights);
 	if (r == XPORT_OK)
 		r = xport_mr_query(l->mr, &info);
 	if (r != XPORT_OK)
@@ -138,7 +170,10 @@ void perf_stream_close(struct perf_stream *l)
 	free(l->peers);
 	free(l->receives);
 	free(l->used);
-	free(l->mine);
+	if (l->mapped > 0)
+		munmap(l->mine, l->mapped);
+	else
+		free(l->mine);
 	free(l->scratch);
 	free(l->letter);
 	free(l->reply);

@@ -73,6 +73,7 @@ struct perf_stream {
 	int npeers;
 	xport_mr *mr;
 	uint8_t *out, *in, *mine; /* mine: what xport_mr_reg got */
+	uint64_t mapped;          /* bytes of a file at `mine`; 0: it is of the heap */
 	uint64_t span;            /* of a half */
 	uint8_t *scratch;         /* what is registered in a run of that */
 
@@ -104,7 +105,7 @@ bool perf_stream_open(struct perf_stream *l, const struct perf_options *o, int i
 /* Room for so many endpoints; the first one stays, if it is there, also where there is no memory. */
 bool perf_stream_endpoints(struct perf_stream *l, int n);
 /* The memory, of two halves of `span`. */
-bool perf_stream_memory(struct perf_stream *l, uint64_t span, bool registered);
+bool perf_stream_memory(struct perf_stream *l, uint64_t span, enum perf_memory memory);
 /* In order of undoing; says goodbye to peers that are still there. */
 void perf_stream_close(struct perf_stream *l);
 

@@ -37,8 +37,8 @@ void perf_table_begin(const struct perf_about *about)
 	       perf_table_text(c, "stack"), perf_table_text(c, "device"), perf_table_text(paths, "put"),
 	       perf_table_text(paths, "get"), perf_table_text(paths, "atomic"), perf_table_text(paths, "send"));
 	printf("# %d thread%s, %d endpoint%s each, memory %s, window %u, %s, ", o->threads, o->threads > 1 ? "s" : "",
-	       o->endpoints, o->endpoints > 1 ? "s" : "", o->registered ? "registered" : "allocated",
-	       (unsigned)o->window, o->both ? "both directions" : "one direction");
+	       o->endpoints, o->endpoints > 1 ? "s" : "", perf_memory_names[o->memory], (unsigned)o->window,
+	       o->both ? "both directions" : "one direction");
 	length(o);
 	printf("\n# data %s; a look at the clock takes %.0f ns\n",
 	       o->verify ? "verified" : "NOT VERIFIED (--no-verify)", json_real_value(json_object_get(c, "clock_ns")));
