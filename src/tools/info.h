@@ -130,6 +130,7 @@ enum info_state info_check_rdma_files(const struct info *info, struct info_check
 enum info_state info_check_rdma_ports(const struct info *info, struct info_check *c);
 enum info_state info_check_rdma_gids(const struct info *info, struct info_check *c);
 enum info_state info_check_rdma_addresses(const struct info *info, struct info_check *c);
+enum info_state info_check_mapped_files(const struct info *info, struct info_check *c);
 /* info_checks_env.c: the environment, and addresses */
 enum info_state info_check_authentication(const struct info *info, struct info_check *c);
 enum info_state info_check_variables(const struct info *info, struct info_check *c);

@@ -342,3 +342,32 @@ enum info_state info_check_rdma_addresses(const struct info *info, struct info_c
 	info_cure(c, "ip address add ADDRESS/PREFIX dev %s", netdev(&w));
 	return info_say(c, INFO_PROBLEM, "only link-local GIDs, which peers on other links cannot reach: %s", w.bad);
 }
+
+/* ---- mapped files ---- */
+
+/*
+ * Before Linux 6.2 memory that an adapter only reads was pinned for writing, which a shared mapping without that right
+ * refuses.  Since 6.5 no memory is pinned for writing that the kernel would have to write back.
+ */
+enum info_state info_check_mapped_files(const struct info *info, struct info_check *c)
+{
+	int major = 0, minor = 0;
+	char line[64];
+
+	if (!info_have_rdma(info))
+		return info_say(c, INFO_NOT_APPLICABLE, "no RDMA device");
+	if (!info_line(info, line, sizeof(line), "/proc/sys/kernel/osrelease") ||
+	    sscanf(line, "%d.%d", &major, &minor) != 2)
+		return info_say(c, INFO_NOT_APPLICABLE, "/proc/sys/kernel/osrelease cannot be read");
+	if (major > 6 || (major == 6 && minor >= 5))
+		return info_say(c, INFO_NOT_APPLICABLE,
+		                "Linux %d.%d: adapters read mapped files, but write to those of tmpfs only; into "
+		                "others peers put by messages",
+		                major, minor);
+	if (major < 6 || minor < 2)
+		return info_say(c, INFO_NOT_APPLICABLE,
+		                "Linux %d.%d: of a shared file that is mapped for reading alone (PROT_READ) adapters "
+		                "read nothing, it goes by messages; map it with PROT_WRITE, too",
+		                major, minor);
+	return info_say(c, INFO_OK, "Linux %d.%d: adapters read and write mapped files", major, minor);
+}
