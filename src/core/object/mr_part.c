@@ -185,15 +185,10 @@ int xpi_part_check(struct xport_mr *mr, uint64_t offset, uint64_t len, uint32_t 
 	return XPORT_OK;
 }
 
-void xpi_parts_each(struct xport_mr *mr, void (*fn)(struct xport_mr *part))
+void xpi_parts_end(struct xport_mr *mr)
 {
 	for (uint32_t i = 0; mr->parts != NULL && i < mr->parts->n; i++)
-		fn(&mr->parts->part[i]->mr);
-}
-
-void xpi_part_end(struct xport_mr *part)
-{
-	part->dying = true;
+		mr->parts->part[i]->mr.dying = true;
 }
 
 void xpi_parts_free(struct xport_mr *mr)

@@ -20,10 +20,8 @@ int xpi_part_pack(struct xport_mr *mr, uint64_t offset, uint64_t length, uint32_
  */
 int xpi_part_check(struct xport_mr *mr, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
                    uint8_t **at) __attribute__((cold));
-/* xpi_parts_each - call a function for each part of a region. */
-void xpi_parts_each(struct xport_mr *mr, void (*fn)(struct xport_mr *part));
-/* xpi_part_end - refuse further accesses by message: the region is being deregistered. */
-void xpi_part_end(struct xport_mr *part);
+/* xpi_parts_end - refuse further accesses by message to the parts of a region: it is being deregistered. */
+void xpi_parts_end(struct xport_mr *mr);
 /* xpi_parts_free - free the parts of a region, and their places in the table. */
 void xpi_parts_free(struct xport_mr *mr);
 

@@ -157,7 +157,7 @@ int xpi_mr_dereg(struct xport_mr *mr)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_mr_dereg",
 		                  "posted receives use the region: cancel them, or let them be matched");
 	mr->dying = true; /* from here on what comes by message is refused */
-	xpi_parts_each(mr, xpi_part_end);
+	xpi_parts_end(mr);
 	xpi_mr_revoke_all(mr);
 	while (mr->revoking > 0 || mr->serving > 0 || mr->busy > 0) {
 		xpi_progress(x);

@@ -12,7 +12,6 @@
 #include "core/object/instance.h"
 #include "core/object/locked.h"
 #include "core/object/mr.h"
-#include "core/object/mr_part.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
 #include "core/protocol/reply_queue.h"
@@ -108,19 +107,20 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
 		hold_end(ep, xpi_container(ep->keys.holds.next, struct holder, link));
 }
 
-/* Asks the holders of a part's key. The others are refused: there may be many parts. */
-static void revoke_part(struct xport_mr *part)
+/*
+ * Asks for the keys to parts of the region that this peer holds. It is not told of the others, whose use is refused: a region
+ * may have so many parts that looking for each of them would take long.
+ */
+static void revoke_parts(struct xport_mr *mr, struct xport_ep *ep)
 {
-	struct xport_mr *mr = part->whole;
+	xpi_list_for(l, &ep->keys.holds) {
+		uint64_t id = xpi_container(l, struct holder, link)->region;
 
-	xpi_list_for_safe(l, &mr->x->eps) {
-		struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
-
-		if (hold_find(ep, part->id) == NULL)
+		if (id == mr->id || xpi_mr_find(mr->x, id) != mr)
 			continue;
 		mr->revoking++;
 		if (ep->state < XPI_EP_FAILING)
-			xpi_tell_key(ep, XPI_OP_REVOKE, part->id);
+			xpi_tell_key(ep, XPI_OP_REVOKE, id);
 	}
 }
 
@@ -138,8 +138,9 @@ void xpi_mr_revoke_all(struct xport_mr *mr)
 		mr->revoking += held;
 		if (ep->state < XPI_EP_FAILING && (held || (mr->packed && ep->state != XPI_EP_CONNECTING)))
 			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
+		if (mr->parts != NULL)
+			revoke_parts(mr, ep);
 	}
-	xpi_parts_each(mr, revoke_part);
 }
 
 /*
