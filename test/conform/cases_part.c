@@ -47,6 +47,10 @@ static void data_target(struct h *h)
 	H_EQ(100, c.length);
 	H_TRUE(c.mr == m.mr);
 	H_EQ(m.offset + AT + 200, c.offset);
+	c = H_EVENT(XPORT_EVENT_NOTIFY); /* of no bytes: its offset counts from the same place */
+	H_EQ(78, c.tag);
+	H_EQ(0, c.length);
+	H_EQ(m.offset + AT + PART, c.offset);
 	h_sync(h);
 	H_BYTES(m.p, AT, 0);
 	H_FILLED(m.p + AT, 200, 1);
@@ -84,6 +88,7 @@ static void data(struct h *h)
 	H_EQ(H_ALL, info.rights);
 	h_fill(l.p, 100, 3);
 	H_DONE(h_notify(h, h->ep[0], H_AT(l, 0, 100), &r, 200, 77, 0));
+	H_DONE(h_notify(h, h->ep[0], H_AT(l, 0, 0), &r, PART, 78, 0));
 	h_sync(h);
 }
 
@@ -126,19 +131,23 @@ static void rights(struct h *h)
 }
 
 /* What a packed key says of its region, and where that stands in it; at its end is a checksum of all before. */
-enum { KEY_LENGTH = 32, KEY_RIGHTS = 40, MORE_BYTES = 0, MORE_RIGHTS = 1 };
+enum { KEY_BASE = 24, KEY_LENGTH = 32, KEY_RIGHTS = 40, MORE_BYTES = 0, MORE_RIGHTS = 1, MOVED = 2 };
 
-/* The key of somebody who changed it: the whole rest of the region, or all rights. */
+/* The key of somebody who changed it: the whole rest of the region, all rights, or from the start of the region on. */
 static void boast(struct h_key *key, uint64_t what)
 {
-	uint64_t length = htole64(LEN - AT), sum;
+	uint64_t length = htole64(LEN - AT), base, sum;
 	uint32_t magic, all;
 
 	memcpy(&magic, key->bytes, sizeof(magic));
 	memcpy(&all, key->bytes + KEY_RIGHTS, sizeof(all));
 	all = htole32(le32toh(all) | H_ALL);
+	memcpy(&base, key->bytes + KEY_BASE, sizeof(base));
+	base = htole64(le64toh(base) & 4095); /* above these bits is where the part begins */
 	if (what == MORE_BYTES)
 		memcpy(key->bytes + KEY_LENGTH, &length, sizeof(length));
+	else if (what == MOVED)
+		memcpy(key->bytes + KEY_BASE, &base, sizeof(base));
 	else
 		memcpy(key->bytes + KEY_RIGHTS, &all, sizeof(all));
 	sum = htole64(XXH64(key->bytes, key->len - sizeof(sum), le32toh(magic)));
@@ -148,11 +157,15 @@ static void boast(struct h_key *key, uint64_t what)
 static void exact_target(struct h *h)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
-	struct h_mem m = share_one(h, h->param == MORE_BYTES ? H_ALL : XPORT_REMOTE_READ);
+	struct h_mem m = share_one(h, h->param == MORE_RIGHTS ? XPORT_REMOTE_READ : H_ALL);
 
 	H_OK(xport_mr_query(m.mr, &info));
 	h_tell_u64(h, 1, (uint64_t)info.exact_parts);
 	h_sync(h);
+	if (info.exact_parts && h->param == MOVED) {
+		H_FILLED(m.p + AT, 8, 1);
+		memset(m.p + AT, 0, 8);
+	}
 	if (info.exact_parts)
 		H_BYTES(m.p, LEN, 0);
 	h_mem_free(h, &m);
@@ -182,6 +195,8 @@ static void exact(struct h *h)
 		H_DONE_AS(XPORT_ERR_BOUNDS, h_put(h, h->ep[0], H_AT(l, 0, 8), &r, PART - 7, 0));
 		H_DONE_AS(XPORT_ERR_BOUNDS, h_get(h, h->ep[0], H_AT(l, 0, 8), &r, PART));
 		H_DONE_AS(XPORT_ERR_BOUNDS, h_atomic(h, h->ep[0], XPORT_ATOMIC_ADD, 8, 1, 0, NULL, &r, PART));
+	} else if (is_exact && h->param == MOVED) {
+		H_DONE(h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 0));
 	} else if (is_exact) {
 		H_DONE_AS(XPORT_ERR_ACCESS, h_put(h, h->ep[0], H_AT(l, 0, 8), &r, 0, 0));
 		H_DONE(h_get(h, h->ep[0], H_AT(l, 0, 8), &r, 0));
@@ -321,7 +336,7 @@ static void wrong(struct h *h)
 	h_mem_free(h, &m);
 }
 
-static const struct h_param boasts[] = {{"bytes", MORE_BYTES}, {"rights", MORE_RIGHTS}, {NULL, 0}};
+static const struct h_param boasts[] = {{"bytes", MORE_BYTES}, {"rights", MORE_RIGHTS}, {"start", MOVED}, {NULL, 0}};
 
 const struct h_scenario cases_part[] = {
 	{.name = "P2_part_of_a_region", .role = {data_target, data}, .flags = H_KINDS},

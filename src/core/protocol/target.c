@@ -210,7 +210,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	op->tag = n->value;
 	op->len = n->length;
 	op->mr = n->length > 0 ? mr : NULL;
-	op->offset = op->mr != NULL ? (uint64_t)(at - mr->base) : n->offset; /* also of a part, in its region */
+	op->offset = mr != NULL ? (uint64_t)(at - mr->base) : n->offset; /* also of a part, in its region */
 	op->charge = xpi_charge(0);
 	ep->n.notified++;
 	ep->refs++;
