@@ -178,11 +178,11 @@ static int run_add(const xport_prepared *set, struct transfer *t, const struct x
 			uint64_t local = run->local + i * out->local_stride + k * in->local_stride;
 			uint64_t remote = run->remote + i * out->remote_stride + k * in->remote_stride;
 
+			if (!piece_add(set, t, set->base + local, remote, run->length))
+				return svc_fail(XPORT_ERR_NO_MEMORY, ADD, NULL, "no memory for the pieces");
 			if (t->nlocal > PIECES_MAX || t->nremote > PIECES_MAX)
 				return svc_fail(XPORT_ERR_INVALID, ADD, "prepare several transfers",
 				                "the transfer has more than %d pieces", PIECES_MAX);
-			if (!piece_add(set, t, set->base + local, remote, run->length))
-				return svc_fail(XPORT_ERR_NO_MEMORY, ADD, NULL, "no memory for the pieces");
 		}
 	}
 	return XPORT_OK;
@@ -369,10 +369,11 @@ static int post_many(const xport_prepared *set, const struct transfer *t, const 
 		if (r != XPORT_OK)
 			return post_failed(set, r, operation);
 	}
-	if ((opt->flags & XPORT_QUIET) != 0)
-		return XPORT_OK;
-	r = xport_flush(set->ep, &flush);
-	return r == XPORT_OK ? r : post_failed(set, r, operation);
+	r = (opt->flags & XPORT_QUIET) != 0 ? XPORT_OK : xport_flush(set->ep, &flush);
+	if (r != XPORT_OK)
+		return post_failed(set, r, operation);
+	*posted = 0; /* with the number of all lists, the next call would post nothing but a flush */
+	return XPORT_OK;
 }
 
 static int prepared_post(const xport_prepared *set, size_t index, const struct xport_opt *opt, size_t *posted,

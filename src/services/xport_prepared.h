@@ -4,6 +4,9 @@
  *
  * A column of a matrix, or a block of a larger one, is many short pieces at equal distances.  Describe it by runs, and
  * prepare it once.  Each post is then one call for all pieces: xport_putv or xport_getv with lists that lie ready.
+ *
+ * Thread rule.  That of the instance.  Threads may query and post transfers of one set at the same time if the instance
+ * locks.  xport_prepared_add and xport_prepared_destroy must not run while another thread uses the set.
  */
 #ifndef XPORT_PREPARED_H
 #define XPORT_PREPARED_H
@@ -44,8 +47,6 @@ struct xport_prepared_run {
  * local region that holds these bytes; NULL: they are not registered.  The endpoint, the key, the region and the memory
  * must remain valid until xport_prepared_destroy.  *set is set on success only.
  *
- * Thread rule.  That of the instance.
- *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    x, ep, rkey, base or set is NULL; length is 0; the bytes are not inside mr
  *   XPORT_ERR_NO_MEMORY  out of memory
@@ -56,12 +57,11 @@ int xport_prepared_create(xport *x, xport_ep *ep, xport_rkey *rkey, void *base, 
 /*
  * xport_prepared_add - prepare a transfer of `count` runs.
  *
- * `entry_size` is sizeof(struct xport_prepared_run).  The bounds of all pieces are checked.  Pieces that touch each other are
- * merged, on each side.  Pieces may overlap: after a put, the bytes of any one of them remain; after a get, likewise.
+ * `entry_size` is sizeof(struct xport_prepared_run).  The bounds of all pieces are checked.  If a piece begins where the one
+ * before it ends, the two are merged, on each side by itself.  Pieces may overlap.  Where the written ones do, the bytes of
+ * any one of them remain.
  *
  * *index is the number of the transfer, counted from 0.  The runs are not needed after the call.
- *
- * Thread rule.  That of the instance.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID        an argument is NULL; count is 0; entry_size is too small; a length is 0; there are more than
@@ -95,21 +95,22 @@ int xport_prepared_query(const xport_prepared *set, size_t index, struct xport_p
 /*
  * xport_prepared_put - write the local pieces of a transfer to its remote pieces.
  *
- * There is one completion, with opt->context.  Of a transfer with one list it is that of xport_putv.  Of one with several
- * lists it is that of xport_flush, and XPORT_LOCAL has no effect.  With XPORT_QUIET there is none.
+ * There is one completion, with opt->context.  If the transfer has one list, xport_putv makes the completion.  If it has
+ * several, they are quiet, xport_flush makes the completion, and XPORT_LOCAL has no effect.  With XPORT_QUIET there is no
+ * completion.
  *
- * *posted is 0 before the first call.  After XPORT_ERR_AGAIN, poll and call again with the value that the call left
- * there.  `posted` may be NULL if the transfer has one list.
+ * *posted counts the lists that are posted.  Set it to 0 before the first call.  After XPORT_ERR_AGAIN, poll, and call again
+ * with the value that is there.  After XPORT_OK it is 0.  Between these calls do not call xport_flush on the endpoint, and
+ * post no other transfer of several lists: their completion would report a failure of this transfer, and its own would not.
+ * `posted` may be NULL if the transfer has one list.
  *
  * opt  flags, context and deadline_ms are used, as by xport_putv.  NULL: none
- *
- * Thread rule.  That of the instance.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN          the queue is full
  *   XPORT_ERR_INVALID        set is NULL; no transfer has this index; posted is NULL or wrong; opt->size is wrong
  *   XPORT_ERR_NOT_SUPPORTED  a field of opt that this version does not know is not zero
- *   another error of xport_putv or xport_flush; the lists that were accepted before it are quiet
+ *   another error of xport_putv or xport_flush; *posted lists were accepted before, and the next xport_flush covers them
  */
 int xport_prepared_put(xport_prepared *set, size_t index, const struct xport_opt *opt, size_t *posted) XPORT_CHECK;
 
@@ -117,8 +118,6 @@ int xport_prepared_put(xport_prepared *set, size_t index, const struct xport_opt
  * xport_prepared_get - read the remote pieces of a transfer into its local pieces.
  *
  * Does what xport_prepared_put does, by xport_getv.
- *
- * Thread rule.  That of the instance.
  *
  * Returns the statuses of xport_prepared_put, with xport_getv for xport_putv.
  */
@@ -128,8 +127,6 @@ int xport_prepared_get(xport_prepared *set, size_t index, const struct xport_opt
  * xport_prepared_destroy - free a set.
  *
  * Operations in flight are not affected.  NULL is allowed.
- *
- * Thread rule.  That of the instance.
  */
 void xport_prepared_destroy(xport_prepared *set);
 

@@ -4,7 +4,7 @@
 #include "services/services.h"
 #include "services/xport_services.h"
 
-enum { LEN = 1 << 16, ROUNDS = 60, RUNS = 4 };
+enum { LEN = 1 << 16, ROUNDS = 60, RUNS = 4, MOST = 1 << 20 };
 
 static const size_t ENTRY = sizeof(struct xport_prepared_run);
 
@@ -105,6 +105,7 @@ static void transfer(struct h *h, struct user *u, size_t index, bool put, bool q
 		h_breathe(h);
 	}
 	H_OK(r);
+	H_EQ(0, posted); /* ready for the next post */
 	if (quiet) {
 		H_DONE(h_flush(h, h->ep[0]));
 		return;
@@ -194,6 +195,7 @@ static void merges(struct h *h)
 		{{.length = 8, .level = {{200, 8, 16}, {0}}}, 4, 200, 4},
 		{{.length = 1, .level = {{LEN / 2, 1, 1}, {0}}}, 1, 1, 1},
 		{{.length = 4, .level = {{0}, {3, 4, 8}}}, 1, 3, 1},
+		{{.length = 1, .level = {{MOST, 0, 0}, {0}}}, MOST, MOST, MOST / 64},
 	};
 	struct user *u = begin(h, NULL);
 
@@ -246,6 +248,8 @@ static void adds_refused(struct h *h, struct user *u)
 	            (struct xport_prepared_run){.length = 1, .level = {{3, 1, 0}, {3, 1, big}}});
 	add_refused(h, u, XPORT_ERR_INVALID, "pieces",
 	            (struct xport_prepared_run){.length = 1, .level = {{big, 0, 0}, {0}}});
+	add_refused(h, u, XPORT_ERR_INVALID, "pieces",
+	            (struct xport_prepared_run){.length = 1, .level = {{MOST + 1, 0, 0}, {0}}});
 	H_STATUS(XPORT_ERR_INVALID, xport_prepared_add(NULL, &good, ENTRY, 1, &index));
 	H_STATUS(XPORT_ERR_INVALID, xport_prepared_add(u->set, NULL, ENTRY, 1, &index));
 	H_STATUS(XPORT_ERR_INVALID, xport_prepared_add(u->set, &good, ENTRY - 1, 1, &index));
