@@ -775,7 +775,7 @@ struct xport_mr_info {
 	size_t length;   /* its length in bytes */
 	uint32_t rights; /* enum xport_rights, combined by | */
 	int allocated;   /* 1: the region is from xport_mr_alloc; 0: from xport_mr_reg */
-	int exact_parts; /* 1: this process checks each access by a key of xport_rkey_pack_range against the part */
+	int exact_parts; /* 1: this process checks each access by a key of xport_rkey_pack_range */
 };
 
 /*
@@ -806,18 +806,22 @@ int xport_rkey_pack(const xport_mr *mr, void *buf, size_t *len) XPORT_CHECK;
 /*
  * xport_rkey_pack_range - write the key of a part of a region.
  *
- * Does what xport_rkey_pack does, for the `length` bytes from `offset` on.  Peers use the key as that of a region of
- * `length` bytes: their offsets count from the start of the part.  XPORT_EVENT_NOTIFY names the region, and where in it
- * the put went.
+ * Does what xport_rkey_pack does, for the `length` bytes from `offset` on.  Peers use the key like the key of a region of
+ * `length` bytes: their offsets count from the start of the part.
  *
- * rights  those of the region that the key grants; 0: all of them
+ * XPORT_EVENT_NOTIFY has the region, and the offset in the region.  If the region ended before the notification arrived,
+ * `mr` is NULL, and the offset counts from the start of the part.
  *
- * Accesses outside the part are always refused when they are posted.  A malicious peer does not use this library.
- * Against it the part is exact if xport_mr_info.exact_parts is 1: this process checks each access against the part and
- * its rights.  Otherwise the network checks, at most against the whole region and its rights.
+ * rights  what the key grants: rights of the region, combined by |; 0: all that the region has
  *
- * The key ends with the region.  A part takes about 300 bytes of memory until then.  Packing the same part with the same
- * rights again takes no more.
+ * The library refuses an access outside the part when it is posted.  A malicious peer may use another program.  Then
+ * xport_mr_info.exact_parts tells who checks the access:
+ *   - 1: this process, against the part and the rights of the key
+ *   - 0: the network, against the region and its rights; some networks check less (doc/threat-model.md)
+ * Over ucx:tcp exact_parts is 1, but a malicious peer can write to any memory of this process without a key.
+ *
+ * The key is valid until the region is deregistered.  Until then a part takes about 300 bytes of memory.  If the same part is
+ * packed again with the same rights, it takes no more.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    mr or len is NULL; length is 0; the region does not grant all of `rights`; XPORT_ATOMIC_NIC
@@ -862,8 +866,8 @@ struct xport_rkey_info {
 	int put, get;
 	int direct; /* 1: the memory is mapped in this process: puts and gets are copies, atomics CPU instructions */
 	int atomic; /* enum xport_path of atomics: XPORT_NATIVE if the owner's adapter applies them */
-	/* 0: the key is to a part of a region, and the owner's network may check accesses only against the whole region.
-	   This side refuses accesses outside the part in any case.  1: otherwise */
+	/* 0: the key is to a part of a region, and xport_mr_info.exact_parts of the region is 0.  The library still refuses
+	   accesses outside the part.  1: in all other cases */
 	int exact;
 };
 
@@ -1410,7 +1414,7 @@ struct xport_completion {
 	uint64_t tag; /* XPORT_OP_RECV: the tag of the message; XPORT_EVENT_NOTIFY: the value */
 	uint64_t
 		length; /* of the operation; XPORT_OP_RECV: full length of the message; XPORT_EVENT_NOTIFY: of the put */
-	uint64_t offset; /* XPORT_EVENT_NOTIFY: where in mr the put went */
+	uint64_t offset; /* XPORT_EVENT_NOTIFY: where in the region the put went */
 	xport_mr *mr;    /* XPORT_EVENT_NOTIFY: the region; NULL: it was deregistered since, or the put had no bytes */
 	uint64_t reserved; /* not used yet */
 };
