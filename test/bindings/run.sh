@@ -79,11 +79,9 @@ listings() {
 		END { exit n == 0 }' "$1"
 }
 
-# go_prepare - the package for Go in $work, a folder that may be written to, with the library as tested; `go` runs there.
-go_prepare() {
-	work=$tmp/work
-	mkdir -p "$work" "$tmp/pc" "$tmp/bin"
-	cp -R "$top_srcdir/bindings/go/." "$work/" && chmod -R u+w "$work" || return 1
+# pc_files - the library as tested, for pkg-config.
+pc_files() {
+	mkdir -p "$tmp/pc"
 	cat >"$tmp/pc/libxport.pc" <<-END
 		Name: libxport
 		Description: as tested
@@ -99,9 +97,17 @@ go_prepare() {
 		Cflags: -I$top_srcdir/src/services
 		Libs: -L$top_builddir/.libs -lxpi_services $(sed -n 's/^NUMA_LIBS = //p' "$top_builddir/Makefile")
 	END
+	export PKG_CONFIG_PATH="$tmp/pc" LD_LIBRARY_PATH="$top_builddir/test/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+
+# go_prepare - the package for Go in $work, a folder that may be written to, with the library as tested; `go` runs there.
+go_prepare() {
+	work=$tmp/work
+	mkdir -p "$work" "$tmp/bin"
+	cp -R "$top_srcdir/bindings/go/." "$work/" && chmod -R u+w "$work" || return 1
+	pc_files
 	# What was compiled stays in the build tree: the next run is faster.
-	export PKG_CONFIG_PATH="$tmp/pc" GOCACHE="$top_builddir/test/build/go.cache" GOPATH="$tmp/path" GOENV=off GOPROXY=off \
+	export GOCACHE="$top_builddir/test/build/go.cache" GOPATH="$tmp/path" GOENV=off GOPROXY=off \
 		GOFLAGS=-mod=mod GOTOOLCHAIN=local GO111MODULE=on CGO_ENABLED=1
-	export LD_LIBRARY_PATH="$top_builddir/test/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 go() { (cd "$work" && command "$go" "$@"); }

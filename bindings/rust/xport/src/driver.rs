@@ -2,11 +2,17 @@
 //! Progress under tokio.
 use crate::instance::Instance;
 use crate::raw;
+use crate::state::Shared;
+use std::future::Future;
 use std::io;
-use std::os::unix::io::{AsFd, AsRawFd};
-use std::sync::Arc;
+use std::os::unix::io::{AsFd, AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
+use tokio::time::Sleep;
 
 /// Turns the instance in a task of the current runtime, until the instance ends.
 ///
@@ -34,20 +40,75 @@ pub fn drive(instance: &Instance) -> io::Result<()> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            match fd.readable().await {
-                Ok(mut guard) => {
-                    if !raw::readable(fd.as_raw_fd(), 0) {
-                        guard.clear_ready();
-                        // What came in between is seen here, or is a new edge.
-                        if raw::readable(fd.as_raw_fd(), 0) {
-                            continue;
-                        }
-                    }
-                }
-                Err(_) => return,
+            if (Idle { fd: &fd, shared: &weak, sleep: None, begun: false }).await.is_err() {
+                return;
             }
         }
     });
     instance.shared.at_end.lock().unwrap_or_else(|e| e.into_inner()).push(Box::new(move || task.abort()));
     Ok(())
+}
+
+/// Sleeps until the instance must be turned: the descriptor is readable, the services have a deadline, or a call has brought
+/// their deadline forward.
+struct Idle<'a> {
+    fd: &'a AsyncFd<OwnedFd>,
+    shared: &'a Weak<Shared>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    begun: bool,
+}
+
+impl Idle<'_> {
+    /// Returns whether to wake now, because the deadline was brought forward.
+    fn watch_deadline(&mut self, cx: &mut Context<'_>) -> bool {
+        let shared = match self.shared.upgrade() {
+            Some(shared) => shared,
+            None => return true,
+        };
+        let mut state = shared.lock();
+        if self.begun && state.services.sleeper.is_none() {
+            return true;
+        }
+        if !self.begun {
+            self.begun = true;
+            let ms = u64::try_from(state.library.services_timeout()).ok();
+            // The timer of tokio counts milliseconds, and may be early by a part of one.
+            let sleep = ms.map(|ms| Duration::from_millis(ms + 1));
+            state.services.sleeps_until = sleep.map(|d| Instant::now() + d);
+            self.sleep = sleep.map(|d| Box::pin(tokio::time::sleep(d)));
+        }
+        state.services.sleeper = Some(cx.waker().clone());
+        false
+    }
+}
+
+impl Future for Idle<'_> {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.watch_deadline(cx) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(sleep) = &mut self.sleep {
+            if sleep.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        loop {
+            match self.fd.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Ready(Ok(mut guard)) => {
+                    if raw::readable(self.fd.as_raw_fd(), 0) {
+                        return Poll::Ready(Ok(()));
+                    }
+                    guard.clear_ready();
+                    // What came in between is seen here, or is a new edge.
+                    if raw::readable(self.fd.as_raw_fd(), 0) {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+    }
 }

@@ -2,9 +2,11 @@
 //! Listeners, endpoints and keys.
 use crate::error::{Error, Result};
 use crate::instance::milliseconds;
+use crate::lease::LeaseInner;
 use crate::memory::{Buf, Hold, Part};
 use crate::operation::{Message, Operation};
-use crate::raw::{self, EndpointInfo};
+use crate::options::EndpointInfo;
+use crate::raw;
 use crate::state::{Dead, Grave, Shared};
 use crate::table::{Flight, Post};
 use std::fmt;
@@ -79,9 +81,15 @@ impl Drop for EpInner {
 pub(crate) struct KeyInner {
     key: Option<raw::Key>,
     ep: Arc<EpInner>,
+    /// The key belongs to a lease.
+    lease: Option<Arc<LeaseInner>>,
 }
 
 impl KeyInner {
+    pub(crate) fn of_lease(key: raw::Key, ep: Arc<EpInner>, lease: Arc<LeaseInner>) -> KeyInner {
+        KeyInner { key: Some(key), ep, lease: Some(lease) }
+    }
+
     pub(crate) fn key(&self) -> &raw::Key {
         // Only `drop` takes it.
         self.key.as_ref().expect("a key without a handle")
@@ -90,6 +98,9 @@ impl KeyInner {
 
 impl Drop for KeyInner {
     fn drop(&mut self) {
+        if self.lease.is_some() {
+            return; // the lease frees it
+        }
         if let Some(key) = self.key.take() {
             self.ep.grave.bury(Dead::Key(key));
         }
@@ -232,9 +243,9 @@ impl Endpoint {
         let mut state = self.shared.lock();
         let key = state.library.rkey_unpack(self.inner.ep(), bytes)?;
         let info = state.library.rkey_query(&key);
-        let inner = Arc::new(KeyInner { key: Some(key), ep: self.inner.clone() });
+        let inner = Arc::new(KeyInner { key: Some(key), ep: self.inner.clone(), lease: None });
         let (length, rights) = info?;
-        Ok(RemoteKey { inner, _instance: self.shared.clone(), length, rights })
+        Ok(RemoteKey::new(inner, self.shared.clone(), length, rights))
     }
 
     fn flight(&self, post: Post, hold: Hold, key: Option<&RemoteKey>) -> Flight {
@@ -339,9 +350,19 @@ impl Endpoint {
 
     /// Flushes and closes.  Waits up to `limit`, with the lock of the instance held.  Zero: does not wait.
     pub fn close(&self, limit: Duration) -> Result<()> {
+        let mut wake = Vec::new();
         let mut state = self.shared.lock();
         let ep = self.inner.ep();
-        state.library.ep_close(ep, milliseconds(limit))
+        let result = state.library.ep_close(ep, milliseconds(limit));
+        if state.library.ep_info(ep).map_or(false, |i| !i.is_open) {
+            state.library.services_forget(ep); // no event reports this end
+            state.services_turn(&mut wake);
+        }
+        drop(state);
+        for waker in wake {
+            waker.wake();
+        }
+        result
     }
 }
 
@@ -361,12 +382,20 @@ impl fmt::Debug for Endpoint {
 #[derive(Clone)]
 pub struct RemoteKey {
     inner: Arc<KeyInner>,
-    _instance: Arc<Shared>,
+    instance: Arc<Shared>,
     length: u64,
     rights: u32,
 }
 
 impl RemoteKey {
+    pub(crate) fn new(inner: Arc<KeyInner>, instance: Arc<Shared>, length: u64, rights: u32) -> RemoteKey {
+        RemoteKey { inner, instance, length, rights }
+    }
+
+    pub(crate) fn instance(&self) -> &Arc<Shared> {
+        &self.instance
+    }
+
     pub fn length(&self) -> u64 {
         self.length
     }

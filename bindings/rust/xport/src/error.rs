@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Errors: a status, a sentence, and what to do about it.
+use crate::options::text;
 use crate::raw;
 use std::{fmt, io};
 use xport_sys as sys;
@@ -102,6 +103,20 @@ impl Error {
     /// Whether the same call can succeed later: the queue was full.
     pub fn is_retryable(&self) -> bool {
         self.status == Status::Again
+    }
+}
+
+impl From<&sys::xport_error> for Error {
+    fn from(e: &sys::xport_error) -> Error {
+        Error {
+            status: e.status.into(),
+            operation: text(&e.operation),
+            peer: text(&e.peer),
+            text: text(&e.text),
+            hint: text(&e.hint),
+            native_code: e.native_code,
+            native: text(&e.native),
+        }
     }
 }
 

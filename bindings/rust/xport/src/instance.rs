@@ -4,7 +4,9 @@ use crate::endpoint::{Connect, Endpoint, Listener, ListenerInner};
 use crate::error::{Error, Result};
 use crate::memory::{Buf, Region, RegionInner};
 use crate::operation::{Message, Operation};
-use crate::raw::{self, ConnOptions, Info, Library, Options};
+use crate::options::{ConnOptions, Info, Options};
+use crate::raw::{self, Library};
+use crate::services::Services;
 use crate::state::{add_waker, Shared, State};
 use crate::table::{Flight, Post};
 use std::collections::{HashMap, VecDeque};
@@ -56,6 +58,7 @@ impl Instance {
             regions: HashMap::new(),
             closing: Vec::new(),
             kept: Vec::new(),
+            services: Services::default(),
         };
         Ok(Instance {
             shared: Arc::new(Shared { state: Mutex::new(state), grave: Arc::default(), fd, at_end: Mutex::default() }),
@@ -152,6 +155,12 @@ impl Instance {
     /// Makes progress once.  Returns the number of completions and events.
     pub fn turn(&self) -> Result<usize> {
         self.shared.turn()
+    }
+
+    /// The time after which `turn` must be called, even if the descriptor does not become readable.  None: no limit.
+    pub fn turn_within(&self) -> Option<Duration> {
+        let ms = self.shared.lock().library.services_timeout();
+        u64::try_from(ms).ok().map(Duration::from_millis)
     }
 
     /// Runs the instance until the future is ready.

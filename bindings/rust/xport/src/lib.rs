@@ -12,9 +12,13 @@ mod driver;
 mod endpoint;
 mod error;
 mod instance;
+mod lease;
 mod memory;
 mod operation;
+mod options;
 mod raw;
+mod rpc;
+mod services;
 mod state;
 mod table;
 
@@ -23,9 +27,12 @@ pub use driver::drive;
 pub use endpoint::{Accept, Atomic, Connect, Endpoint, Listener, RemoteKey};
 pub use error::{Error, Result, Status};
 pub use instance::{open, Event, Instance, NextEvent};
+pub use lease::{Ask, GiveBack, Lease, LeaseOptions, Leases, LeasesInfo};
 pub use memory::{Buf, Part, Region};
 pub use operation::{Message, Operation, Output};
-pub use raw::{version, ConnOptions, EndpointInfo, Info, Options};
+pub use options::{ConnOptions, EndpointInfo, Info, Options};
+pub use raw::version;
+pub use rpc::{CallError, CallOptions, Loan, NextRequest, Ran, Request, Rpc, RpcOptions};
 
 /// Rights of peers on a region, combined by `|`.
 pub const REMOTE_READ: u32 = xport_sys::XPORT_REMOTE_READ;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Buffers and regions.
+//! Buffers, regions, and the C calls of leases: memory of a peer.
 //!
 //! A `Buf` has one owner: its caller, or the slot of the operation that uses it.  Peers have no key to it, so it is a plain
 //! slice for its owner.  A `Region` is memory that peers may change at any time: it is never lent as a slice, but read and
 //! written by copies of atomic words.
 #![allow(unsafe_code)]
 use crate::error::{Error, Result};
-use crate::raw::{Library, Mr};
+use crate::lease::{LeaseEvent, LeaseOptions, LeasesInfo};
+use crate::raw::{Ep, Handle, Lease, Library, Mr};
 use crate::state::{Dead, Grave, Shared};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use xport_sys as sys;
@@ -20,21 +21,17 @@ use xport_sys as sys;
 
 /// Memory with one owner, at a fixed address: the parts of a Vec, or all of a region without rights.
 pub(crate) struct RawBuf {
-    base: NonNull<u8>,
+    base: Handle<u8>,
     len: usize,
     capacity: usize,
     region: Option<Arc<RegionInner>>,
 }
 
-// SAFETY: it owns its memory, as a Vec does.
-unsafe impl Send for RawBuf {}
-unsafe impl Sync for RawBuf {}
-
 impl RawBuf {
     fn new(v: Vec<u8>) -> RawBuf {
         let mut v = ManuallyDrop::new(v);
         RawBuf {
-            base: NonNull::new(v.as_mut_ptr()).unwrap_or_else(NonNull::dangling),
+            base: Handle(NonNull::new(v.as_mut_ptr()).unwrap_or_else(NonNull::dangling)),
             len: v.len(),
             capacity: v.capacity(),
             region: None,
@@ -42,7 +39,7 @@ impl RawBuf {
     }
 
     pub(crate) fn parts(&self) -> (*mut u8, usize) {
-        (self.base.as_ptr(), self.len)
+        (self.base.0.as_ptr(), self.len)
     }
 }
 
@@ -50,7 +47,7 @@ impl Drop for RawBuf {
     fn drop(&mut self) {
         if self.region.is_none() {
             // SAFETY: these are the parts of the Vec of `new`.
-            drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
+            drop(unsafe { Vec::from_raw_parts(self.base.0.as_ptr(), self.len, self.capacity) });
         }
     }
 }
@@ -77,11 +74,11 @@ impl Buf {
         }
         let raw = ManuallyDrop::new(self.raw);
         // SAFETY: the parts of the Vec of `new`, which no destructor frees now.
-        unsafe { Vec::from_raw_parts(raw.base.as_ptr(), raw.len, raw.capacity) }
+        unsafe { Vec::from_raw_parts(raw.base.0.as_ptr(), raw.len, raw.capacity) }
     }
 
     pub(crate) fn from_region(region: Arc<RegionInner>, instance: Arc<Shared>) -> Buf {
-        let raw = RawBuf { base: region.base, len: region.len, capacity: region.len, region: Some(region) };
+        let raw = RawBuf { base: Handle(region.base.0), len: region.len, capacity: region.len, region: Some(region) };
         Buf { raw, _instance: Some(instance) }
     }
 
@@ -104,14 +101,14 @@ impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: initialised memory of which self is the only owner; nobody else has its key.
-        unsafe { std::slice::from_raw_parts(self.raw.base.as_ptr(), self.raw.len) }
+        unsafe { std::slice::from_raw_parts(self.raw.base.0.as_ptr(), self.raw.len) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.raw.base.as_ptr(), self.raw.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.raw.base.0.as_ptr(), self.raw.len) }
     }
 }
 
@@ -177,7 +174,7 @@ impl Hold {
 
 pub(crate) struct RegionInner {
     mr: Option<Mr>,
-    base: NonNull<u8>,
+    base: Handle<u8>,
     len: usize,
     rights: u32,
     /// A key was packed: peers may know it.
@@ -186,10 +183,6 @@ pub(crate) struct RegionInner {
     owned: Option<RawBuf>,
     grave: Arc<Grave>,
 }
-
-// SAFETY: the memory is accessed by atomics alone, and through the one RawBuf that owns a region without a handle.
-unsafe impl Send for RegionInner {}
-unsafe impl Sync for RegionInner {}
 
 impl RegionInner {
     pub(crate) fn alloc(library: &mut Library, len: usize, rights: u32, grave: Arc<Grave>) -> Result<RegionInner> {
@@ -206,7 +199,7 @@ impl RegionInner {
     ) -> Result<RegionInner> {
         let raw = RawBuf::new(memory);
         let mr = library.mr_reg(&raw, rights)?;
-        let (base, len) = (raw.base, raw.len);
+        let (base, len) = (raw.base.0, raw.len);
         Ok(RegionInner::new(mr, base, len, rights, Some(raw), grave))
     }
 
@@ -218,7 +211,7 @@ impl RegionInner {
         owned: Option<RawBuf>,
         grave: Arc<Grave>,
     ) -> RegionInner {
-        RegionInner { mr: Some(mr), base, len, rights, packed: AtomicBool::new(false), owned, grave }
+        RegionInner { mr: Some(mr), base: Handle(base), len, rights, packed: AtomicBool::new(false), owned, grave }
     }
 
     pub(crate) fn mr(&self) -> &Mr {
@@ -229,7 +222,7 @@ impl RegionInner {
     fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len);
         // SAFETY: within the region, or its end.
-        unsafe { self.base.as_ptr().add(offset) }
+        unsafe { self.base.0.as_ptr().add(offset) }
     }
 
     fn check(&self, offset: usize, len: usize, operation: &str) -> Result<()> {
@@ -255,7 +248,7 @@ impl RegionInner {
     }
 
     fn aligned(&self, i: usize) -> bool {
-        (self.base.as_ptr() as usize + i) % 8 == 0
+        (self.base.0.as_ptr() as usize + i) % 8 == 0
     }
 }
 
@@ -392,5 +385,81 @@ pub struct Part {
 impl Part {
     pub(crate) fn into_hold(self) -> Hold {
         Hold::Part(self.region, self.offset, self.len)
+    }
+}
+
+// ---- leases ----
+
+/// What ends a lease.
+pub(crate) enum End<'a> {
+    Return(&'a Lease),
+    /// It has ended.  This frees the key as well.
+    Free(Lease),
+}
+
+impl Library {
+    pub(crate) fn leases_create(&mut self, options: &LeaseOptions) -> Result<()> {
+        if !self.leases.is_null() {
+            let text = "The instance has leases already: clone those.";
+            return Err(Error::new(sys::XPORT_ERR_BUSY, "xport_leases_create", text));
+        }
+        let attr = options.attr();
+        // SAFETY: x is open, and the size of attr is set.
+        let status = unsafe { sys::xport_leases_create(self.x.as_ptr(), &attr, &mut self.leases) };
+        self.service_must(status, "xport_leases_create")
+    }
+
+    pub(crate) fn lease_ask(&mut self, ep: &Ep, length: u64, rights: u32) -> Result<Lease> {
+        let mut out = null_mut();
+        // SAFETY: leases is open, and the handle is valid.
+        let status = unsafe { sys::xport_lease_ask(self.leases, ep.0.as_ptr(), length, rights, null_mut(), &mut out) };
+        self.service_must(status, "xport_lease_ask")?;
+        let out = NonNull::new(out).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, "xport_lease_ask", ""))?;
+        Ok(Handle(out))
+    }
+
+    pub(crate) fn lease_end(&mut self, end: End) {
+        // SAFETY: the handle is valid.  Free consumes it; no operation uses the key, since the key keeps the lease.  Return
+        // fails if there is nothing to return.
+        let _ = unsafe {
+            match end {
+                End::Return(lease) => sys::xport_lease_return(lease.0.as_ptr()),
+                End::Free(lease) => sys::xport_lease_free(lease.0.as_ptr()),
+            }
+        };
+    }
+
+    /// The next event of a lease that this process asked for.  Leases that peers asked for are freed here when they end.
+    pub(crate) fn lease_next(&mut self, asked: impl Fn(usize) -> bool) -> Option<LeaseEvent> {
+        let mut e =
+            sys::xport_lease_event { size: std::mem::size_of::<sys::xport_lease_event>(), ..Default::default() };
+        let mut i = sys::xport_lease_info { size: std::mem::size_of::<sys::xport_lease_info>(), ..Default::default() };
+        // SAFETY: leases is open, or NULL, which is refused; a lease is valid until it is freed after its last event; those
+        // that were not asked for have no other owner.
+        unsafe {
+            while sys::xport_leases_next(self.leases, &mut e) == 1 {
+                let over = e.type_ as u32 == sys::XPORT_LEASE_ENDED;
+                if asked(e.lease as usize) {
+                    let _ = sys::xport_lease_query(e.lease, &mut i);
+                    let key = if over { None } else { NonNull::new(i.rkey) };
+                    let ended = if over { Some(e.status) } else { None };
+                    let (length, rights) = (i.length, i.rights);
+                    return Some(LeaseEvent { lease: e.lease as usize, ended, key: key.map(Handle), length, rights });
+                }
+                if over {
+                    let _ = sys::xport_lease_free(e.lease);
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn leases_info(&mut self) -> Result<LeasesInfo> {
+        let mut i =
+            sys::xport_leases_info { size: std::mem::size_of::<sys::xport_leases_info>(), ..Default::default() };
+        // SAFETY: leases is open, and the size of i is set.
+        let status = unsafe { sys::xport_leases_query(self.leases, &mut i) };
+        self.service_must(status, "xport_leases_query")?;
+        Ok(LeasesInfo { lent: i.lent, lent_bytes: i.lent_bytes, borrowed: i.borrowed, refused: i.refused })
     }
 }

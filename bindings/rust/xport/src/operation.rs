@@ -3,7 +3,7 @@
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::memory::{Buf, Hold};
-use crate::state::Shared;
+use crate::state::{Dead, Shared};
 use crate::table::{Flight, Outcome, Stage};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ pub struct Message {
     pub endpoint: Option<Endpoint>,
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -41,7 +41,7 @@ pub struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    fn result(&mut self) -> Result<()> {
+    pub(crate) fn result(&mut self) -> Result<()> {
         if self.outcome.status >= 0 {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl<T: Output> Operation<T> {
         shared.run(Some(limit), || self.take())
     }
 
-    /// Cancels a receive, which then completes with the status `Canceled`.  False: it has matched already.
+    /// Cancels a receive or a call, which then completes with the status `Canceled`.  False: it has matched or ended already.
     pub fn cancel(&self) -> bool {
         self.shared.lock().library.cancel(self.number)
     }
@@ -180,7 +180,7 @@ impl<T: Output> Future for Operation<T> {
 impl<T: Output> Drop for Operation<T> {
     fn drop(&mut self) {
         if !self.taken {
-            self.shared.abandon(self.number);
+            self.shared.abandon(Dead::Operation(self.number));
         }
     }
 }

@@ -10,8 +10,10 @@
 //! accesses the buffers after that.
 #![allow(unsafe_code)]
 use crate::error::{Error, Result};
-use crate::table::{Flight, Post, Slot, Stage, Table};
-use std::ffi::{c_void, CStr, CString};
+use crate::options::{bytes, c_string, conn_attr, text, ConnOptions, EndpointInfo, Info, Options};
+use crate::rpc::{RpcEvent, RpcOptions};
+use crate::table::{Post, Slot, Stage, Table};
+use std::ffi::{c_void, CStr};
 use std::os::raw::{c_char, c_int};
 use std::os::unix::io::{BorrowedFd, RawFd};
 use std::ptr::{null, null_mut, NonNull};
@@ -19,29 +21,21 @@ use xport_sys as sys;
 
 const BATCH: usize = 256;
 
-pub(crate) struct Ep(NonNull<sys::xport_ep>);
-pub(crate) struct Listener(NonNull<sys::xport_listener>);
-pub(crate) struct Mr(NonNull<sys::xport_mr>);
-pub(crate) struct Key(NonNull<sys::xport_rkey>);
+/// A handle of the C library, or an address of memory, which one owner has.
+pub(crate) struct Handle<T>(pub(crate) NonNull<T>);
+pub(crate) type Ep = Handle<sys::xport_ep>;
+pub(crate) type Listener = Handle<sys::xport_listener>;
+pub(crate) type Mr = Handle<sys::xport_mr>;
+pub(crate) type Key = Handle<sys::xport_rkey>;
+pub(crate) type Lease = Handle<sys::xport_lease>;
 
-// SAFETY: the C library has no thread of its own for a handle; they are used under the lock of the instance alone.
-unsafe impl Send for Ep {}
-unsafe impl Sync for Ep {}
-unsafe impl Send for Listener {}
-unsafe impl Sync for Listener {}
-unsafe impl Send for Mr {}
-unsafe impl Sync for Mr {}
-unsafe impl Send for Key {}
-unsafe impl Sync for Key {}
+// SAFETY: the C library has no thread of its own for a handle; they are used under the lock of the instance alone.  Memory has
+// one owner, as that of a Vec, or is accessed by atomics alone.
+unsafe impl<T> Send for Handle<T> {}
+unsafe impl<T> Sync for Handle<T> {}
 
-impl Ep {
-    /// What completions name the endpoint by.
-    pub(crate) fn address(&self) -> usize {
-        self.0.as_ptr() as usize
-    }
-}
-
-impl Mr {
+impl<T> Handle<T> {
+    /// What completions and events name the object by.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr() as usize
     }
@@ -60,41 +54,15 @@ pub(crate) struct Completion {
 }
 
 pub(crate) struct Library {
-    x: NonNull<sys::xport>,
+    pub(crate) x: NonNull<sys::xport>,
     list: Vec<sys::xport_completion>,
+    rpcs: *mut sys::xport_rpcs,                // NULL: none
+    pub(crate) leases: *mut sys::xport_leases, // NULL: none
     pub(crate) table: Table,
 }
 
 // SAFETY: the thread rule of xport.h: one thread at a time, whichever.
 unsafe impl Send for Library {}
-
-/// Options of `open`, as struct xport_attr has them.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// XPORT_BACKEND, such as "ucx:tcp".
-    pub backend: Option<String>,
-    /// XPORT_REQUIRE.
-    pub require: Option<String>,
-    /// XPORT_EMULATE.
-    pub emulate: Option<String>,
-    /// XPORT_PROGRESS.
-    pub progress: Option<String>,
-    /// XPORT_PEER_TIMEOUT in milliseconds; 0: the default.
-    pub peer_timeout_ms: i32,
-    /// XPORT_OP_TIMEOUT in milliseconds; 0: the default.
-    pub op_timeout_ms: i32,
-    /// XPORT_QUEUE_DEPTH; 0: the default.
-    pub queue_depth: u32,
-}
-
-fn c_string(s: &str, operation: &str) -> Result<CString> {
-    CString::new(s).map_err(|_| Error::new(sys::XPORT_ERR_INVALID, operation, "a string with a NUL byte"))
-}
-
-fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
 
 pub(crate) fn strerror(status: i32) -> String {
     // SAFETY: a static string that is never NULL.
@@ -109,82 +77,25 @@ pub fn version() -> String {
     s.to_string_lossy().into_owned()
 }
 
-fn last_error(x: *const sys::xport, status: i32, operation: &str) -> Error {
+/// Where the last failure is described: of the instance, or of the calling thread in libxport_services.
+enum Source {
+    Instance(*const sys::xport),
+    Services,
+}
+
+fn last_error(source: Source, status: i32, operation: &str) -> Error {
     let mut e = sys::xport_error { size: std::mem::size_of::<sys::xport_error>(), ..Default::default() };
     // SAFETY: x is NULL or open, and the size of e is set.
-    let got = unsafe { sys::xport_last_error(x, &mut e) };
+    let got = unsafe {
+        match source {
+            Source::Instance(x) => sys::xport_last_error(x, &mut e),
+            Source::Services => sys::xport_services_last_error(&mut e),
+        }
+    };
     if got < 0 || e.status != status {
         return Error::new(status, operation, "");
     }
-    Error {
-        status: status.into(),
-        operation: text(&e.operation),
-        peer: text(&e.peer),
-        text: text(&e.text),
-        hint: text(&e.hint),
-        native_code: e.native_code,
-        native: text(&e.native),
-    }
-}
-
-/// What a connection may be asked for; of a listener: all of its connections.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ConnOptions<'a> {
-    /// The other side gets it with the connection; at most 1024 bytes.
-    pub private_data: &'a [u8],
-    /// The only transports that may be used, such as "verbs+ofi:tcp"; None: all of the instance.
-    pub transports: Option<&'a str>,
-    /// Of a listener: how many connections may wait to be accepted; 0: the default.
-    pub backlog: i32,
-}
-
-/// The C struct, and the string that it points to.
-fn conn_attr(options: &ConnOptions, operation: &str) -> Result<(sys::xport_conn_attr, Option<CString>)> {
-    let data = options.private_data;
-    let names = options.transports.map(|names| c_string(names, operation)).transpose()?;
-    let attr = sys::xport_conn_attr {
-        size: std::mem::size_of::<sys::xport_conn_attr>(),
-        private_data: if data.is_empty() { null() } else { data.as_ptr() as *const c_void },
-        private_len: data.len(),
-        backlog: options.backlog,
-        transports: names.as_ref().map_or(null(), |names| names.as_ptr()),
-        ..Default::default()
-    };
-    Ok((attr, names))
-}
-
-/// What an endpoint is.
-#[derive(Clone, Debug)]
-pub struct EndpointInfo {
-    pub is_open: bool,
-    /// "host:port" of both ends of the control channel.
-    pub peer: String,
-    pub local: String,
-    /// As the peer reported them.
-    pub peer_host: String,
-    pub peer_pid: i64,
-    /// Why the endpoint ended, a sentence; "" before its end.
-    pub why: String,
-    /// The transport in use; "" until the peers have agreed on one.
-    pub backend: String,
-    pub provider: String,
-    pub device: String,
-    /// With several transports: why no better one is used, or "".
-    pub passed_over: String,
-}
-
-/// What an instance is.
-#[derive(Clone, Debug)]
-pub struct Info {
-    pub backend: String,
-    pub provider: String,
-    pub device: String,
-    pub stack: String,
-    pub queue_depth: u32,
-    pub peer_timeout_ms: i32,
-    pub eager_max: u64,
-    pub private_max: u64,
-    pub passive_target: bool,
+    Error::from(&e)
 }
 
 impl Library {
@@ -210,10 +121,14 @@ impl Library {
         // SAFETY: attr and its strings live until the call returns.
         let status = unsafe { sys::xport_open(&attr, &mut x) };
         match NonNull::new(x) {
-            Some(x) if status >= 0 => {
-                Ok(Library { x, list: vec![sys::xport_completion::default(); BATCH], table: Table::default() })
-            }
-            _ => Err(last_error(null(), status, name)),
+            Some(x) if status >= 0 => Ok(Library {
+                x,
+                list: vec![sys::xport_completion::default(); BATCH],
+                rpcs: null_mut(),
+                leases: null_mut(),
+                table: Table::default(),
+            }),
+            _ => Err(last_error(Source::Instance(null()), status, name)),
         }
     }
 
@@ -227,21 +142,19 @@ impl Library {
         // SAFETY: x is open, and the size of i is set.
         let status = unsafe { sys::xport_query(self.x.as_ptr(), &mut i) };
         self.must(status, "xport_query")?;
-        Ok(Info {
-            backend: text(&i.backend),
-            provider: text(&i.provider),
-            device: text(&i.device),
-            stack: text(&i.stack),
-            queue_depth: i.queue_depth,
-            peer_timeout_ms: i.peer_timeout_ms,
-            eager_max: i.eager_max,
-            private_max: i.private_max,
-            passive_target: i.passive_target == 1,
-        })
+        Ok(Info::from(&i))
     }
 
     pub(crate) fn failure(&mut self, status: i32, operation: &str) -> Error {
-        last_error(self.x.as_ptr(), status, operation)
+        last_error(Source::Instance(self.x.as_ptr()), status, operation)
+    }
+
+    /// Why the operation of a slot was refused.
+    pub(crate) fn refusal(&mut self, number: u64, status: i32) -> Error {
+        match self.table.get(number).map(|slot| &slot.flight.post) {
+            Some(Post::Call(_)) => last_error(Source::Services, status, "xport_rpc_call"),
+            _ => self.failure(status, "xport"),
+        }
     }
 
     fn must(&mut self, status: i32, operation: &str) -> Result<()> {
@@ -266,7 +179,7 @@ impl Library {
         let mut out = null_mut();
         // SAFETY: address, attr and what it points to live until the call returns.
         let status = unsafe { sys::xport_listen(self.x.as_ptr(), address.as_ptr(), &attr, &mut out) };
-        self.made(status, out, name).map(Listener)
+        self.made(status, out, name).map(Handle)
     }
 
     pub(crate) fn listener_name(&mut self, listener: &Listener) -> Result<String> {
@@ -285,7 +198,7 @@ impl Library {
         if status == sys::XPORT_ERR_TIMEOUT {
             return Ok(None);
         }
-        self.made(status, out, "xport_accept").map(|p| Some(Ep(p)))
+        self.made(status, out, "xport_accept").map(|p| Some(Handle(p)))
     }
 
     pub(crate) fn listener_close(&mut self, listener: Listener) {
@@ -300,7 +213,7 @@ impl Library {
         let mut out = null_mut();
         // SAFETY: address, attr and what it points to live until the call returns.
         let status = unsafe { sys::xport_connect(self.x.as_ptr(), address.as_ptr(), &attr, timeout_ms, &mut out) };
-        self.made(status, out, name).map(Ep)
+        self.made(status, out, name).map(Handle)
     }
 
     pub(crate) fn ep_close(&mut self, ep: &Ep, timeout_ms: i32) -> Result<()> {
@@ -330,18 +243,7 @@ impl Library {
 
     pub(crate) fn ep_info(&mut self, ep: &Ep) -> Result<EndpointInfo> {
         let i = self.ep_query(ep)?;
-        Ok(EndpointInfo {
-            is_open: i.state == sys::XPORT_EP_OPEN as c_int,
-            peer: text(&i.peer),
-            local: text(&i.local),
-            peer_host: text(&i.peer_host),
-            peer_pid: i.peer_pid,
-            why: text(&i.why),
-            backend: text(&i.backend),
-            provider: text(&i.provider),
-            device: text(&i.device),
-            passed_over: text(&i.passed_over),
-        })
+        Ok(EndpointInfo::from(&i))
     }
 
     pub(crate) fn private_data(&mut self, ep: &Ep) -> Result<Vec<u8>> {
@@ -360,7 +262,7 @@ impl Library {
         let mut out = null_mut();
         // SAFETY: x is open.
         let status = unsafe { sys::xport_mr_alloc(self.x.as_ptr(), length, rights, &mut out) };
-        self.made(status, out, "xport_mr_alloc").map(Mr)
+        self.made(status, out, "xport_mr_alloc").map(Handle)
     }
 
     /// Registers memory that its caller keeps until the registration has ended: `RegionInner` owns both.
@@ -369,7 +271,7 @@ impl Library {
         let mut out = null_mut();
         // SAFETY: the memory is mapped and writable, and RegionInner frees it after the registration.
         let status = unsafe { sys::xport_mr_reg(self.x.as_ptr(), base as *mut c_void, length, rights, &mut out) };
-        self.made(status, out, "xport_mr_reg").map(Mr)
+        self.made(status, out, "xport_mr_reg").map(Handle)
     }
 
     pub(crate) fn mr_base(&mut self, mr: &Mr) -> Result<NonNull<u8>> {
@@ -404,7 +306,7 @@ impl Library {
         // SAFETY: the handle is valid; any bytes may be passed.
         let status =
             unsafe { sys::xport_rkey_unpack(ep.0.as_ptr(), bytes.as_ptr() as *const c_void, bytes.len(), &mut out) };
-        self.made(status, out, "xport_rkey_unpack").map(Key)
+        self.made(status, out, "xport_rkey_unpack").map(Handle)
     }
 
     /// Length and rights.
@@ -425,7 +327,7 @@ impl Library {
 
     /// Posts the operation of a slot.  The table keeps the slot until the completion.
     pub(crate) fn post(&mut self, number: u64) -> i32 {
-        let x = self.x.as_ptr();
+        let (x, rpcs) = (self.x.as_ptr(), self.rpcs);
         let slot = match self.table.get(number) {
             Some(slot) => slot,
             None => return sys::XPORT_ERR_INVALID,
@@ -469,6 +371,10 @@ impl Library {
                     sys::xport_atomic(ep, &args, key, offset, &opt)
                 }
                 Post::Flush => sys::xport_flush(ep, &opt),
+                Post::Call(ref call) => {
+                    let args = call.args(memory, length, opt.context, receive);
+                    sys::xport_rpc_call(rpcs, ep, call.method.as_ptr(), &args)
+                }
             }
         };
         if status >= 0 {
@@ -477,13 +383,20 @@ impl Library {
         status
     }
 
-    /// Cancels a receive that is posted.  False: it has matched, or it is no receive.
+    /// Cancels a receive or a call that is posted.  False: it has matched or ended, or it is another operation.
     pub(crate) fn cancel(&mut self, number: u64) -> bool {
-        let x = self.x.as_ptr();
+        let (x, rpcs) = (self.x.as_ptr(), self.rpcs);
         match self.table.get(number) {
-            Some(Slot { stage: Stage::Posted, flight: Flight { post: Post::Recv { .. }, .. }, receive, .. }) => {
-                // SAFETY: x is open; an id that is not valid any more is refused.
-                unsafe { sys::xport_cancel(x, *receive) == sys::XPORT_OK }
+            Some(Slot { stage: Stage::Posted, flight, receive, .. }) => {
+                // SAFETY: x and rpcs are open; an id that is not valid any more is refused.
+                let status = unsafe {
+                    match flight.post {
+                        Post::Recv { .. } => sys::xport_cancel(x, *receive),
+                        Post::Call(_) => sys::xport_rpc_cancel(rpcs, *receive),
+                        _ => sys::XPORT_ERR_INVALID,
+                    }
+                };
+                status == sys::XPORT_OK
             }
             _ => false,
         }
@@ -523,10 +436,133 @@ impl Library {
     }
 }
 
+// ---- remote procedure calls ----
+
+impl Library {
+    /// Makes the calls of the instance.  Returns the length of the longest payload.
+    pub(crate) fn rpcs_create(&mut self, options: &RpcOptions) -> Result<usize> {
+        let name = "xport_rpcs_create";
+        if !self.rpcs.is_null() {
+            return Err(Error::new(sys::XPORT_ERR_BUSY, name, "The instance has an Rpc already: clone that one."));
+        }
+        let attr = options.attr();
+        let mut info = sys::xport_rpcs_info { size: std::mem::size_of::<sys::xport_rpcs_info>(), ..Default::default() };
+        // SAFETY: x is open, and the sizes of the structs are set.
+        let status = unsafe {
+            match sys::xport_rpcs_create(self.x.as_ptr(), &attr, &mut self.rpcs) {
+                sys::XPORT_OK => sys::xport_rpcs_query(self.rpcs, &mut info),
+                status => status,
+            }
+        };
+        self.service_must(status, name)?;
+        Ok(info.max_payload as usize)
+    }
+
+    pub(crate) fn service_must(&mut self, status: i32, operation: &str) -> Result<()> {
+        if status < 0 {
+            return Err(last_error(Source::Services, status, operation));
+        }
+        Ok(())
+    }
+
+    /// Gives the services a completion of the last poll, or lets them continue.  Returns whether it belongs to them.
+    pub(crate) fn services_step(&mut self, i: Option<usize>) -> bool {
+        let c = i.map_or(null(), |i| &self.list[i] as *const _);
+        // SAFETY: both are open, or NULL, which is refused; c is NULL or an entry that the last poll has filled.
+        unsafe {
+            (!self.rpcs.is_null() && sys::xport_rpcs_step(self.rpcs, c) == 1)
+                || (!self.leases.is_null() && sys::xport_leases_step(self.leases, c) == 1)
+        }
+    }
+
+    /// Milliseconds until the services must continue; -1: no limit.
+    pub(crate) fn services_timeout(&mut self) -> i32 {
+        // SAFETY: both are open if they are not NULL.
+        let (a, b) = unsafe {
+            (
+                if self.rpcs.is_null() { -1 } else { sys::xport_rpcs_timeout(self.rpcs) },
+                if self.leases.is_null() { -1 } else { sys::xport_leases_timeout(self.leases) },
+            )
+        };
+        if a < 0 || b < 0 {
+            return a.max(b);
+        }
+        a.min(b)
+    }
+
+    /// Tells the services that an endpoint has ended.
+    pub(crate) fn services_forget(&mut self, ep: &Ep) {
+        // SAFETY: the handle is valid; both are open, or NULL, which is ignored.
+        unsafe {
+            sys::xport_rpcs_forget(self.rpcs, ep.0.as_ptr());
+            sys::xport_leases_forget(self.leases, ep.0.as_ptr());
+        }
+    }
+
+    /// Registers a method without a handler: its requests are events.
+    pub(crate) fn rpc_register(&mut self, method: &str) -> Result<()> {
+        let name = "xport_rpc_register";
+        let method = c_string(method, name)?;
+        // SAFETY: rpcs is open, and the name is read during the call only.
+        let status = unsafe { sys::xport_rpc_register(self.rpcs, method.as_ptr(), None, null_mut()) };
+        self.service_must(status, name)
+    }
+
+    pub(crate) fn rpc_next(&mut self) -> Option<RpcEvent> {
+        let mut e = sys::xport_rpc_event { size: std::mem::size_of::<sys::xport_rpc_event>(), ..Default::default() };
+        // SAFETY: rpcs is open or NULL, which is refused.  The strings of an event are never NULL, and valid like the
+        // payload until the next call.
+        let (method, why, payload) = unsafe {
+            if sys::xport_rpcs_next(self.rpcs, &mut e) != 1 {
+                return None;
+            }
+            let string = |p: *const c_char| {
+                if p.is_null() {
+                    String::new()
+                } else {
+                    CStr::from_ptr(p).to_string_lossy().into_owned()
+                }
+            };
+            let request = e.type_ as u32 == sys::XPORT_RPC_REQUEST && !e.payload.is_null();
+            let payload = if request { std::slice::from_raw_parts(e.payload as *const u8, e.len) } else { &[] };
+            (string(e.method), string(e.why), payload.to_vec())
+        };
+        Some(RpcEvent::new(&e, method, why, payload))
+    }
+
+    /// Ends a request, unless the status is XPORT_ERR_BOUNDS, _INVALID or _NO_MEMORY.
+    pub(crate) fn rpc_reply(&mut self, id: u64, status: i32, payload: &[u8]) -> Result<()> {
+        // SAFETY: rpcs is open, the payload is read during the call only, and an id that is not valid is refused.
+        let status = unsafe { sys::xport_rpc_reply(self.rpcs, id, status, bytes(payload), payload.len()) };
+        self.service_must(status, "xport_rpc_reply")
+    }
+
+    /// Milliseconds that a request has left.
+    pub(crate) fn rpc_left(&mut self, id: u64) -> Result<u64> {
+        // SAFETY: rpcs is open, and an id that is not valid is refused.
+        let left = unsafe { sys::xport_rpc_left(self.rpcs, id) };
+        self.service_must(left, "xport_rpc_left")?;
+        Ok(left as u64)
+    }
+}
+
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: no object of the instance is left but those that `table` keeps, which is freed after this.
-        unsafe { sys::xport_close(self.x.as_ptr()) }
+        // SAFETY: no object of the instance is left but those that `table` keeps, which is freed after this.  Services whose
+        // messages cannot be ended without waiting stay allocated: nothing accesses them after xport_close.
+        unsafe {
+            for _ in 0..100 {
+                let mut status = sys::xport_rpcs_destroy(self.rpcs, None, null_mut(), 0);
+                if status == sys::XPORT_OK {
+                    self.rpcs = null_mut();
+                    status = sys::xport_leases_destroy(self.leases, None, null_mut(), 0);
+                }
+                if status != sys::XPORT_ERR_TIMEOUT {
+                    break;
+                }
+            }
+            sys::xport_close(self.x.as_ptr())
+        }
     }
 }
 

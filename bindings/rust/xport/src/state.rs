@@ -4,7 +4,8 @@ use crate::endpoint::{Accepting, Endpoint, EpInner, ListenerInner};
 use crate::error::{Error, Result};
 use crate::memory::{Hold, RawBuf, RegionInner};
 use crate::raw::{self, Completion, Library, Mr};
-use crate::table::{Flight, Outcome, Stage};
+use crate::services::Services;
+use crate::table::{Called, Flight, Outcome, Stage};
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::io::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -24,6 +25,12 @@ pub(crate) enum Dead {
         _memory: Option<RawBuf>,
     },
     Operation(u64),
+    /// A request without a reply.
+    Request(u64),
+    /// A loan that nobody waits for.
+    Loan(u64),
+    /// It is returned, and freed when it has ended.
+    Lease(raw::Lease),
 }
 
 #[derive(Default)]
@@ -65,6 +72,7 @@ pub(crate) struct State {
     pub(crate) closing: Vec<raw::Ep>,
     /// Regions that cannot be deregistered without waiting.
     pub(crate) kept: Vec<Dead>,
+    pub(crate) services: Services,
 }
 
 pub(crate) struct Shared {
@@ -77,6 +85,8 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
+        state.free(&self.grave, &mut Vec::new()); // closes endpoints, so that the services end without waiting
         for end in self.at_end.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
             end();
         }
@@ -100,16 +110,7 @@ impl Shared {
 
     /// Posts an operation, or queues it if there is no space.
     pub(crate) fn submit(&self, flight: Flight) -> u64 {
-        let mut state = self.lock();
-        let number = state.library.table.insert(flight);
-        let status = if state.must_queue(number) { sys::XPORT_ERR_AGAIN } else { state.library.post(number) };
-        if status == sys::XPORT_ERR_AGAIN {
-            state.enqueue(number);
-        } else if status < 0 {
-            let failure = state.library.failure(status, "xport");
-            state.library.table.finish(number, failed(status, failure));
-        }
-        number
+        self.lock().submit(flight)
     }
 
     /// Posts an operation, or returns why that cannot be done now.
@@ -120,17 +121,24 @@ impl Shared {
         if status >= 0 {
             return Ok(number);
         }
-        let failure = state.library.failure(status, "xport");
+        let failure = state.library.refusal(number, status);
         state.library.table.finish(number, failed(status, failure.clone()));
         let hold = state.library.table.take(number);
         Err((failure, hold.map_or(Hold::Nothing, |(_, f)| f.hold)))
     }
 
-    /// The caller of an operation is gone.  Waits for nothing: without the lock, the next turn does it.
-    pub(crate) fn abandon(&self, number: u64) {
+    /// The owner of something is gone.  Waits for nothing: without the lock, the next turn does it.
+    pub(crate) fn abandon(&self, dead: Dead) {
+        let mut wake = Vec::new();
         match self.state.try_lock() {
-            Ok(mut state) => state.abandon(number),
-            Err(_) => self.grave.bury(Dead::Operation(number)),
+            Ok(mut state) => {
+                state.bury(dead, &mut wake);
+                state.services_turn(&mut wake);
+            }
+            Err(_) => self.grave.bury(dead),
+        }
+        for waker in wake {
+            waker.wake();
         }
     }
 
@@ -155,7 +163,9 @@ impl Shared {
                 std::thread::sleep(Duration::from_millis(1));
             } else if idle > 20 {
                 // Another thread may reap what this one waits for: it does not sleep for longer than `left`.
-                raw::readable(self.fd, left.as_millis().max(1) as i32);
+                let timer = self.lock().library.services_timeout();
+                let left = left.as_millis().max(1) as i32;
+                raw::readable(self.fd, if timer < 0 { left } else { left.min(timer) });
             }
         }
     }
@@ -169,18 +179,30 @@ pub(crate) fn add_waker(wakers: &mut Vec<Waker>, waker: &Waker) {
 }
 
 fn failed(status: i32, failure: Error) -> Outcome {
-    Outcome { status, failure: Some(failure), tag: 0, length: 0, sender: None }
+    Outcome { status, failure: Some(failure), tag: 0, length: 0, sender: None, called: Called::default() }
 }
 
 impl State {
     /// Whether earlier operations of the endpoint wait for space.
     fn must_queue(&mut self, number: u64) -> bool {
         let slot = self.library.table.get(number);
-        slot.and_then(|s| s.ep().map(|ep| ep.waiting() > 0)).unwrap_or(false)
+        slot.and_then(|s| s.queue().map(|ep| ep.waiting() > 0)).unwrap_or(false)
+    }
+
+    pub(crate) fn submit(&mut self, flight: Flight) -> u64 {
+        let number = self.library.table.insert(flight);
+        let status = if self.must_queue(number) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
+        if status == sys::XPORT_ERR_AGAIN {
+            self.enqueue(number);
+        } else if status < 0 {
+            let failure = self.library.refusal(number, status);
+            self.library.table.finish(number, failed(status, failure));
+        }
+        number
     }
 
     fn enqueue(&mut self, number: u64) {
-        if let Some(ep) = self.library.table.get(number).and_then(|s| s.ep()) {
+        if let Some(ep) = self.library.table.get(number).and_then(|s| s.queue()) {
             ep.add_waiting(1);
         }
         self.queued.push_back(number);
@@ -193,11 +215,11 @@ impl State {
                 Some(number) => number,
                 None => return,
             };
-            let ep = match self.library.table.get(number) {
-                Some(slot) => slot.ep().cloned(),
+            let (ep, call) = match self.library.table.get(number) {
+                Some(slot) => (slot.queue().cloned(), slot.is_call()),
                 None => continue, // abandoned
             };
-            let queue = ep.as_ref().map_or(0, |ep| ep.ep().address());
+            let queue = ep.as_ref().map_or(call as usize, |ep| ep.ep().address());
             let status = if refused.contains(&queue) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
             if status == sys::XPORT_ERR_AGAIN {
                 if !refused.contains(&queue) {
@@ -210,19 +232,21 @@ impl State {
                 ep.add_waiting(-1);
             }
             if status < 0 {
-                let failure = self.library.failure(status, "xport");
+                let failure = self.library.refusal(number, status);
                 wake.extend(self.library.table.finish(number, failed(status, failure)));
+                self.loan_ends(number, sys::XPORT_OK, wake);
             }
         }
     }
 
-    fn abandon(&mut self, number: u64) {
-        let queued = match self.library.table.get(number) {
-            Some(slot) if matches!(slot.stage, Stage::Queued) => slot.ep().cloned(),
-            _ => None,
-        };
-        if let Some(ep) = queued {
-            ep.add_waiting(-1);
+    fn abandon(&mut self, number: u64, wake: &mut Vec<Waker>) {
+        if let Some(slot) = self.library.table.get(number) {
+            if matches!(slot.stage, Stage::Queued) {
+                if let Some(ep) = slot.queue() {
+                    ep.add_waiting(-1);
+                }
+                self.loan_ends(number, sys::XPORT_OK, wake);
+            }
         }
         if self.library.table.abandon(number) {
             self.library.cancel(number);
@@ -230,7 +254,7 @@ impl State {
     }
 
     fn turn(&mut self, grave: &Grave, wake: &mut Vec<Waker>) -> Result<usize> {
-        self.free(grave);
+        self.free(grave, wake);
         if !self.queued.is_empty() {
             self.post_queued(wake);
         }
@@ -243,6 +267,9 @@ impl State {
             }
         };
         for i in 0..n {
+            if self.library.services_step(Some(i)) {
+                continue;
+            }
             let c = self.library.completion(i);
             if c.kind < sys::XPORT_EVENT_NOTIFY {
                 self.complete(c, wake);
@@ -253,30 +280,38 @@ impl State {
         if Library::reaped_all(n) {
             for ep in std::mem::take(&mut self.closing) {
                 self.endpoints.remove(&ep.address());
+                self.library.services_forget(&ep);
                 self.library.ep_destroy(ep);
             }
         }
-        Ok(n)
+        Ok(n + self.services_turn(wake))
     }
 
     /// Frees what destructors left.
-    fn free(&mut self, grave: &Grave) {
+    fn free(&mut self, grave: &Grave, wake: &mut Vec<Waker>) {
         for dead in grave.take() {
-            match dead {
-                Dead::Ep(ep) => {
-                    let _ = self.library.ep_close(&ep, 0);
-                    self.closing.push(ep);
-                }
-                Dead::Key(key) => self.library.rkey_destroy(key),
-                Dead::Listener(listener) => self.library.listener_close(listener),
-                Dead::Operation(number) => self.abandon(number),
-                Dead::Region { mr, waits, _memory } => {
-                    self.regions.remove(&mr.address());
-                    if waits {
-                        self.kept.push(Dead::Region { mr, waits, _memory });
-                    } else if let Err((_, mr)) = self.library.mr_dereg(mr) {
-                        self.kept.push(Dead::Region { mr, waits: true, _memory });
-                    }
+            self.bury(dead, wake);
+        }
+    }
+
+    fn bury(&mut self, dead: Dead, wake: &mut Vec<Waker>) {
+        match dead {
+            Dead::Ep(ep) => {
+                let _ = self.library.ep_close(&ep, 0);
+                self.closing.push(ep);
+            }
+            Dead::Key(key) => self.library.rkey_destroy(key),
+            Dead::Listener(listener) => self.library.listener_close(listener),
+            Dead::Operation(number) => self.abandon(number, wake),
+            Dead::Request(id) => self.refuse_request(id),
+            Dead::Loan(number) => self.abandon_loan(number),
+            Dead::Lease(lease) => self.lease_dies(lease),
+            Dead::Region { mr, waits, _memory } => {
+                self.regions.remove(&mr.address());
+                if waits {
+                    self.kept.push(Dead::Region { mr, waits, _memory });
+                } else if let Err((_, mr)) = self.library.mr_dereg(mr) {
+                    self.kept.push(Dead::Region { mr, waits: true, _memory });
                 }
             }
         }
@@ -300,6 +335,7 @@ impl State {
             tag: c.tag,
             length: c.length,
             sender: self.endpoints.get(&c.ep).cloned(),
+            called: Called::default(),
         };
         wake.extend(self.library.table.finish(c.number, outcome));
     }

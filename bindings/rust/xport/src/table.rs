@@ -3,6 +3,7 @@
 use crate::endpoint::{EpInner, KeyInner};
 use crate::error::Error;
 use crate::memory::Hold;
+use crate::rpc::Call;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -14,6 +15,7 @@ pub(crate) enum Post {
     Recv { tag: u64, mask: u64 },
     Atomic { op: u32, width: i32, operand: u64, compare: u64, offset: u64 },
     Flush,
+    Call(Box<Call>),
 }
 
 impl Post {
@@ -26,6 +28,7 @@ impl Post {
             Post::Recv { .. } => "xport_recv",
             Post::Atomic { .. } => "xport_atomic",
             Post::Flush => "xport_flush",
+            Post::Call(_) => "xport_rpc_call",
         }
     }
 }
@@ -44,6 +47,15 @@ pub(crate) struct Outcome {
     pub(crate) tag: u64,
     pub(crate) length: u64,
     pub(crate) sender: Option<Weak<EpInner>>,
+    /// Of a call.
+    pub(crate) called: Called,
+}
+
+/// Whether the handler of a call ran (enum xport_rpc_ran), and when to call again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Called {
+    pub(crate) ran: u32,
+    pub(crate) retry_after_ms: u32,
 }
 
 pub(crate) enum Stage {
@@ -58,17 +70,22 @@ pub(crate) struct Slot {
     pub(crate) stage: Stage,
     pub(crate) orphan: bool,
     pub(crate) waker: Option<Waker>,
-    /// The id of a posted receive.
+    /// The id of a posted receive or call.
     pub(crate) receive: u64,
 }
 
-/// The slots.  A number is the index and the generation of a slot, and is never used again.
+/// The slots.  A number is the index and the generation of a slot, and is never used again.  It is odd: contexts of the
+/// services are addresses, which are even.
 #[derive(Default)]
 pub(crate) struct Table {
     slots: Vec<(u32, Option<Slot>)>,
     free: Vec<u32>,
     pub(crate) orphans: usize,
     pub(crate) in_flight: usize,
+}
+
+fn index(number: u64) -> usize {
+    (number as u32 >> 1) as usize
 }
 
 impl Table {
@@ -82,11 +99,11 @@ impl Table {
         let entry = &mut self.slots[index as usize];
         entry.0 = entry.0.wrapping_add(1);
         entry.1 = Some(slot);
-        u64::from(entry.0) << 32 | u64::from(index)
+        u64::from(entry.0) << 32 | u64::from(index) << 1 | 1
     }
 
     pub(crate) fn get(&mut self, number: u64) -> Option<&mut Slot> {
-        match self.slots.get_mut(number as u32 as usize) {
+        match self.slots.get_mut(index(number)) {
             Some((generation, slot)) if *generation == (number >> 32) as u32 => slot.as_mut(),
             _ => None,
         }
@@ -111,8 +128,8 @@ impl Table {
 
     fn remove(&mut self, number: u64) -> Option<Slot> {
         self.get(number)?;
-        self.free.push(number as u32);
-        self.slots[number as u32 as usize].1.take()
+        self.free.push(index(number) as u32);
+        self.slots[index(number)].1.take()
     }
 
     /// Takes a finished operation out of the table.
@@ -150,5 +167,21 @@ impl Table {
 impl Slot {
     pub(crate) fn ep(&self) -> Option<&Arc<EpInner>> {
         self.flight.ep.as_ref()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.flight.post, Post::Call(_))
+    }
+
+    /// The endpoint whose queue it takes space in.
+    pub(crate) fn queue(&self) -> Option<&Arc<EpInner>> {
+        if self.is_call() {
+            return None;
+        }
+        self.ep()
     }
 }

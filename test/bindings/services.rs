@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Leases with the crate xport.
+//!
+//!     services serve             a lender: of 1 MiB, to one peer 512 KiB
+//!     services ADDRESS NAME...   a borrower: prints "ok NAME" for each
+use std::future::Future;
+use std::time::{Duration, Instant};
+use xport::{Endpoint, Instance, LeaseOptions, Leases, Options, Status};
+
+const QUOTA: u64 = 1 << 20;
+const RIGHTS: u32 = xport::REMOTE_READ | xport::REMOTE_WRITE;
+
+fn limit() -> Duration {
+    let seconds = std::env::var("WAIT_S").ok().and_then(|s| s.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+struct Side {
+    x: Instance,
+    ep: Endpoint,
+    leases: Leases,
+}
+
+impl Side {
+    fn new(address: &str) -> Side {
+        let x = Instance::open(&Options::default()).unwrap();
+        let ep = x.connect_wait(address, b"", limit()).unwrap();
+        let leases = x.leases(&LeaseOptions::default()).unwrap();
+        Side { x, ep, leases }
+    }
+
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.x.block_on_for(limit(), future).expect("not complete in time")
+    }
+
+    /// Waits until this side has so many leases.
+    fn borrowed(&self, n: u64) {
+        let end = Instant::now() + limit();
+        while self.leases.info().unwrap().borrowed != n {
+            assert!(Instant::now() < end, "leases that nobody has are not returned");
+            self.x.turn().unwrap();
+        }
+    }
+}
+
+fn leases(address: &str) {
+    let s = Side::new(address);
+    assert_eq!(s.x.leases(&LeaseOptions::default()).err().unwrap().status, Status::Busy);
+    let lease = s.wait(s.leases.ask(&s.ep, 5000, RIGHTS)).unwrap();
+    assert!(lease.key().length() == 5000 && lease.key().rights() == RIGHTS && lease.ended().is_none());
+    let data: Vec<u8> = (0..5000).map(|i| i as u8).collect();
+    s.wait(s.ep.put(&data[..], lease.key(), 0)).0.unwrap();
+    let (done, buf) = s.wait(s.ep.get(vec![0; 5000], lease.key(), 0));
+    done.unwrap();
+    assert!(buf[..] == data[..]);
+    let e = s.wait(s.ep.put([1; 2], lease.key(), 4999)).0.unwrap_err();
+    assert_eq!(e.status, Status::Bounds);
+    let key = lease.key().clone();
+    s.wait(lease.give_back()).unwrap();
+    let e = s.wait(s.ep.put([1], &key, 0)).0.unwrap_err();
+    assert_eq!(e.status, Status::StaleKey);
+    drop(key);
+    let e = s.wait(s.leases.ask(&s.ep, QUOTA, RIGHTS)).unwrap_err();
+    assert_eq!(e.status, Status::NoMemory);
+    assert_eq!(s.wait(s.leases.ask(&s.ep, 0, RIGHTS)).unwrap_err().status, Status::Invalid);
+    s.borrowed(0);
+    s.ep.close(limit()).unwrap();
+}
+
+/// Whoever goes away: all is returned, and not before the operations that use it have completed.
+fn dropped(address: &str) {
+    let s = Side::new(address);
+    for i in 0..300u64 {
+        let ask = s.leases.ask(&s.ep, 100_000, RIGHTS);
+        match i % 5 {
+            0 => drop(ask),
+            1 => drop(s.x.block_on_for(Duration::from_micros(i), ask)),
+            n => {
+                let lease = s.wait(ask).unwrap();
+                let put = s.ep.put(vec![7; 100_000], lease.key(), 0);
+                match n {
+                    2 => drop((lease, put)),
+                    3 => drop(lease.give_back()),
+                    _ => {
+                        let (lease, key) = (lease.key().clone(), lease);
+                        drop(key);
+                        s.wait(put).0.unwrap(); // `lease` is a key, which keeps it
+                        drop(lease);
+                    }
+                }
+            }
+        }
+        if i % 4 == 3 {
+            s.borrowed(0); // within the quota
+        }
+    }
+    s.wait(s.ep.flush()).unwrap();
+    s.borrowed(0);
+    for _ in 0..3 {
+        std::mem::forget(s.wait(s.leases.ask(&s.ep, 100, RIGHTS)).unwrap());
+    }
+    s.borrowed(3); // until the instance ends
+    s.ep.close(limit()).unwrap();
+    s.borrowed(0);
+}
+
+fn lost(address: &str) {
+    let s = Side::new(address);
+    let lease = s.wait(s.leases.ask(&s.ep, 100, RIGHTS)).unwrap();
+    s.ep.close(limit()).unwrap();
+    assert_eq!(lease.ended().unwrap().status, Status::Closed);
+    assert_eq!(s.wait(lease.give_back()).unwrap_err().status, Status::Closed);
+    let x = Instance::open(&Options::default()).unwrap();
+    let ep = x.connect_wait(address, b"", limit()).unwrap();
+    let leases = x.leases(&LeaseOptions::default()).unwrap();
+    let lease = x.block_on(leases.ask(&ep, 100, RIGHTS)).unwrap();
+    drop((x, ep, leases, lease)); // in any order, without waiting
+}
+
+fn tasks(address: &str) {
+    runtime().block_on(async {
+        let x = xport::open().unwrap();
+        xport::drive(&x).unwrap();
+        let ep = x.connect(address, b"").await.unwrap();
+        let leases = x.leases(&LeaseOptions::default()).unwrap();
+        for i in 0..50u64 {
+            let lease = leases.ask(&ep, 4096, RIGHTS).await.unwrap();
+            ep.put(i.to_ne_bytes(), lease.key(), 8).await.0.unwrap();
+            let (done, buf) = ep.get([0; 8], lease.key(), 8).await;
+            done.unwrap();
+            assert_eq!(buf[..], i.to_ne_bytes());
+            lease.give_back().await.unwrap();
+        }
+        ep.close(limit()).unwrap();
+    });
+}
+
+async fn serve() {
+    let x = xport::open().unwrap();
+    xport::drive(&x).unwrap();
+    let options = LeaseOptions { quota: QUOTA, peer_quota: QUOTA / 2, ..Default::default() };
+    let leases = x.leases(&options).unwrap();
+    let listener = x.listen("127.0.0.1:0", b"").unwrap();
+    println!("{}", listener.address());
+    loop {
+        let _ep = listener.accept().await.unwrap();
+        while let Ok(event) = x.event().await {
+            if let xport::Event::Closed(_) | xport::Event::Lost(..) = event {
+                break;
+            }
+        }
+        let end = Instant::now() + limit();
+        while leases.info().unwrap().lent > 0 {
+            assert!(Instant::now() < end, "memory is lent to nobody");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let role = args.next().expect("serve, or an address");
+    if role == "serve" {
+        runtime().block_on(serve());
+    }
+    for name in args {
+        match &name[..] {
+            "leases" => leases(&role),
+            "dropped" => dropped(&role),
+            "lost" => lost(&role),
+            "tasks" => tasks(&role),
+            _ => panic!("no scenario {}", name),
+        }
+        println!("ok {}", name);
+    }
+}
