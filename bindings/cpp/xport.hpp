@@ -34,7 +34,7 @@ class op
 public:
 	op() noexcept = default;
 	bool in_flight() const noexcept { return core_ && slot_->generation == generation_; }
-	/* Cancels a receive.  XPORT_ERR_BUSY: its completion comes anyway. */
+	/* Cancels a receive, a call or a cancelable send.  XPORT_ERR_BUSY: its completion comes anyway. */
 	int cancel() noexcept { return in_flight() ? core_->cancel(*slot_) : XPORT_ERR_INVALID; }
 	/* Drops the callback.  The operation goes on, and its memory is released after its completion. */
 	void abandon() noexcept
@@ -60,6 +60,21 @@ private:
 class [[nodiscard]] operation
 {
 public:
+	/*
+	 * Gives the operation a deadline, which begins now: then it ends with XPORT_ERR_TIMEOUT, and its buffer is free.  If
+	 * the network itself still holds a put, get or atomic, the endpoint ends: see Deadlines in xport.h.
+	 */
+	operation &&within(int milliseconds) &&
+	{
+		request_.end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+		return std::move(*this);
+	}
+	/* op::cancel and op::abandon withdraw a send until a receive has matched it. */
+	operation &&cancelable() &&
+	{
+		request_.flags |= XPORT_CANCELABLE;
+		return std::move(*this);
+	}
 	/* Posts.  `f` is called with a done by the loop, also if the post failed.  At most 64 bytes, see slot::keep. */
 	template <class F> op then(F f)
 	{
@@ -112,6 +127,7 @@ public:
 private:
 	friend class endpoint;
 	friend class instance;
+	friend class rpc;
 	operation(detail::ref<detail::core> c, detail::request r) : core_(std::move(c)), request_(std::move(r))
 	{
 	}
@@ -179,7 +195,10 @@ public:
 	/* Flushes and closes.  The only call of an endpoint that waits. */
 	int try_close(int timeout_ms) noexcept
 	{
-		return rec_->alive() ? xport_ep_close(rec_->h, timeout_ms) : XPORT_ERR_CLOSED;
+		int status = rec_->alive() ? xport_ep_close(rec_->h, timeout_ms) : XPORT_ERR_CLOSED;
+		if (rec_->alive() && info().state != XPORT_EP_OPEN)
+			rec_->forget();
+		return status;
 	}
 	int try_fence() noexcept { return rec_->alive() ? xport_fence(rec_->h) : XPORT_ERR_CLOSED; }
 	result<remote_key> try_unpack(const_bytes b)
@@ -251,6 +270,7 @@ public:
 private:
 	friend class instance;
 	friend class listener;
+	friend class rpc;
 	explicit endpoint(detail::ep_rec *r) : rec_(r)
 	{
 	}
@@ -489,6 +509,7 @@ public:
 
 private:
 	friend class loop;
+	friend class rpc;
 	explicit instance(detail::ref<detail::core> c) : core_(std::move(c))
 	{
 	}

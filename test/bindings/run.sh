@@ -16,8 +16,8 @@ providers=
 [ ! -f "$top_builddir/src/backends/ucx/libxport_ucx.la" ] || providers="ucx:tcp ucx:shm"
 [ ! -f "$top_builddir/src/backends/ofi/libxport_ofi.la" ] || providers="$providers ofi:tcp ofi:sockets"
 
-# links CXX OBJECT PROGRAM - with the library as tested, which finds the modules of the build tree.
-links() { (cd "$top_builddir" && ./libtool --quiet --tag=CXX --mode=link $1 $CFLAGS -o "$3" "$2" test/libxport_test.la); }
+# links CXX OBJECT PROGRAM - with the libraries as tested, which find the modules of the build tree.
+links() { (cd "$top_builddir" && ./libtool --quiet --tag=CXX --mode=link $1 $CFLAGS -o "$3" "$2" libxpi_services.la test/libxport_test.la); }
 
 # address FILE - waits until a server has printed its address there, and prints it.
 address() {

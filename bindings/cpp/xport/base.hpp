@@ -16,6 +16,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 #include <xport.h>
 #if defined(__cpp_impl_coroutine)
 #include <coroutine>
@@ -216,18 +217,25 @@ private:
 /* What came of an operation. */
 struct done {
 	int status = XPORT_OK;
-	std::uint32_t type = 0;   /* XPORT_OP_PUT and so on */
-	std::uint64_t tag = 0;    /* of a received message */
-	std::uint64_t length = 0; /* bytes; of a received message: its full length */
-	std::uint64_t value = 0;  /* the old value, after an atomic */
-	xport_ep *ep = nullptr;   /* see xport_completion.ep */
-	slice buffer;             /* the slice of the operation */
+	std::uint32_t type = 0;           /* XPORT_OP_PUT and so on */
+	std::uint64_t tag = 0;            /* of a received message */
+	std::uint64_t length = 0;         /* bytes; of a received message: its full length */
+	std::uint64_t value = 0;          /* the old value, after an atomic */
+	xport_ep *ep = nullptr;           /* see xport_completion.ep */
+	slice buffer;                     /* the slice of the operation; of a call: the reply */
+	int ran = 0;                      /* of a call: enum xport_rpc_ran */
+	std::uint32_t retry_after_ms = 0; /* of a call, with XPORT_ERR_BUSY */
+	const char *cause = "";           /* of a call: why the library ended it, a static string */
 	bool ok() const noexcept { return status == XPORT_OK; }
 	failure why() const
 	{
-		return {status, 0,  "completion",
-		        {},     {}, std::string(xport_status_name(status)) + ", " + xport_strerror(status),
-		        {}};
+		std::string text = cause;
+		if (text.empty() && ran == 1 && buffer.size() > 0) /* the handler's */
+			text.assign(reinterpret_cast<char *>(buffer.data()),
+			            std::size_t(length) < buffer.size() ? std::size_t(length) : buffer.size());
+		if (text.empty())
+			text = xport_strerror(status);
+		return {status, 0, "completion", {}, {}, std::string(xport_status_name(status)) + ", " + text, {}};
 	}
 #if defined(__cpp_exceptions)
 	/* Throws if the operation failed. */

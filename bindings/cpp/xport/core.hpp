@@ -17,6 +17,8 @@ template <class H, void (*destroy)(H *)> struct handle_rec {
 	bool alive() const noexcept;
 	/* Operations in flight complete with an error, and queued ones are refused. */
 	void end() noexcept;
+	/* No service uses the endpoint any more, which was closed. */
+	void forget() noexcept;
 	std::size_t refs = 0;
 	ref<core> owner;
 	H *h;
@@ -38,6 +40,32 @@ struct region_rec final : block {
 	region_rec *previous = nullptr, *next = nullptr; /* in core::regions */
 };
 
+/* A service of an instance, as xport_services.hpp makes it.  The core owns it. */
+struct service {
+	virtual ~service() = default;
+	/* An instance has one service of each name. */
+	virtual const char *name() const noexcept = 0;
+	/* Takes a completion, or continues if it is NULL.  Returns whether the completion belongs to the service. */
+	virtual bool step(const xport_completion *c) noexcept = 0;
+	/* Milliseconds until step(NULL) must be called, or -1. */
+	virtual int timeout() noexcept = 0;
+	/* Takes the events that there are.  Returns their number. */
+	virtual int take() = 0;
+	virtual void forget(xport_ep *ep) noexcept = 0;
+	virtual int cancel(std::uint64_t id) noexcept = 0;
+	/* Before xport_close. */
+	virtual void end() noexcept = 0;
+};
+
+struct slot;
+
+/* What a service posts. */
+struct posted_by_service {
+	virtual ~posted_by_service() = default;
+	/* As core::call.  Sets slot::owner. */
+	virtual int post(slot &s, xport_ep *ep) noexcept = 0;
+};
+
 /* An operation, before it is posted. */
 struct request {
 	int kind = 0;
@@ -48,6 +76,16 @@ struct request {
 	ref<key_rec> key;
 	slice buffer;
 	std::uint64_t offset = 0, value = 0, compare = 0, flags = 0;
+	std::unique_ptr<posted_by_service> extra;                 /* kind is 0 */
+	std::optional<std::chrono::steady_clock::time_point> end; /* the deadline */
+	/* For xport_opt.deadline_ms: the time that is left, rounded up. */
+	std::uint32_t deadline_ms() const
+	{
+		using ms = std::chrono::milliseconds;
+		auto left = std::chrono::duration_cast<ms>(*end - std::chrono::steady_clock::now() +
+		                                           std::chrono::microseconds(999));
+		return left.count() < 1 ? 1 : static_cast<std::uint32_t>(left.count());
+	}
 };
 
 /* What an operation in flight owns.  Slots are freed with the instance, after xport_close. */
@@ -72,7 +110,8 @@ struct slot {
 	static void release(core &c, slot &s) noexcept;
 	void (*call)(core &c, slot &s, done &d) = nullptr; /* NULL: an orphan */
 	void (*drop)(slot &s) = nullptr;
-	slot *next = nullptr; /* free, or queued */
+	slot *next = nullptr;     /* free, or queued */
+	service *owner = nullptr; /* a call of a service is posted: `id` is that of the call */
 	std::uint64_t generation = 0, id = 0, word = 0;
 	bool used = false, orphaned = false, queued = false, receive = false;
 	slice buffer;
@@ -86,10 +125,11 @@ struct core {
 	xport *x = nullptr;
 	std::size_t used = 0, orphans = 0, queue_length = 0;
 	std::uint64_t turns = 0;
-	std::uint64_t recv_refused = 0;
+	std::uint64_t recv_refused = 0, calls_refused = 0;
 	slot *free_slots = nullptr, *queue_head = nullptr, **queue_tail = &queue_head;
 	std::deque<slot> slots; /* never moves a slot */
 	region_rec *regions = nullptr;
+	std::vector<std::unique_ptr<service>> services;
 	std::deque<event> events;
 	std::function<void(const event &)> handler;
 	std::exception_ptr thrown; /* the first of the turn */
@@ -137,6 +177,7 @@ struct core {
 		s.generation++;
 		orphans -= s.orphaned;
 		s.used = s.orphaned = s.queued = s.receive = false;
+		s.owner = nullptr;
 		s.buffer = slice();
 		s.waiting.reset();
 		s.next = free_slots;
@@ -148,8 +189,8 @@ struct core {
 	{
 		if (s.call == nullptr)
 			return;
-		if (s.receive && !s.queued && x != nullptr)
-			xport_cancel(x, s.id);
+		if ((s.receive || s.owner != nullptr) && !s.queued && x != nullptr)
+			cancel(s);
 		s.call = nullptr;
 		s.orphaned = true;
 		orphans++;
@@ -166,7 +207,9 @@ struct core {
 	{
 		if (x == nullptr)
 			return XPORT_ERR_CLOSED;
-		return s.queued ? static_cast<int>(XPORT_ERR_BUSY) : xport_cancel(x, s.id);
+		if (s.queued)
+			return XPORT_ERR_BUSY;
+		return s.owner != nullptr ? s.owner->cancel(s.id) : xport_cancel(x, s.id);
 	}
 
 	/* Posts what `r` describes.  The slot owns the buffer after XPORT_OK. */
@@ -182,7 +225,8 @@ struct core {
 		int status = call(s, r);
 		if (status < 0)
 			r.buffer = std::move(s.buffer);
-		s.receive = status == XPORT_OK && r.kind == XPORT_OP_RECV;
+		bool cancelable = r.kind == XPORT_OP_SEND && (r.flags & XPORT_CANCELABLE) != 0;
+		s.receive = status == XPORT_OK && (r.kind == XPORT_OP_RECV || cancelable);
 		return status;
 	}
 	int call(slot &s, const request &r) noexcept
@@ -192,9 +236,13 @@ struct core {
 		opt.flags = static_cast<std::uint32_t>(r.flags);
 		opt.context = &s;
 		opt.mr = s.buffer.mr();
+		if (r.end)
+			opt.deadline_ms = r.deadline_ms();
 		xport_ep *ep = r.ep ? r.ep->h : nullptr;
 		xport_rkey *key = r.key ? r.key->h : nullptr;
 		s.word = r.value;
+		if (r.extra)
+			return r.extra->post(s, ep);
 		switch (r.kind) {
 		case XPORT_OP_PUT:
 			if (r.small)
@@ -208,6 +256,8 @@ struct core {
 		case XPORT_OP_ATOMIC:
 			return atomic(s, r, opt);
 		case XPORT_OP_SEND:
+			if ((r.flags & XPORT_CANCELABLE) != 0)
+				opt.id = &s.id;
 			return xport_send(ep, s.buffer.data(), s.buffer.size(), r.value, &opt);
 		case XPORT_OP_RECV:
 			opt.source = ep;
@@ -234,6 +284,12 @@ struct core {
 		return xport_atomic(r.ep->h, &a, r.key->h, r.offset, &opt);
 	}
 
+	/* Calls of services take no space in the queue of their endpoint. */
+	static ep_rec *queue_of(const request &r) noexcept
+	{
+		return r.extra ? nullptr : r.ep.get();
+	}
+
 	/* Posts, or waits for space behind earlier operations of the endpoint.  Another failure reaches the callback. */
 	void post_or_queue(slot &s, request &r)
 	{
@@ -241,12 +297,13 @@ struct core {
 			discard(s);
 			return;
 		}
-		bool behind = r.ep && r.ep->queued > 0;
+		ep_rec *ep = queue_of(r);
+		bool behind = ep != nullptr && ep->queued > 0;
 		int status = behind ? static_cast<int>(XPORT_ERR_AGAIN) : post(s, r);
 		if (status == XPORT_OK)
 			return;
-		if (r.ep)
-			r.ep->queued++;
+		if (ep != nullptr)
+			ep->queued++;
 		s.waiting = std::make_unique<request>(std::move(r));
 		s.queued = true;
 		s.next = nullptr;
@@ -265,7 +322,8 @@ struct core {
 			slot &s = *list;
 			list = s.next;
 			request &r = *s.waiting;
-			std::uint64_t &refused = r.ep ? r.ep->refused : recv_refused;
+			ep_rec *ep = queue_of(r);
+			std::uint64_t &refused = ep != nullptr ? ep->refused : r.extra ? calls_refused : recv_refused;
 			int status = XPORT_ERR_CANCELED; /* nobody waits for it any more */
 			if (s.call != nullptr)
 				status = refused == turns ? static_cast<int>(XPORT_ERR_AGAIN) : post(s, r);
@@ -277,8 +335,8 @@ struct core {
 				continue;
 			}
 			queue_length--;
-			if (r.ep)
-				r.ep->queued--;
+			if (ep != nullptr)
+				ep->queued--;
 			s.queued = false;
 			if (status == XPORT_OK) {
 				s.waiting.reset();
@@ -296,13 +354,12 @@ struct core {
 		return failed;
 	}
 
-	void finish(slot &s, const xport_completion &c)
+	void finish(slot &s, const xport_completion &c, done d = {})
 	{
 		if (s.call == nullptr) {
 			give(s);
 			return;
 		}
-		done d;
 		d.status = c.status;
 		d.type = c.type;
 		d.tag = c.tag;
@@ -346,9 +403,45 @@ struct core {
 		int failed = queue_head != nullptr ? post_queued() : 0;
 		if (x == nullptr || failed > 0)
 			return failed;
+		if (!services.empty())
+			return serve(timeout_ms);
 		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
 		for (int i = 0; i < n && x != nullptr; i++)
 			dispatch(list[i]);
+		return n;
+	}
+	/* A turn of an instance that has services. */
+	int serve(int timeout_ms)
+	{
+		xport_completion list[64];
+		int taken = take_events();
+
+		if (taken > 0 || x == nullptr)
+			return taken;
+		for (auto &s : services) {
+			int limit = s->timeout();
+			if (limit >= 0 && (timeout_ms < 0 || limit < timeout_ms))
+				timeout_ms = limit;
+		}
+		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
+		for (int i = 0; i < n && x != nullptr; i++) {
+			bool own = false;
+			for (auto &s : services)
+				own = own || s->step(&list[i]);
+			if (!own)
+				dispatch(list[i]);
+		}
+		return n < 0 || x == nullptr ? n : n + take_events();
+	}
+	int take_events()
+	{
+		int n = 0;
+
+		for (std::size_t i = 0; i < services.size() && x != nullptr; i++) {
+			if (services[i]->timeout() == 0)
+				services[i]->step(nullptr);
+			n += services[i]->take();
+		}
 		return n;
 	}
 	template <class P> int run(P until, int timeout_ms)
@@ -386,6 +479,8 @@ struct core {
 		if (x == nullptr)
 			return;
 		refs++; /* what the slots release may be the last reference */
+		for (auto &s : services)
+			s->end();
 		xport_close(std::exchange(x, nullptr));
 		for (region_rec *r = regions, *next; r != nullptr; r = next) {
 			next = r->next;
@@ -401,6 +496,7 @@ struct core {
 			discard(slots[i]);
 		queue_head = nullptr;
 		queue_tail = &queue_head;
+		services.clear();
 		refs--;
 	}
 };
@@ -417,9 +513,21 @@ template <class H, void (*destroy)(H *)> bool handle_rec<H, destroy>::alive() co
 
 template <class H, void (*destroy)(H *)> void handle_rec<H, destroy>::end() noexcept
 {
-	if (alive())
+	if (alive()) {
+		forget();
 		destroy(h);
+	}
 	h = nullptr;
+}
+
+template <class H, void (*destroy)(H *)> void handle_rec<H, destroy>::forget() noexcept
+{
+	if constexpr (std::is_same<H, xport_ep>::value) {
+		if (!owner->services.empty())
+			xport_ep_close(h, 0);
+		for (auto &s : owner->services)
+			s->forget(h);
+	}
 }
 
 inline region_rec::region_rec(ref<core> c, xport_mr *handle, std::shared_ptr<void> held)
