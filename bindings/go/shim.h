@@ -28,7 +28,8 @@ struct xpg_operation {
 	size_t len;
 	uint64_t offset, value, tag, mask, operand, compare;
 	uint64_t number;
-	uint64_t id; /* out: of a receive */
+	uint64_t id; /* out: of a receive, or of a send with XPORT_CANCELABLE */
+	uint32_t deadline_ms, flags;
 };
 
 /* What belongs to one instance. */
@@ -62,7 +63,11 @@ static inline void xpg_turn(struct xpg *g)
 static inline int xpg_post_only(struct xpg *g)
 {
 	struct xpg_operation *o = &g->op;
-	struct xport_opt opt = {.size = sizeof(opt), .context = (void *)(uintptr_t)o->number, .mr = o->mr};
+	struct xport_opt opt = {.size = sizeof(opt),
+	                        .flags = o->flags,
+	                        .deadline_ms = o->deadline_ms,
+	                        .context = (void *)(uintptr_t)o->number,
+	                        .mr = o->mr};
 	struct xport_atomic_args args = {.size = sizeof(args)};
 
 	switch (o->kind) {
@@ -81,6 +86,7 @@ static inline int xpg_post_only(struct xpg *g)
 		args.result = o->buf;
 		return xport_atomic(o->ep, &args, o->key, o->offset, &opt);
 	case XPORT_OP_SEND:
+		opt.id = o->flags != 0 ? &o->id : NULL;
 		return xport_send(o->ep, o->buf, o->len, o->tag, &opt);
 	case XPORT_OP_RECV:
 		opt.source = o->ep;

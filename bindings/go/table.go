@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"time"
 	"unsafe"
 )
 
@@ -31,7 +32,8 @@ type slot struct {
 	ep     *Endpoint
 	key    *RemoteKey
 	buf    *Buffer
-	behind *fifo // where it waits if there is no space
+	behind *fifo     // where it waits if there is no space
+	end    time.Time // when the library ends it; zero: never
 	result outcome
 }
 
@@ -104,7 +106,9 @@ type request struct {
 	tag, mask        uint64
 	atomic           AtomicOp
 	operand, compare uint64
-	try              bool // fails if there is no space
+	try              bool      // fails if there is no space
+	end              time.Time // zero: none
+	flags            C.uint32_t
 }
 
 var operationNames = map[C.int]string{
@@ -136,11 +140,11 @@ func (x *Instance) submit(r *request, turn C.int) (*slot, error) {
 		}
 	}
 	s := x.table.take()
-	s.ep, s.key, s.buf, s.behind = r.ep, r.key, r.buf, x.fifoOf(r)
+	s.ep, s.key, s.buf, s.behind, s.end = r.ep, r.key, r.buf, x.fifoOf(r), r.end
 	s.stage = queued
 	o := &s.op
 	*o = C.struct_xpg_operation{kind: r.kind, offset: C.uint64_t(r.offset), value: C.uint64_t(r.value),
-		tag: C.uint64_t(r.tag), mask: C.uint64_t(r.mask), number: C.uint64_t(s.number)}
+		tag: C.uint64_t(r.tag), mask: C.uint64_t(r.mask), number: C.uint64_t(s.number), flags: r.flags}
 	if r.kind == C.XPORT_OP_ATOMIC {
 		o.atomic, o.width = C.int(r.atomic), 8
 		o.operand, o.compare = C.uint64_t(r.operand), C.uint64_t(r.compare)
@@ -186,6 +190,9 @@ func (x *Instance) post(s *slot, turn C.int) C.int {
 			return C.XPORT_ERR_CLOSED
 		}
 		o.buf, o.len, o.mr = s.buf.b.base, C.size_t(s.buf.length), s.buf.b.mr()
+	}
+	if !s.end.IsZero() {
+		o.deadline_ms = deadlineMs(s.end)
 	}
 	x.g.op = *o
 	retired, buried := len(x.retired), len(x.buried)
@@ -251,7 +258,7 @@ func (x *Instance) abandon(s *slot) {
 	case posted:
 		s.orphan = true
 		x.table.orphans++
-		if s.op.kind == C.XPORT_OP_RECV && !x.closed {
+		if (s.op.kind == C.XPORT_OP_RECV || s.op.flags != 0) && !x.closed {
 			// If it has matched already, its completion comes without this.
 			C.xport_cancel(x.g.x, s.op.id)
 		}
@@ -281,6 +288,9 @@ func (x *Instance) wait(ctx context.Context, s *slot) outcome {
 		case <-s.wake:
 		case <-ctx.Done():
 			err = ctx.Err()
+			if err == context.DeadlineExceeded && !s.end.IsZero() {
+				<-s.wake // the library ends it now
+			}
 		}
 		x.mu.Lock()
 		s.parked = false
@@ -302,6 +312,7 @@ func (x *Instance) wait(ctx context.Context, s *slot) outcome {
 
 // run posts an operation and waits for its result.
 func (x *Instance) run(ctx context.Context, r request) outcome {
+	r.enforce(ctx)
 	if err := ctx.Err(); err != nil {
 		if r.buf != nil {
 			r.buf.Free()

@@ -226,6 +226,27 @@ void cancel(const char *address)
 	s.end();
 }
 
+// Operations that the peer never matches.
+void deadline(const char *address)
+{
+	side s(address);
+	xp::done d = s.x.recv(xp::slice(100), 99).within(50).try_wait(minute);
+	MUST(d.status == XPORT_ERR_TIMEOUT && d.buffer.size() == 100);
+	xp::slice data(3 << 20); // longer than eager_max
+	d = s.ep.send(data, 99).within(50).try_wait(minute);
+	MUST(d.status == XPORT_ERR_TIMEOUT && d.buffer.size() == data.size());
+	MUST(s.ep.put_value(1, s.key, 0).within(minute).try_wait(minute).ok());
+	int status = 1;
+	xp::op send = s.ep.send(data, 99).cancelable().then([&status](xp::done &e) { status = e.status; });
+	MUST(send.cancel() == XPORT_OK);
+	xp::loop(s.x).run([&status] { return status != 1; }, minute);
+	MUST(status == XPORT_ERR_CANCELED);
+	s.ep.send(data, 99).cancelable().then([](xp::done &) {}).abandon();
+	xp::loop(s.x).run([&s] { return s.x.in_flight() == 0; }, minute);
+	MUST(s.ep.info().state == XPORT_EP_OPEN);
+	s.end();
+}
+
 void wrong_key(const char *address)
 {
 	side s(address);
@@ -401,9 +422,11 @@ struct server {
 struct scenario {
 	const char *name;
 	void (*run)(const char *address);
-} const scenarios[] = {{"connect", connect}, {"put", put},           {"get", get},       {"notify", notify},
-                       {"atomics", atomics}, {"messages", messages}, {"cancel", cancel}, {"wrong_key", wrong_key},
-                       {"again", again},     {"fork", fork},         {"kill", kill},     {"stop", stop}};
+} const scenarios[] = {{"connect", connect}, {"put", put},           {"get", get},
+                       {"notify", notify},   {"atomics", atomics},   {"messages", messages},
+                       {"cancel", cancel},   {"deadline", deadline}, {"wrong_key", wrong_key},
+                       {"again", again},     {"fork", fork},         {"kill", kill},
+                       {"stop", stop}};
 
 } // namespace
 

@@ -515,7 +515,7 @@ func lost(at string, signal syscall.Signal, count int) {
 func main() {
 	scenarios := map[string]func(string){
 		"connect": connect, "put": put, "get": get, "notify": notify, "atomics": atomics, "messages": messages,
-		"cancel": cancel, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
+		"cancel": cancel, "deadline": deadline, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
 		"rpc": rpc, "echo": echo, "closing": closing, "hold": hold, "reconnect": reconnect, "flood": flood, "churn": churn,
 		"stuck": stuck, "copies": copies, "regions": regions, "sleepers": sleepers, "receives": receives,
 		"arguments": arguments, "replies": replies, "failing": failing,

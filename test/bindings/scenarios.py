@@ -212,6 +212,40 @@ def cancel(address):
 		s.ep.flush().wait(WAIT)
 
 
+def deadline(address):
+	"""Operations that the peer never matches."""
+	with Side(address) as s:
+		data = bytearray(3 << 20)  # longer than eager_max
+		raises(xport.Timeout, s.x.recv_into(data, 99, deadline=0.05).wait, WAIT)
+		data.append(1)
+		begun = time.monotonic()
+		raises(xport.Timeout, s.ep.send(data, 99, deadline=0.05).wait, WAIT)
+		assert time.monotonic() - begun >= 0.05
+		data.append(1)
+		s.ep.put(b"x", s.key, 0, deadline=WAIT).wait(WAIT)
+		assert s.ep.get(1, s.key, 0, deadline=WAIT).wait(WAIT) == b"x"
+		raises(ValueError, s.ep.flush, 0)
+		send = s.ep.send(data, 99, cancelable=True)
+		assert send.cancel()
+		raises(xport.Canceled, send.wait, WAIT)
+		s.ep.send(data, 99, cancelable=True).abandon()
+		end = time.monotonic() + WAIT
+		while s.x.in_flight:
+			assert time.monotonic() < end, "a send without a caller is not cancelled"
+			s.x.turn()
+		assert s.ep.is_open
+		asyncio.run(deadline_async(s))
+
+
+async def deadline_async(s):
+	try:
+		await s.x.recv(8, 99, deadline=0.05)
+		assert False, "timed out"
+	except xport.Timeout:
+		pass
+	await s.ep.flush(deadline=WAIT)
+
+
 def wrong_key(address):
 	with Side(address) as s:
 		e = raises(xport.BadKey, s.ep.unpack, bytes(64))

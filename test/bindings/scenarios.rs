@@ -294,6 +294,34 @@ fn cancel(address: &str) {
     runtime().block_on(cancel_async(address));
 }
 
+/// Operations that the peer never matches.
+fn deadline(address: &str) {
+    let s = Side::new(address);
+    let soon = s.ep.within(Duration::from_millis(50));
+    let begun = Instant::now();
+    let (result, buf) = s.wait(soon.recv(watched(), 99));
+    assert_eq!((result.unwrap_err().status, buf.len()), (Status::Timeout, WATCHED));
+    let (result, _) = s.wait(s.x.recv_within(watched(), 99, u64::MAX, Duration::from_millis(1)));
+    assert_eq!(result.unwrap_err().status, Status::Timeout);
+    let (result, buf) = s.wait(soon.send(pattern(1, 3 << 20), 99)); // longer than eager_max
+    assert_eq!((result.unwrap_err().status, &buf[..]), (Status::Timeout, &pattern(1, 3 << 20)[..]));
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    let (result, _) = s.wait(s.ep.within(limit()).put([1], &s.key, 0));
+    result.unwrap();
+    // The peer takes none of these either.
+    let send = s.ep.cancelable().send(pattern(2, 3 << 20), 99);
+    assert!(send.cancel());
+    assert_eq!(s.wait(send).0.unwrap_err().status, Status::Canceled);
+    drop(s.ep.cancelable().send(pattern(3, 3 << 20), 99));
+    let end = Instant::now() + limit();
+    while s.x.in_flight() > 0 {
+        assert!(Instant::now() < end, "a send without a caller is not cancelled");
+        s.x.turn().unwrap();
+    }
+    assert!(s.ep.info().unwrap().is_open);
+    s.end();
+}
+
 async fn cancel_async(address: &str) {
     let x = xport::open().unwrap();
     xport::drive(&x).unwrap();
@@ -528,6 +556,7 @@ fn main() {
             "atomics" => atomics(&role),
             "messages" => messages(&role),
             "cancel" => cancel(&role),
+            "deadline" => deadline(&role),
             "wrong_key" => wrong_key(&role),
             "again" => again(&role),
             "fork" => forked(&role),

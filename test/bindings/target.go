@@ -276,3 +276,25 @@ func serveCalls(x *xport.Instance) {
 	err := calls.Handle("reverse", nil)
 	is(err, xport.ErrBusy)
 }
+
+// deadline has operations that the peer never matches, whose contexts the library enforces.
+func deadline(address string) {
+	s := open(address, nil)
+	data := make([]byte, 3<<20) // longer than eager max
+	soonOver := func() context.Context { return xport.Enforce(within(50 * time.Millisecond)) }
+	buf := value(s.x.Buffer(100))
+	_, err := s.ep.Recv(soonOver(), buf, 99)
+	is(err, xport.ErrTimeout)
+	check(len(buf.Bytes()) == 100) // the caller's again
+	buf.Free()
+	buf = s.buffer(data)
+	is(s.ep.Send(soonOver(), buf, 99), xport.ErrTimeout)
+	check(bytes.Equal(buf.Bytes(), data))
+	must(s.ep.Write(xport.Enforce(soon()), word(1), s.key, 0))
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	is(s.ep.Send(xport.Enforce(ctx), buf, 99), context.Canceled)
+	settled(s) // it was withdrawn
+	check(s.ep.Info().Open)
+	s.end()
+}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Values, and the conversions between Python and C."""
 import collections
+import math
+import time
 
 from ._xport import ffi, lib
 
@@ -24,3 +26,16 @@ def sized(name, **fields):
 
 def milliseconds(seconds):
 	return -1 if seconds is None else max(0, int(seconds * 1000))
+
+
+def end_of(deadline):
+	"""When an operation with a deadline of so many seconds must have ended, or None."""
+	if deadline is None:
+		return None
+	if deadline <= 0:
+		raise ValueError("a deadline is more than 0 seconds")
+	return time.monotonic() + deadline
+
+
+def left_ms(end):
+	return min(max(1, math.ceil((end - time.monotonic()) * 1000)), (1 << 31) - 1)

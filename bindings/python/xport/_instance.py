@@ -7,7 +7,7 @@ import time
 import warnings
 import weakref
 
-from ._common import NULL, Event, Message, address_of, milliseconds, sized
+from ._common import NULL, Event, Message, address_of, end_of, left_ms, milliseconds, sized
 from ._errors import Error, error, last_error
 from ._objects import Endpoint, Listener, Region, exported
 from ._operation import FINISHED, POSTED, Operation, Slot, wake
@@ -116,8 +116,9 @@ class Instance:
 			raise error(lib.XPORT_ERR_CLOSED, "xport", "The instance is closed.")
 		return self._x
 
-	def _options(self, number, region, value=0, source=NULL, idp=NULL):
+	def _options(self, number, region, value=0, source=NULL, idp=NULL, end=None, flags=0):
 		opt = self._opt
+		opt.flags, opt.deadline_ms = flags, 0 if end is None else left_ms(end)
 		opt.context = ffi.cast("void *", number)
 		opt.mr = NULL if region is None else region._mr
 		opt.value, opt.source, opt.id = value, source, idp
@@ -250,7 +251,7 @@ class Instance:
 				return False
 			if slot.cancel is not None:
 				return slot.cancel(slot)
-			if not slot.receive:
+			if not slot.id:
 				return False
 			return lib.xport_cancel(self._x, slot.id) == lib.XPORT_OK
 
@@ -396,22 +397,24 @@ class Instance:
 			self._rpc = RPC(self, max_payload)
 			return self._rpc
 
-	def recv_into(self, buffer, tag, mask=EXACT, source=None):
+	def recv_into(self, buffer, tag, mask=EXACT, source=None, deadline=None):
 		"""Its result is a Message without data."""
-		return self._receive(buffer, tag, mask, source, None)
+		return self._receive(buffer, tag, mask, source, None, deadline)
 
-	def recv(self, length, tag, mask=EXACT, source=None):
+	def recv(self, length, tag, mask=EXACT, source=None, deadline=None):
 		"""Its result is a Message with data, a bytearray."""
 		data = bytearray(length)
-		return self._receive(data, tag, mask, source, data)
+		return self._receive(data, tag, mask, source, data, deadline)
 
-	def _receive(self, obj, tag, mask, source, data):
+	def _receive(self, obj, tag, mask, source, data, deadline):
+		end = end_of(deadline)
 		pointer, length, buffer, region = exported(obj, True)
 
 		def post(slot):
 			if source is not None and source._ep == NULL:
 				return lib.XPORT_ERR_CLOSED
-			opt = self._options(slot.number, region, source=NULL if source is None else source._ep, idp=self._id)
+			opt = self._options(slot.number, region, source=NULL if source is None else source._ep, idp=self._id,
+			                    end=end)
 			status = lib.xport_recv(self._x, pointer, length, tag, mask, opt)
 			slot.id = self._id[0]
 			return status

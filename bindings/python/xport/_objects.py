@@ -4,7 +4,7 @@ import collections
 import ctypes
 import weakref
 
-from ._common import NULL, address_of, milliseconds, sized
+from ._common import NULL, address_of, end_of, milliseconds, sized
 from ._errors import error, last_error
 from ._operation import FINISHED
 from ._xport import ffi, lib
@@ -179,54 +179,64 @@ class Endpoint:
 			self._x._must(lib.xport_rkey_unpack(self._ep, bytes(key), len(key), out), "xport_rkey_unpack")
 			return Key(self, out[0])
 
-	def _operation(self, call, buffer=None, region=None, take=None, value=0, key=None, wait_for_space=True):
-		x = self._x
+	def _operation(self, call, buffer=None, region=None, take=None, value=0, key=None, wait_for_space=True, deadline=None,
+	               cancelable=False):
+		x, end = self._x, end_of(deadline)
+		flags, idp = (lib.XPORT_CANCELABLE, x._id) if cancelable else (0, NULL)
 
 		def post(slot):
 			if self._ep == NULL or x._x == NULL:
 				return lib.XPORT_ERR_CLOSED
 			if key is not None and key._key == NULL:
 				return lib.XPORT_ERR_STALE_KEY
-			return call(self._ep, x._options(slot.number, region, value))
+			status = call(self._ep, x._options(slot.number, region, value, idp=idp, end=end, flags=flags))
+			if cancelable:
+				slot.id = x._id[0]
+			return status
 
 		return x._submit(post, buffer, region, self, take, wait_for_space)
 
-	def put(self, obj, key, offset=0, notify=None, wait_for_space=True):
-		"""Puts the bytes of an object.  With notify the peer gets an event with that value."""
+	def put(self, obj, key, offset=0, notify=None, wait_for_space=True, deadline=None):
+		"""Puts the bytes of an object.  With notify the peer gets an event with that value.
+
+		With deadline, here and in other operations, the operation fails with Timeout after so many seconds, and its buffer
+		is free.  If the network itself still holds a put, get or atomic then, the endpoint ends: see Deadlines in xport.h.
+		"""
 		pointer, length, buffer, region = exported(obj, False)
 		function = lib.xport_put if notify is None else lib.xport_put_notify
 
 		def call(ep, opt):
 			return function(ep, ffi.cast("char *", pointer), length, key._key, offset, opt)
 
-		return self._operation(call, buffer, region, None, notify or 0, key, wait_for_space)
+		return self._operation(call, buffer, region, None, notify or 0, key, wait_for_space, deadline)
 
-	def get_into(self, obj, key, offset=0, wait_for_space=True):
+	def get_into(self, obj, key, offset=0, wait_for_space=True, deadline=None):
 		"""Its result is the number of bytes."""
 		pointer, length, buffer, region = exported(obj, True)
 
 		def call(ep, opt):
 			return lib.xport_get(ep, ffi.cast("char *", pointer), length, key._key, offset, opt)
 
-		return self._operation(call, buffer, region, lambda c: length, 0, key, wait_for_space)
+		return self._operation(call, buffer, region, lambda c: length, 0, key, wait_for_space, deadline)
 
-	def get(self, length, key, offset=0, wait_for_space=True):
+	def get(self, length, key, offset=0, wait_for_space=True, deadline=None):
 		"""Its result is a bytearray."""
 		data = bytearray(length)
-		operation = self.get_into(data, key, offset, wait_for_space)
+		operation = self.get_into(data, key, offset, wait_for_space, deadline)
 		if operation._slot.state != FINISHED:
 			operation._slot.take = lambda c: data
 		return operation
 
-	def send(self, obj, tag, wait_for_space=True):
+	def send(self, obj, tag, wait_for_space=True, deadline=None, cancelable=False):
+		"""Sends a message.  If it is cancelable, cancel() and abandon() withdraw it until a receive has matched it."""
 		pointer, length, buffer, region = exported(obj, False)
 
 		def call(ep, opt):
 			return lib.xport_send(ep, ffi.cast("char *", pointer), length, tag, opt)
 
-		return self._operation(call, buffer, region, wait_for_space=wait_for_space)
+		return self._operation(call, buffer, region, wait_for_space=wait_for_space, deadline=deadline, cancelable=cancelable)
 
-	def atomic(self, op, key, offset, operand, compare=0, width=8):
+	def atomic(self, op, key, offset, operand, compare=0, width=8, deadline=None):
 		"""Its result is the old value."""
 		old = ffi.new("uint64_t *" if width == 8 else "uint32_t *")
 		args = sized("xport_atomic_args", op=op, width=width, operand=operand, compare=compare, result=old)
@@ -234,7 +244,7 @@ class Endpoint:
 		def call(ep, opt):
 			return lib.xport_atomic(ep, args, key._key, offset, opt)
 
-		return self._operation(call, take=lambda c: old[0], key=key)
+		return self._operation(call, take=lambda c: old[0], key=key, deadline=deadline)
 
 	def add(self, key, offset, operand, width=8):
 		return self.atomic(lib.XPORT_ATOMIC_ADD, key, offset, operand, 0, width)
@@ -242,8 +252,8 @@ class Endpoint:
 	def compare_and_swap(self, key, offset, compare, new, width=8):
 		return self.atomic(lib.XPORT_ATOMIC_CAS, key, offset, new, compare, width)
 
-	def flush(self):
-		return self._operation(lib.xport_flush)
+	def flush(self, deadline=None):
+		return self._operation(lib.xport_flush, deadline=deadline)
 
 	def fence(self):
 		with self._x._lock:

@@ -73,7 +73,7 @@ class Operation:
 		self._x._abandon(self._slot)
 
 	def cancel(self):
-		"""Cancels a receive, which then fails with Canceled.  False: it has matched already."""
+		"""Cancels a receive, a call or a cancelable send, which then fails with Canceled.  False: it has matched already."""
 		return self._x._cancel(self._slot)
 
 	def __await__(self):

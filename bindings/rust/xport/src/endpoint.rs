@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use xport_sys as sys;
 
 enum Connecting {
@@ -226,9 +226,30 @@ pub enum Atomic {
 pub struct Endpoint {
     pub(crate) inner: Arc<EpInner>,
     pub(crate) shared: Arc<Shared>,
+    deadline: Option<Duration>,
+    cancelable: bool,
 }
 
 impl Endpoint {
+    pub(crate) fn new(inner: Arc<EpInner>, shared: Arc<Shared>) -> Endpoint {
+        Endpoint { inner, shared, deadline: None, cancelable: false }
+    }
+
+    /// The same endpoint, whose operations have a deadline: after it they end with the status `Timeout`, and their buffers
+    /// come back.
+    ///
+    /// The time includes that in the queue.  A put, get or atomic that the network itself still holds ends the endpoint:
+    /// see "Deadlines" in xport.h.  Calls of `Rpc` have a deadline of their own.
+    pub fn within(&self, deadline: Duration) -> Endpoint {
+        Endpoint { deadline: Some(deadline), ..self.clone() }
+    }
+
+    /// The same endpoint, whose sends can be cancelled until a receive has matched them: by `Operation::cancel`, and by
+    /// dropping the operation.
+    pub fn cancelable(&self) -> Endpoint {
+        Endpoint { cancelable: true, ..self.clone() }
+    }
+
     pub fn info(&self) -> Result<EndpointInfo> {
         self.shared.lock().library.ep_info(self.inner.ep())
     }
@@ -249,7 +270,15 @@ impl Endpoint {
     }
 
     fn flight(&self, post: Post, hold: Hold, key: Option<&RemoteKey>) -> Flight {
-        Flight { post, hold, ep: Some(self.inner.clone()), key: key.map(|k| k.inner.clone()) }
+        let cancelable = self.cancelable && matches!(post, Post::Send { .. });
+        Flight {
+            post,
+            hold,
+            ep: Some(self.inner.clone()),
+            key: key.map(|k| k.inner.clone()),
+            end: self.deadline.map(|d| Instant::now() + d),
+            flags: if cancelable { sys::XPORT_CANCELABLE } else { 0 },
+        }
     }
 
     fn buffer_operation<T: crate::operation::Output>(

@@ -94,9 +94,7 @@ impl Instance {
     pub fn connect_with(&self, address: &str, options: &ConnOptions) -> Connect {
         let mut state = self.shared.lock();
         let ep = state.library.connect(address, options, 0);
-        Connect::new(
-            ep.map(|ep| Endpoint { inner: state.adopt(ep, &self.shared.grave, true), shared: self.shared.clone() }),
-        )
+        Connect::new(ep.map(|ep| Endpoint::new(state.adopt(ep, &self.shared.grave, true), self.shared.clone())))
     }
 
     /// Connects, and waits up to `limit` with the lock of the instance held.  Its errors have hints.
@@ -104,7 +102,7 @@ impl Instance {
         let mut state = self.shared.lock();
         let options = ConnOptions { private_data, ..Default::default() };
         let ep = state.library.connect(address, &options, milliseconds(limit).max(1))?;
-        Ok(Endpoint { inner: state.adopt(ep, &self.shared.grave, false), shared: self.shared.clone() })
+        Ok(Endpoint::new(state.adopt(ep, &self.shared.grave, false), self.shared.clone()))
     }
 
     // ---- memory ----
@@ -146,8 +144,28 @@ impl Instance {
     pub fn recv(&self, buf: impl Into<Buf>, tag: u64, mask: u64) -> Operation<(Result<Message>, Buf)> {
         Operation::submit(
             &self.shared,
-            Flight { post: Post::Recv { tag, mask }, hold: buf.into().into_hold(), ep: None, key: None },
+            Flight {
+                post: Post::Recv { tag, mask },
+                hold: buf.into().into_hold(),
+                ep: None,
+                key: None,
+                end: None,
+                flags: 0,
+            },
         )
+    }
+
+    /// The same with a deadline, as `Endpoint::within`.
+    pub fn recv_within(
+        &self,
+        buf: impl Into<Buf>,
+        tag: u64,
+        mask: u64,
+        deadline: Duration,
+    ) -> Operation<(Result<Message>, Buf)> {
+        let (post, hold) = (Post::Recv { tag, mask }, buf.into().into_hold());
+        let end = Some(Instant::now() + deadline);
+        Operation::submit(&self.shared, Flight { post, hold, ep: None, key: None, end, flags: 0 })
     }
 
     // ---- progress ----
@@ -201,7 +219,7 @@ impl Instance {
         let mut state = self.shared.lock();
         while let Some(e) = state.events.pop_front() {
             let endpoint = e.known.as_ref().and_then(|w| w.upgrade());
-            let endpoint = endpoint.map(|inner| Endpoint { inner, shared: self.shared.clone() });
+            let endpoint = endpoint.map(|inner| Endpoint::new(inner, self.shared.clone()));
             let region = e.region.and_then(|w| w.upgrade()).map(|inner| Region { inner, shared: self.shared.clone() });
             match (e.kind, endpoint) {
                 (sys::XPORT_EVENT_NOTIFY, endpoint) => {

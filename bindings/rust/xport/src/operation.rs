@@ -87,7 +87,7 @@ impl Output for (Result<Message>, Buf) {
                 .sender
                 .take()
                 .and_then(|w| w.upgrade())
-                .map(|inner| Endpoint { inner, shared: f.shared.clone() }),
+                .map(|inner| Endpoint::new(inner, f.shared.clone())),
         });
         (result, Buf::from_hold(f.hold, f.shared))
     }
@@ -145,7 +145,7 @@ impl<T: Output> Operation<T> {
         shared.run(Some(limit), || self.take())
     }
 
-    /// Cancels a receive or a call, which then completes with the status `Canceled`.  False: it has matched or ended already.
+    /// Cancels a receive, a call or a send of `Endpoint::cancelable`, which then completes with the status `Canceled`.  False: it has matched or ended already.
     pub fn cancel(&self) -> bool {
         self.shared.lock().library.cancel(self.number)
     }

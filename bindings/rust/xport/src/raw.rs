@@ -340,6 +340,9 @@ impl Library {
         let mut opt = sys::xport_opt {
             size: std::mem::size_of::<sys::xport_opt>(),
             context: number as usize as *mut c_void,
+            deadline_ms: flight.deadline_ms(),
+            flags: flight.flags,
+            id: if flight.flags != 0 { receive } else { null_mut() },
             mr: flight.hold.mr().map_or(null_mut(), |mr| mr.0.as_ptr()),
             ..Default::default()
         };
@@ -391,7 +394,7 @@ impl Library {
                 // SAFETY: x and rpcs are open; an id that is not valid any more is refused.
                 let status = unsafe {
                     match flight.post {
-                        Post::Recv { .. } => sys::xport_cancel(x, *receive),
+                        Post::Recv { .. } | Post::Send { .. } => sys::xport_cancel(x, *receive),
                         Post::Call(_) => sys::xport_rpc_cancel(rpcs, *receive),
                         _ => sys::XPORT_ERR_INVALID,
                     }
@@ -416,7 +419,7 @@ impl Library {
         Ok(n as usize)
     }
 
-    /// Whether a poll has reaped all that there was.
+    /// Whether a poll of `n` completions has reaped all.
     pub(crate) fn reaped_all(n: usize) -> bool {
         n < BATCH
     }
@@ -441,9 +444,9 @@ impl Library {
 impl Library {
     /// Makes the calls of the instance.  Returns the length of the longest payload.
     pub(crate) fn rpcs_create(&mut self, options: &RpcOptions) -> Result<usize> {
-        let name = "xport_rpcs_create";
+        let (name, text) = ("xport_rpcs_create", "The instance has an Rpc already: clone that one.");
         if !self.rpcs.is_null() {
-            return Err(Error::new(sys::XPORT_ERR_BUSY, name, "The instance has an Rpc already: clone that one."));
+            return Err(Error::new(sys::XPORT_ERR_BUSY, name, text));
         }
         let attr = options.attr();
         let mut info = sys::xport_rpcs_info { size: std::mem::size_of::<sys::xport_rpcs_info>(), ..Default::default() };
@@ -484,10 +487,7 @@ impl Library {
                 if self.leases.is_null() { -1 } else { sys::xport_leases_timeout(self.leases) },
             )
         };
-        if a < 0 || b < 0 {
-            return a.max(b);
-        }
-        a.min(b)
+        (a as u32).min(b as u32) as i32
     }
 
     /// Tells the services that an endpoint has ended.

@@ -8,7 +8,7 @@ use crate::operation::{sealed, Finished, Operation, Output};
 use crate::options::bytes;
 use crate::services::Lent;
 use crate::state::{add_waker, Dead, Shared};
-use crate::table::{Called, Flight, Post};
+use crate::table::{left_ms, Called, Flight, Post};
 use std::ffi::{c_void, CString};
 use std::fmt;
 use std::future::Future;
@@ -133,12 +133,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The rest of the deadline: the time that it waited for space counts.
-    fn left_ms(&self) -> u32 {
-        let left = self.end.saturating_duration_since(Instant::now());
-        milliseconds(left + Duration::from_micros(999)).clamp(1, sys::XPORT_RPC_DEADLINE_MAX as i32) as u32
-    }
-
     pub(crate) fn args(
         &self,
         reply: *mut c_void,
@@ -152,7 +146,7 @@ impl Call {
             len: self.payload.len(),
             reply,
             reply_max,
-            deadline_ms: self.left_ms(),
+            deadline_ms: left_ms(self.end, sys::XPORT_RPC_DEADLINE_MAX as i32), // what it waited for space counts
             flags: self.flags,
             context,
             trace: self.trace,
@@ -268,8 +262,14 @@ impl Rpc {
             end: Instant::now() + deadline.min(Duration::from_millis(sys::XPORT_RPC_DEADLINE_MAX.into())),
         };
         let reply = Buf::zeroed(if options.one_way { 0 } else { self.max_payload() });
-        let flight =
-            Flight { post: Post::Call(Box::new(call)), hold: reply.into_hold(), ep: Some(ep.inner.clone()), key: None };
+        let flight = Flight {
+            post: Post::Call(Box::new(call)),
+            hold: reply.into_hold(),
+            ep: Some(ep.inner.clone()),
+            key: None,
+            end: None,
+            flags: 0,
+        };
         let lent = lent.map(|regions| Lent {
             _regions: regions.iter().map(|r| r.inner.clone()).collect(),
             released: None,
@@ -307,7 +307,7 @@ impl Future for NextRequest<'_> {
         match state.services.requests.pop_front() {
             Some(arrived) => {
                 let endpoint = state.endpoints.get(&arrived.ep).and_then(|w| w.upgrade());
-                let endpoint = endpoint.map(|inner| Endpoint { inner, shared: shared.clone() });
+                let endpoint = endpoint.map(|inner| Endpoint::new(inner, shared.clone()));
                 drop(state);
                 Poll::Ready(Ok(Request { arrived, endpoint, shared: shared.clone(), ended: false }))
             }

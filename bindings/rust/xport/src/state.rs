@@ -391,7 +391,7 @@ impl Accepting for Shared {
     fn try_accept(self: &Arc<Self>, inner: &ListenerInner, waker: &Waker) -> Result<Option<Endpoint>> {
         let mut state = self.lock();
         match state.library.accept(inner.raw())? {
-            Some(ep) => Ok(Some(Endpoint { inner: state.adopt(ep, &self.grave, false), shared: self.clone() })),
+            Some(ep) => Ok(Some(Endpoint::new(state.adopt(ep, &self.grave, false), self.clone()))),
             None => {
                 add_waker(&mut state.accept_wakers, waker);
                 Ok(None)

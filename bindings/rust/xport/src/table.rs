@@ -2,10 +2,12 @@
 //! The table of operations: a slot owns what its operation needs, until the completion.
 use crate::endpoint::{EpInner, KeyInner};
 use crate::error::Error;
+use crate::instance::milliseconds;
 use crate::memory::Hold;
 use crate::rpc::Call;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 /// What is posted, without its memory.
 pub(crate) enum Post {
@@ -39,6 +41,22 @@ pub(crate) struct Flight {
     pub(crate) hold: Hold,
     pub(crate) ep: Option<Arc<EpInner>>,
     pub(crate) key: Option<Arc<KeyInner>>,
+    /// When it must have ended.
+    pub(crate) end: Option<Instant>,
+    pub(crate) flags: u32,
+}
+
+impl Flight {
+    /// For xport_opt.deadline_ms; 0: none.
+    pub(crate) fn deadline_ms(&self) -> u32 {
+        self.end.map_or(0, |end| left_ms(end, i32::MAX))
+    }
+}
+
+/// The time until then, rounded up: at least 1.
+pub(crate) fn left_ms(end: Instant, max: i32) -> u32 {
+    let left = end.saturating_duration_since(Instant::now()) + Duration::from_micros(999);
+    milliseconds(left).clamp(1, max) as u32
 }
 
 pub(crate) struct Outcome {
