@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Leases with the crate xport.
+//! Leases and pools with the crate xport.
 //!
 //!     services serve             a lender: of 1 MiB, to one peer 512 KiB
 //!     services ADDRESS NAME...   a borrower: prints "ok NAME" for each
@@ -139,6 +139,47 @@ fn tasks(address: &str) {
     });
 }
 
+/// Buffers of a pool, in flight and dropped: each has one owner at a time.
+fn pool(address: &str) {
+    let s = Side::new(address);
+    let pool = s.x.pool(100_001);
+    pool.reserve(3).unwrap();
+    assert_eq!((pool.buffers(), pool.in_use()), (3, 0));
+    let lease = s.wait(s.leases.ask(&s.ep, 100_001, RIGHTS)).unwrap();
+    for i in 0..400u64 {
+        let mut buf = pool.take().unwrap();
+        assert!(buf.len() == 100_001 && buf.as_ptr() as usize % 64 == 0);
+        buf.fill(i as u8);
+        let mut put = s.ep.put(buf, lease.key(), 0);
+        match i % 4 {
+            0 => drop(put),
+            1 => drop(put.wait_for(Duration::from_micros(i))),
+            2 => drop(s.wait(put)),
+            _ => {
+                let (done, buf) = s.wait(put);
+                done.unwrap();
+                let (done, mut got) = s.wait(s.ep.get(pool.take().unwrap(), lease.key(), 0));
+                done.unwrap();
+                assert!(got.iter().all(|b| *b == i as u8), "memory in flight was given out again");
+                got.fill(0xdd);
+                drop((buf, got));
+            }
+        }
+        // Would reach what is in flight, if that was given out again.
+        let mut junk = pool.take().unwrap();
+        junk.fill(0xdd);
+    }
+    s.wait(s.ep.flush()).unwrap();
+    let end = Instant::now() + limit();
+    while pool.in_use() > 0 {
+        assert!(Instant::now() < end, "buffers without an owner do not come back");
+        s.x.turn().unwrap();
+    }
+    assert!(s.x.pool(usize::MAX).take().is_err());
+    s.wait(lease.give_back()).unwrap();
+    s.ep.close(limit()).unwrap();
+}
+
 async fn serve() {
     let x = xport::open().unwrap();
     xport::drive(&x).unwrap();
@@ -171,6 +212,7 @@ fn main() {
         match &name[..] {
             "leases" => leases(&role),
             "dropped" => dropped(&role),
+            "pool" => pool(&role),
             "lost" => lost(&role),
             "tasks" => tasks(&role),
             _ => panic!("no scenario {}", name),

@@ -2,7 +2,7 @@
 //! Instances, and the loop that runs one without a runtime.
 use crate::endpoint::{Connect, Endpoint, Listener, ListenerInner};
 use crate::error::{Error, Result};
-use crate::memory::{Buf, Region, RegionInner};
+use crate::memory::{Buf, Pool, Region, RegionInner};
 use crate::operation::{Message, Operation};
 use crate::options::{ConnOptions, Info, Options};
 use crate::raw::{self, Library};
@@ -136,6 +136,11 @@ impl Instance {
         let grave = self.shared.grave.clone();
         let inner = RegionInner::alloc(&mut state.library, len, 0, grave)?;
         Ok(Buf::from_region(Arc::new(inner), self.shared.clone()))
+    }
+
+    /// A pool of registered buffers of this length.
+    pub fn pool(&self, len: usize) -> Pool {
+        Pool::new(len, self.shared.clone())
     }
 
     // ---- messages ----

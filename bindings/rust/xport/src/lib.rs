@@ -28,7 +28,7 @@ pub use endpoint::{Accept, Atomic, Connect, Endpoint, Listener, RemoteKey};
 pub use error::{Error, Result, Status};
 pub use instance::{open, Event, Instance, NextEvent};
 pub use lease::{Ask, GiveBack, Lease, LeaseOptions, Leases, LeasesInfo};
-pub use memory::{Buf, Part, Region};
+pub use memory::{Buf, Part, Pool, Region};
 pub use operation::{Message, Operation, Output};
 pub use options::{ConnOptions, EndpointInfo, Info, Options};
 pub use raw::version;

@@ -13,18 +13,20 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use xport_sys as sys;
 
 // ---- buffers ----
 
-/// Memory with one owner, at a fixed address: the parts of a Vec, or all of a region without rights.
+/// Memory with one owner, at a fixed address: the parts of a Vec, or a region without rights, all of it or a block of a pool.
 pub(crate) struct RawBuf {
     base: Handle<u8>,
     len: usize,
     capacity: usize,
     region: Option<Arc<RegionInner>>,
+    /// The block of a pool.
+    block: Option<(Arc<PoolInner>, usize)>,
 }
 
 impl RawBuf {
@@ -35,6 +37,7 @@ impl RawBuf {
             len: v.len(),
             capacity: v.capacity(),
             region: None,
+            block: None,
         }
     }
 
@@ -45,6 +48,9 @@ impl RawBuf {
 
 impl Drop for RawBuf {
     fn drop(&mut self) {
+        if let (Some((pool, offset)), Some(region)) = (self.block.take(), self.region.as_ref()) {
+            pool.give_back(region.clone(), offset);
+        }
         if self.region.is_none() {
             // SAFETY: these are the parts of the Vec of `new`.
             drop(unsafe { Vec::from_raw_parts(self.base.0.as_ptr(), self.len, self.capacity) });
@@ -78,7 +84,13 @@ impl Buf {
     }
 
     pub(crate) fn from_region(region: Arc<RegionInner>, instance: Arc<Shared>) -> Buf {
-        let raw = RawBuf { base: Handle(region.base.0), len: region.len, capacity: region.len, region: Some(region) };
+        let raw = RawBuf {
+            base: Handle(region.base.0),
+            len: region.len,
+            capacity: region.len,
+            region: Some(region),
+            block: None,
+        };
         Buf { raw, _instance: Some(instance) }
     }
 
@@ -100,7 +112,8 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: initialised memory of which self is the only owner; nobody else has its key.
+        // SAFETY: initialised memory of which self is the only owner; nobody else has its key.  A block of a pool is in one
+        // RawBuf at a time.
         unsafe { std::slice::from_raw_parts(self.raw.base.0.as_ptr(), self.raw.len) }
     }
 }
@@ -139,6 +152,99 @@ impl<const N: usize> From<[u8; N]> for Buf {
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buf of {} bytes", self.raw.len)
+    }
+}
+
+// ---- pools ----
+
+/// Blocks of registered memory.  Each is in `unused`, or belongs to one RawBuf.
+pub(crate) struct PoolInner {
+    length: usize,
+    /// The place of a block: a region, and the offset in it.
+    unused: Mutex<Vec<(Arc<RegionInner>, usize)>>,
+    blocks: AtomicUsize,
+}
+
+impl PoolInner {
+    fn give_back(&self, region: Arc<RegionInner>, offset: usize) {
+        self.unused.lock().unwrap_or_else(|e| e.into_inner()).push((region, offset));
+    }
+
+    fn take(self: &Arc<PoolInner>) -> Option<RawBuf> {
+        let (region, offset) = self.unused.lock().unwrap_or_else(|e| e.into_inner()).pop()?;
+        let base = Handle(NonNull::new(region.at(offset))?);
+        let block = Some((self.clone(), offset));
+        Some(RawBuf { base, len: self.length, capacity: self.length, region: Some(region), block })
+    }
+}
+
+/// Registered buffers of one length, which are made many at a time and used again.
+///
+/// A `Buf` comes back to its pool when its owner drops it: a slot does that after the completion, if nobody waits for it.
+#[derive(Clone)]
+pub struct Pool {
+    inner: Arc<PoolInner>,
+    instance: Arc<Shared>,
+}
+
+/// A slab has at most so many blocks, and about so many bytes.
+const SLAB_BLOCKS: usize = 64;
+const SLAB_BYTES: usize = 4 << 20;
+
+impl Pool {
+    pub(crate) fn new(length: usize, instance: Arc<Shared>) -> Pool {
+        let inner = PoolInner { length, unused: Mutex::default(), blocks: AtomicUsize::new(0) };
+        Pool { inner: Arc::new(inner), instance }
+    }
+
+    /// A buffer with the bytes that its last owner left.  Registers memory if there is none.
+    pub fn take(&self) -> Result<Buf> {
+        loop {
+            if let Some(raw) = self.inner.take() {
+                return Ok(Buf { raw, _instance: Some(self.instance.clone()) });
+            }
+            self.grow((SLAB_BYTES / self.inner.length.max(1)).clamp(1, SLAB_BLOCKS))?;
+        }
+    }
+
+    /// Registers memory until the pool has at least so many buffers.
+    pub fn reserve(&self, buffers: usize) -> Result<()> {
+        match buffers.saturating_sub(self.buffers()) {
+            0 => Ok(()),
+            missing => self.grow(missing),
+        }
+    }
+
+    /// The number of buffers, in use or not.
+    pub fn buffers(&self) -> usize {
+        self.inner.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Of these, the buffers that are in use.
+    pub fn in_use(&self) -> usize {
+        self.buffers() - self.inner.unused.lock().unwrap_or_else(|e| e.into_inner()).len()
+    }
+
+    fn grow(&self, blocks: usize) -> Result<()> {
+        // Blocks begin at cache lines.
+        let stride = self.inner.length.checked_add(63).map(|n| n & !63);
+        let length = stride.and_then(|n| n.checked_mul(blocks));
+        let length = length.ok_or_else(|| Error::new(sys::XPORT_ERR_NO_MEMORY, "Pool", "The buffers are too long."))?;
+        let mut state = self.instance.lock();
+        let region = RegionInner::alloc(&mut state.library, length, 0, self.instance.grave.clone())?;
+        drop(state);
+        let region = Arc::new(region);
+        for i in 0..blocks {
+            self.inner.give_back(region.clone(), i * (length / blocks));
+        }
+        self.inner.blocks.fetch_add(blocks, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool of buffers of {} bytes", self.inner.length)
     }
 }
 
