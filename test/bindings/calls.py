@@ -57,6 +57,31 @@ def replies(address):
 			assert call.wait() == (b"%d" % i)[::-1], i
 
 
+def loans(address):
+	"""One-way calls, trace contexts, and regions that a handler may still access after the end of its call."""
+	with Caller(address) as s:
+		assert s.rpc.call(s.ep, "keep", b"one way", WAIT, one_way=True, trace=b"trace").wait() == b""
+		assert s.call("kept").wait() == b"one way|" + b"trace".ljust(24, b"\0") + b"|1"
+		s.call("keep", b"two ways").wait()
+		assert s.call("kept").wait() == b"two ways|" + bytes(24) + b"|0"
+		raises(ValueError, s.rpc.call, s.ep, "keep", trace=bytes(25))
+		assert s.call("lent").wait() == b"0"
+		region = s.x.alloc(100, xport.REMOTE_WRITE)
+		call = s.rpc.call(s.ep, "lent", region.key, WAIT, lent=[region])
+		raises(BufferError, region.close)
+		assert call.wait() == b"1"
+		call.wait_released(WAIT)
+		call = s.rpc.call(s.ep, "block", b"", 0.05, lent=[region])
+		raises(xport.Timeout, call.wait)
+		assert call.lent
+		raises(BufferError, region.close)
+		raises(xport.Timeout, call.wait_released, 0.001)
+		asyncio.run(asyncio.wait_for(call.released(), WAIT))
+		assert not call.lent
+		raises(xport.Invalid, s.rpc.call, s.ep, "no name", b"", WAIT, lent=[region])
+		region.close()
+
+
 def errors(address):
 	with Caller(address) as s:
 		no, yes = xport.RPC_RAN_NO, xport.RPC_RAN_YES
@@ -175,6 +200,8 @@ def echo(address):
 
 
 def methods(rpc, waiting):
+	kept = []
+
 	def fail(request):
 		raise xport.Bounds(xport.ERR_BOUNDS, "fail", request.payload.decode())
 
@@ -186,6 +213,9 @@ def methods(rpc, waiting):
 	rpc.handle("raise", own)
 	rpc.handle("text", lambda request: "not bytes")
 	rpc.handle("long", lambda request: bytes(1 << 20))
+	rpc.handle("keep", lambda request: kept.append((request.payload, request.trace, request.one_way)))
+	rpc.handle("kept", lambda request: b"|".join([kept[-1][0], kept[-1][1], b"%d" % kept[-1][2]]))
+	rpc.handle("lent", lambda request: b"%d" % request.lent)
 	rpc.handle("block", lambda request: time.sleep(BLOCK))
 	rpc.handle("waiting", lambda request: b"%d" % len(waiting))
 

@@ -29,7 +29,7 @@ class Instance:
 		self._endpoints, self._regions = weakref.WeakValueDictionary(), {}
 		self._dropped = collections.deque()
 		self._loop, self._loop_thread, self._row, self._waiting = None, None, 0, 0
-		self._rpc, self._timer = None, None
+		self._rpc, self._timer, self._rpc_loans = None, None, {}
 		self._x = NULL
 		strings = [ffi.new("char[]", s.encode()) if s is not None else NULL for s in (backend, progress)]
 		attr = sized("xport_attr", backend=strings[0], progress=strings[1], queue_depth=queue_depth)
@@ -99,6 +99,9 @@ class Instance:
 			for slot in list(self._slots.values()):
 				slot.buffer = None
 				self._finish(slot, lib.XPORT_ERR_CLOSED)
+			for loan in self._rpc_loans.values():
+				loan.end(self)
+			self._rpc_loans.clear()
 			self._slots.clear()
 			self._queued.clear()
 			for waiter in self._event_waiters:

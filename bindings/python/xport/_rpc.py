@@ -6,19 +6,24 @@ import inspect
 
 from ._common import NULL, address_of, milliseconds, sized
 from ._errors import Error, error, last_error
-from ._operation import POSTED, Operation
+from ._operation import POSTED, WAITING, Operation
 from ._xport import ffi, lib
 
 
 class Request:
-	"""A call of a peer.  endpoint is None if it is not accepted yet."""
-	__slots__ = ("endpoint", "method", "payload", "_rpc", "_id")
+	"""A call of a peer.  endpoint is None if it is not accepted yet.  trace is the trace context of the caller, 24 bytes.
+
+	one_way: the caller expects no reply.  lent: the payload has keys of memory that was lent for this call.
+	"""
+	__slots__ = ("endpoint", "method", "payload", "trace", "one_way", "lent", "_rpc", "_id")
 
 	def __init__(self, rpc, e):
 		self._rpc, self._id = rpc, e.id
 		self.endpoint = rpc._x._endpoints.get(address_of(e.ep))
 		self.method = ffi.string(e.method).decode()
 		self.payload = bytes(ffi.buffer(e.payload, e.len)) if e.len else b""
+		self.trace = bytes(ffi.buffer(e.trace))
+		self.one_way, self.lent = bool(e.flags & lib.XPORT_RPC_ONE_WAY), bool(e.flags & lib.XPORT_RPC_LENT)
 
 	@property
 	def left(self):
@@ -53,6 +58,44 @@ class Call(Operation):
 			if reply is not None:
 				e.ran, e.retry_after = reply.ran, reply.retry_after
 			raise
+
+	@property
+	def lent(self):
+		"""Whether the callee may still access the regions that were lent, or the call waits for space."""
+		return self._slot.number in self._x._rpc_loans or self._slot.state == WAITING
+
+	def wait_released(self, timeout=None):
+		"""Runs the instance until the callee accesses them no longer, or cannot be heard; timeout in seconds."""
+		if not self._x._run(lambda: not self.lent, timeout):
+			raise error(lib.XPORT_ERR_TIMEOUT, "wait_released")
+
+	async def released(self):
+		"""The same for asyncio."""
+		self._x._attach(asyncio.get_running_loop())
+		while self.lent:
+			future = asyncio.get_running_loop().create_future()
+			loan = self._x._rpc_loans.get(self._slot.number)
+			if loan is None:  # the call waits for space
+				await asyncio.sleep(0.001)
+			else:
+				loan.append(future)
+				await future
+
+
+class Loan(list):
+	"""The futures of those who wait for the end of a loan.  Its regions cannot be closed before."""
+
+	def __init__(self, regions):
+		super().__init__()
+		self.regions = regions
+		for region in regions:
+			region._uses += 1
+
+	def end(self, x):
+		for region in self.regions:
+			region._uses -= 1
+		for future in self:
+			x._wake(future)
 
 
 class RPC:
@@ -90,9 +133,17 @@ class RPC:
 
 	# ---- the caller ----
 
-	def call(self, ep, method, payload=b"", timeout=60, wait_for_space=True):
-		"""Calls a method of a peer.  The deadline of timeout seconds travels with the call.  Its result is the reply."""
-		payload, name = bytes(payload), method.encode()
+	def call(self, ep, method, payload=b"", timeout=60, wait_for_space=True, one_way=False, trace=b"", lent=()):
+		"""Calls a method of a peer.  The deadline of timeout seconds travels with the call.  Its result is the reply.
+
+		A one_way call has no reply: it is done when the callee has handed it to its application.  trace, at most 24 bytes,
+		is for the handler.  lent has regions whose keys are in the payload: they cannot be closed until the callee
+		accesses them no longer, which may be after the end of the call, see Call.wait_released.
+		"""
+		payload, name, trace, lent = bytes(payload), method.encode(), bytes(trace), list(lent)
+		if len(trace) > 24:
+			raise ValueError("a trace context has at most 24 bytes")
+		flags = (lib.XPORT_RPC_ONE_WAY if one_way else 0) | (lib.XPORT_RPC_LENT if lent else 0)
 		deadline = min(max(1, milliseconds(timeout)), lib.XPORT_RPC_DEADLINE_MAX)
 
 		def post(slot):
@@ -101,17 +152,20 @@ class RPC:
 			args = self._args
 			data = ffi.from_buffer(payload)
 			args.payload, args.len = data, len(payload)
-			args.reply, args.reply_max = slot.reply.memory, len(slot.reply.memory)
+			args.reply, args.reply_max = (NULL, 0) if one_way else (slot.reply.memory, len(slot.reply.memory))
+			args.flags, args.trace = flags, trace.ljust(24, b"\0")
 			args.deadline_ms, args.context = deadline, ffi.cast("void *", slot.number)
 			status = lib.xport_rpc_call(self._rpcs, ep._ep, name, args)
 			if status == lib.XPORT_OK:
 				slot.id, slot.reply.ran = self._id[0], lib.XPORT_RPC_RAN_UNKNOWN
+				if lent:
+					self._x._rpc_loans[slot.number] = Loan(lent)
 			return status
 
 		with self._x._lock:
 			self._open()
 			return self._x._submit(post, queue=self, take=lambda e: e.bytes(), wait_for_space=wait_for_space,
-			                       reply=Reply(self.max_payload), cancel=self._cancel, kind=Call)
+			                       reply=Reply(0 if one_way else self.max_payload), cancel=self._cancel, kind=Call)
 
 	def _cancel(self, slot):
 		if self._rpcs == NULL or lib.xport_rpc_cancel(self._rpcs, slot.id) != lib.XPORT_OK:
@@ -228,9 +282,16 @@ class RPC:
 			n += 1
 			if e.type == lib.XPORT_RPC_DONE:
 				self._done(e)
+			elif e.type == lib.XPORT_RPC_RELEASED:
+				self._end_loan(address_of(e.context))
 			elif e.type == lib.XPORT_RPC_REQUEST:
 				self._requests.append((self._handlers[address_of(e.context)], Request(self, e), e.left_ms / 1000))
 		return n
+
+	def _end_loan(self, number):
+		loan = self._x._rpc_loans.pop(number, None)
+		if loan is not None:
+			loan.end(self._x)
 
 	def _left(self):
 		"""Seconds until the instance must make a turn, or None."""
@@ -269,4 +330,7 @@ class RPC:
 			for slot in [s for s in x._slots.values() if s.reply is not None and s.state == POSTED]:
 				del x._slots[slot.number]
 				x._finish(slot, lib.XPORT_ERR_CLOSED)
+			if status >= 0:
+				for number in list(x._rpc_loans):
+					self._end_loan(number)
 			self._must(status, "xport_rpcs_destroy")
