@@ -195,7 +195,7 @@ xp::task several(side &s)
 
 xp::task forever(side &s)
 {
-	co_await s.rpc.call(s.ep, "never", {}, minute);
+	co_await s.rpc.call(s.ep, "never", {}, 10 * minute);
 }
 
 void coroutines(const char *address)

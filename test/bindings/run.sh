@@ -100,6 +100,24 @@ pc_files() {
 	export PKG_CONFIG_PATH="$tmp/pc" LD_LIBRARY_PATH="$top_builddir/test/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 
+# cargo_prepare - the crates for Rust in a folder that may be written to, with the library as tested, and with Debian's crates
+# alone; `cargo` runs there.
+cargo_prepare() {
+	work=$tmp/work
+	mkdir -p "$work/bindings/measure" "$work/test/bindings" "$tmp/cargo"
+	cp -R "$top_srcdir/bindings/rust" "$work/bindings/" && chmod -R u+w "$work" || return 1
+	cat >"$tmp/cargo/config.toml" <<-END
+		[source.crates-io]
+		replace-with = "debian"
+		[source.debian]
+		directory = "$(sed -n 's/^CARGO_REGISTRY = //p' "$top_builddir/Makefile")"
+	END
+	RUSTC=$(sed -n 's/^RUSTC = //p' "$top_builddir/Makefile")
+	export RUSTC CARGO_HOME="$tmp/cargo" CARGO_TARGET_DIR="$tmp/target" CARGO_INCREMENTAL=0
+	pc_files
+}
+cargo() { (cd "$work/bindings/rust" && RUSTFLAGS="-Dwarnings -Cdebuginfo=0" command "$cargo" "$@" --offline --quiet); }
+
 # go_prepare - the package for Go in $work, a folder that may be written to, with the library as tested; `go` runs there.
 go_prepare() {
 	work=$tmp/work
