@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What the tests of bindings share; they include lib.sh before it.
-limit=120 # seconds, for a busy machine
+limit=${LIMIT:-120} # seconds, for a busy machine; more for WAKEUPS=1000000
 export UCX_NET_DEVICES=lo FI_TCP_IFACE=lo FI_SOCKETS_IFACE=lo FI_NET_IFACE=lo FI_UDP_IFACE=lo
 table=$top_srcdir/test/bindings/scenarios.txt
 names=$(sed -n 's/^\([a-z_]*\) .*/\1/p' "$table")
