@@ -135,6 +135,9 @@ impl<T: Output> Operation<T> {
 
     /// Runs the instance until the operation completes.
     pub fn wait(mut self) -> T {
+        if let Some(result) = self.take() {
+            return result; // reaped with an earlier one
+        }
         let shared = self.shared.clone();
         shared.run(None, || self.take()).expect("without a limit there is a result")
     }
@@ -155,12 +158,15 @@ impl<T: Output> Future for Operation<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        if let Some(result) = self.take() {
+            return Poll::Ready(result);
+        }
         if !self.turned {
             self.turned = true;
             let _ = self.shared.turn();
-        }
-        if let Some(result) = self.take() {
-            return Poll::Ready(result);
+            if let Some(result) = self.take() {
+                return Poll::Ready(result);
+            }
         }
         let shared = self.shared.clone();
         let mut state = shared.lock();

@@ -334,7 +334,7 @@ impl State {
             failure: failure.map(|why| Error::new(c.status, operation, &why)),
             tag: c.tag,
             length: c.length,
-            sender: self.endpoints.get(&c.ep).cloned(),
+            sender: if c.kind == sys::XPORT_OP_RECV { self.endpoints.get(&c.ep).cloned() } else { None },
             called: Called::default(),
         };
         wake.extend(self.library.table.finish(c.number, outcome));
