@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <xport_services.hpp>
 
 namespace
@@ -178,6 +179,45 @@ void ends(const char *address)
 	}
 }
 
+// The end of the instance, by a handler and by the callback of a call, while both run.
+void closes(const char *address)
+{
+	for (int i = 0; i < 4; i++) {
+		side s(address);
+		auto callee = std::make_unique<xp::instance>(xp::instance::open());
+		xp::rpc rpc = xp::rpc::create(*callee);
+		xp::loop loop(*callee);
+		std::string name(1000, 'h');
+		bool over = false;
+		rpc.handle("quit", [&, name](xp::rpc_request r) {
+			r.reply({});
+			if (i % 2 == 0)
+				callee->close();
+			else
+				callee.reset();
+			MUST(r.left() == XPORT_ERR_CLOSED && name == std::string(1000, 'h'));
+			over = true;
+		});
+		xp::listener listener = callee->listen("127.0.0.1:0");
+		std::thread caller([name = listener.address()] { side(name.c_str()).call("quit"); });
+		xp::endpoint from = listener.accept(minute);
+		while (!over)
+			MUST(loop.try_turn(100) >= 0);
+		caller.join();
+		MUST(rpc.max_payload() == 0 && loop.try_turn() == XPORT_ERR_CLOSED);
+		over = false;
+		xp::instance *x = &s.x;
+		s.rpc.call(s.ep, "reverse", {}, minute).then([x, &over](xp::done &d) {
+			MUST(d.ok());
+			x->close();
+			over = true;
+		});
+		while (!over)
+			MUST(s.loop.try_turn(100) >= 0);
+		MUST(s.loop.try_turn() == XPORT_ERR_CLOSED && s.rpc.max_payload() == 0);
+	}
+}
+
 #if defined(__cpp_impl_coroutine)
 xp::task several(side &s)
 {
@@ -286,6 +326,7 @@ int main(int argc, char **argv)
 		{"deadlines", deadlines},
 		{"loans", loans},
 		{"ends", ends},
+		{"closes", closes},
 #if defined(__cpp_impl_coroutine)
 		{"coroutines", coroutines},
 #endif

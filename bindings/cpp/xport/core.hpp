@@ -123,7 +123,7 @@ struct slot {
 struct core {
 	std::size_t refs = 0;
 	xport *x = nullptr;
-	std::size_t used = 0, orphans = 0, queue_length = 0;
+	std::size_t used = 0, orphans = 0, queue_length = 0, depth = 0;
 	std::uint64_t turns = 0;
 	std::uint64_t recv_refused = 0, calls_refused = 0;
 	slot *free_slots = nullptr, *queue_head = nullptr, **queue_tail = &queue_head;
@@ -133,6 +133,21 @@ struct core {
 	std::deque<event> events;
 	std::function<void(const event &)> handler;
 	std::exception_ptr thrown; /* the first of the turn */
+
+	/* Services, and the handlers that they own, stay while a turn runs them. */
+	struct in_turn {
+		explicit in_turn(core &turned) : c(turned) { c.depth++; }
+		in_turn(const in_turn &) = delete;
+		in_turn &operator=(const in_turn &) = delete;
+		~in_turn()
+		{
+			if (--c.depth == 0 && c.x == nullptr)
+				c.free_services();
+		}
+		core &c;
+	};
+	/* A handler may own what belongs to the instance. */
+	void free_services() noexcept { auto gone = std::move(services); }
 
 	~core() { end(); }
 	void unused() noexcept { delete this; }
@@ -397,6 +412,7 @@ struct core {
 	{
 		xport_completion list[64];
 		ref<core> self(this); /* a callback may drop the instance */
+		in_turn inside(*this);
 
 		if (x == nullptr)
 			return XPORT_ERR_CLOSED;
@@ -496,7 +512,8 @@ struct core {
 			discard(slots[i]);
 		queue_head = nullptr;
 		queue_tail = &queue_head;
-		services.clear();
+		if (depth == 0)
+			free_services();
 		refs--;
 	}
 };
