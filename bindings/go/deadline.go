@@ -15,8 +15,8 @@ type enforcedKey struct{}
 
 // Enforce returns a context whose end ends operations, and not only the wait for them.
 //
-// An operation that is not complete at the deadline of the context fails with ErrTimeout, and its Buffer is the caller's
-// again. A put, get or atomic that the network itself still holds then ends its endpoint: see "Deadlines" in xport.h. If the
+// Operations with this context fail with ErrTimeout at its deadline, also while they wait for space in the queue. Without
+// Enforce only the wait ends. The Buffer is the caller's again. A put, get or atomic that the network itself still holds then ends its endpoint: see "Deadlines" in xport.h. If the
 // context is cancelled, a Send that no receive has matched is withdrawn. Such operations are copied, which costs bandwidth for
 // long data.
 func Enforce(ctx context.Context) context.Context {
@@ -36,12 +36,38 @@ func (r *request) enforce(ctx context.Context) {
 
 // deadlineMs returns the time until then, rounded up: at least 1.
 func deadlineMs(end time.Time) C.uint32_t {
-	ms := (time.Until(end) + time.Millisecond - 1).Milliseconds()
-	if ms > math.MaxInt32 {
-		ms = math.MaxInt32
+	left := time.Until(end)
+	if left > math.MaxInt32*time.Millisecond {
+		return math.MaxInt32
 	}
-	if ms < 1 {
-		ms = 1
+	if left < time.Millisecond {
+		return 1
 	}
-	return C.uint32_t(ms)
+	return C.uint32_t((left + time.Millisecond - 1).Milliseconds())
+}
+
+// expireLater ends an operation at its deadline if it waits for space still. The caller holds mu.
+func (x *Instance) expireLater(s *slot) {
+	if s.end.IsZero() {
+		return
+	}
+	number := s.number
+	s.expiry = time.AfterFunc(time.Until(s.end), func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if s.number == number && s.stage == queued {
+			x.finish(s, C.XPORT_ERR_TIMEOUT, refuse(ErrTimeout, operationNames[s.op.kind],
+				"the deadline expired while the operation waited for space in the queue",
+				"Raise queue_depth, or post fewer operations at a time."))
+			s.behind.abandoned()
+		}
+	})
+}
+
+// unqueued notes that an operation no longer waits for space. The caller holds mu.
+func (s *slot) unqueued() {
+	if s.expiry != nil {
+		s.expiry.Stop()
+		s.expiry = nil
+	}
 }

@@ -47,6 +47,7 @@ func (x *Instance) push(s *slot) {
 	q := s.behind
 	q.list = append(q.list, waiting{s, s.number})
 	q.live++
+	x.expireLater(s)
 	if !q.noted {
 		q.noted = true
 		x.full = append(x.full, q)

@@ -34,6 +34,7 @@ type slot struct {
 	buf    *Buffer
 	behind *fifo     // where it waits if there is no space
 	end    time.Time // when the library ends it; zero: never
+	expiry *time.Timer
 	result outcome
 }
 
@@ -199,6 +200,7 @@ func (x *Instance) post(s *slot, turn C.int) C.int {
 	status := C.xpg_post(x.g, turn)
 	if status >= 0 {
 		s.stage = posted
+		s.unqueued()
 		o.id = x.g.op.id
 	} else if status != C.XPORT_ERR_AGAIN {
 		x.finish(s, status, lastError(x.g, status, operationNames[o.kind]))
@@ -228,6 +230,7 @@ func (x *Instance) endOperations(status C.int, err error) {
 // finish ends an operation that has completed, or was refused. The caller holds mu.
 func (x *Instance) finish(s *slot, status C.int, err error) {
 	s.stage = done
+	s.unqueued()
 	s.result.err = err
 	x.table.inFlight--
 	if s.op.kind == C.XPORT_OP_ATOMIC && status >= 0 {
@@ -265,6 +268,7 @@ func (x *Instance) abandon(s *slot) {
 	case queued:
 		x.table.inFlight--
 		s.stage = done
+		s.unqueued()
 		s.behind.abandoned()
 		fallthrough
 	case done:
@@ -289,7 +293,7 @@ func (x *Instance) wait(ctx context.Context, s *slot) outcome {
 		case <-ctx.Done():
 			err = ctx.Err()
 			if err == context.DeadlineExceeded && !s.end.IsZero() {
-				<-s.wake // the library ends it now
+				<-s.wake // it ends now: by the library, or by expireLater
 			}
 		}
 		x.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand"
 	"runtime"
 	"sync"
@@ -296,5 +297,26 @@ func deadline(address string) {
 	is(s.ep.Send(xport.Enforce(ctx), buf, 99), context.Canceled)
 	settled(s) // it was withdrawn
 	check(s.ep.Info().Open)
+	far, cancel := context.WithTimeout(context.Background(), math.MaxInt64)
+	time.AfterFunc(100*time.Millisecond, cancel)
+	_, err = s.ep.Recv(xport.Enforce(far), value(s.x.Buffer(8)), 99)
+	is(err, context.Canceled) // and not ErrTimeout
+	settled(s)
 	s.end()
+	queuedDeadline(address)
+}
+
+// queuedDeadline has an operation that waits for space, which never comes.
+func queuedDeadline(address string) {
+	s := open(address, &xport.Options{QueueDepth: 4})
+	for i := 0; i < 8; i++ {
+		s.ep.StartSend(s.buffer(make([]byte, 3<<20)), 99)
+	}
+	buf := s.buffer(make([]byte, 100))
+	for i := 0; i < 3; i++ {
+		begun := time.Now()
+		is(s.ep.Send(xport.Enforce(within(50*time.Millisecond)), buf, 99), xport.ErrTimeout)
+		check(time.Since(begun) >= 50*time.Millisecond && len(buf.Bytes()) == 100)
+	}
+	must(s.x.Close())
 }
