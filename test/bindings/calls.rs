@@ -237,6 +237,33 @@ fn tasks(address: &str) {
     });
 }
 
+/// The driver sleeps, and no heartbeat wakes it.
+fn asleep(address: &str) {
+    runtime().block_on(async {
+        let x = xport::open().unwrap();
+        xport::drive(&x).unwrap();
+        let ep = x.connect(address, b"").await.unwrap();
+        let rpc = x.rpc(&RpcOptions { max_calls: 2, ..Default::default() }).unwrap();
+        let moment = Duration::from_millis(20);
+        let mut calls: Vec<_> = (0..2).map(|_| rpc.call(&ep, "silent", b"", limit())).collect();
+        assert!(tokio::time::timeout(moment, &mut calls[0]).await.is_err());
+        let queued = rpc.call(&ep, "silent", b"", Duration::from_millis(50));
+        let result = tokio::time::timeout(limit() / 2, queued).await.expect("a deadline in the queue woke nobody");
+        let e = result.unwrap_err();
+        assert_eq!((e.error.status, e.ran), (Status::Timeout, Ran::No));
+        let mut queued = rpc.call(&ep, "silent", b"", limit());
+        assert!(tokio::time::timeout(moment, &mut queued).await.is_err());
+        for (call, ran) in [(queued, Ran::No), (calls.remove(0), Ran::Unknown)] {
+            assert!(call.cancel());
+            let result = tokio::time::timeout(limit() / 2, call).await.expect("a cancelled call woke nobody");
+            let e = result.unwrap_err();
+            assert_eq!((e.error.status, e.ran), (Status::Canceled, ran));
+        }
+        drop(calls);
+        ep.close(limit()).unwrap();
+    });
+}
+
 /// Calls beside an end of the instance.
 fn ends(address: &str) {
     for i in 0..20 {
@@ -387,6 +414,7 @@ fn main() {
             "deadlines" => deadlines(&role),
             "loans" => loans(&role),
             "tasks" => tasks(&role),
+            "asleep" => asleep(&role),
             "ends" => ends(&role),
             "echo" => echo(&role),
             _ => panic!("no scenario {}", name),

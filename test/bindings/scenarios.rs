@@ -318,8 +318,29 @@ fn deadline(address: &str) {
         assert!(Instant::now() < end, "a send without a caller is not cancelled");
         s.x.turn().unwrap();
     }
+    let (result, _) = s.wait(s.ep.within(Duration::MAX).put([1], &s.key, 0));
+    result.unwrap();
     assert!(s.ep.info().unwrap().is_open);
     s.end();
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(queued_deadline(address));
+}
+
+/// Operations that wait for space, which never comes.
+async fn queued_deadline(address: &str) {
+    let x = Instance::open(&Options { queue_depth: 4, ..Default::default() }).unwrap();
+    xport::drive(&x).unwrap();
+    let ep = x.connect(address, b"").await.unwrap();
+    let _held: Vec<_> = (0..8).map(|i| ep.send(pattern(i, 3 << 20), 99)).collect();
+    tokio::time::sleep(Duration::from_millis(20)).await; // the driver sleeps without a limit
+    let begun = Instant::now();
+    let late = ep.within(Duration::from_millis(50)).send(pattern(1, 100), 99);
+    let (result, buf) = tokio::time::timeout(limit(), late).await.expect("a deadline woke nobody");
+    assert_eq!((result.unwrap_err().status, &buf[..]), (Status::Timeout, &pattern(1, 100)[..]));
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+    let other = ep.send(pattern(2, 100), 99);
+    assert!(other.cancel());
+    let (result, buf) = tokio::time::timeout(limit(), other).await.expect("cancelled, and goes on");
+    assert_eq!((result.unwrap_err().status, &buf[..]), (Status::Canceled, &pattern(2, 100)[..]));
 }
 
 async fn cancel_async(address: &str) {

@@ -139,6 +139,27 @@ fn tasks(address: &str) {
     });
 }
 
+/// Nothing but the end of its owner returns a lease: the driver sleeps, and no heartbeat wakes it.
+fn asleep(address: &str) {
+    runtime().block_on(async {
+        let x = xport::open().unwrap();
+        xport::drive(&x).unwrap();
+        let ep = x.connect(address, b"").await.unwrap();
+        let leases = x.leases(&LeaseOptions::default()).unwrap();
+        for _ in 0..5 {
+            let lease = leases.ask(&ep, 4096, RIGHTS).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(lease);
+            let end = Instant::now() + limit();
+            while leases.info().unwrap().borrowed > 0 {
+                assert!(Instant::now() < end, "a lease without an owner woke nobody");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        ep.close(limit()).unwrap();
+    });
+}
+
 /// Buffers of a pool, in flight and dropped: each has one owner at a time.
 fn pool(address: &str) {
     let s = Side::new(address);
@@ -214,6 +235,7 @@ fn main() {
             "dropped" => dropped(&role),
             "pool" => pool(&role),
             "lost" => lost(&role),
+            "asleep" => asleep(&role),
             "tasks" => tasks(&role),
             _ => panic!("no scenario {}", name),
         }

@@ -59,8 +59,8 @@ struct Idle<'a> {
 }
 
 impl Idle<'_> {
-    /// Returns whether to wake now, because the deadline was brought forward.
-    fn watch_deadline(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Returns whether to wake now: the deadline was brought forward, or the owner of something has gone.
+    fn watch(&mut self, cx: &mut Context<'_>) -> bool {
         let shared = match self.shared.upgrade() {
             Some(shared) => shared,
             None => return true,
@@ -71,14 +71,14 @@ impl Idle<'_> {
         }
         if !self.begun {
             self.begun = true;
-            let ms = u64::try_from(state.library.services_timeout()).ok();
+            let left = state.timeout();
             // The timer of tokio counts milliseconds, and may be early by a part of one.
-            let sleep = ms.map(|ms| Duration::from_millis(ms + 1));
-            state.services.sleeps_until = sleep.map(|d| Instant::now() + d);
+            let sleep = left.map(|left| left.saturating_add(Duration::from_millis(1)));
+            state.services.sleeps_until = sleep.and_then(|d| Instant::now().checked_add(d));
             self.sleep = sleep.map(|d| Box::pin(tokio::time::sleep(d)));
         }
         state.services.sleeper = Some(cx.waker().clone());
-        false
+        !shared.grave.watch(cx.waker())
     }
 }
 
@@ -86,7 +86,7 @@ impl Future for Idle<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.watch_deadline(cx) {
+        if self.watch(cx) {
             return Poll::Ready(Ok(()));
         }
         if let Some(sleep) = &mut self.sleep {

@@ -191,11 +191,12 @@ impl Future for Connect {
             Ok(ep) => ep,
             Err(e) => return Poll::Ready(Err(e)),
         };
-        let _ = ep.shared.turn();
+        let turned = ep.shared.turn();
         let inner = ep.inner.clone();
         let mut c = inner.connecting.lock().unwrap_or_else(|e| e.into_inner());
         match &mut *c {
             Connecting::Pending(waker) => {
+                turned?;
                 *waker = Some(cx.waker().clone());
                 self.ep = Some(Ok(ep));
                 Poll::Pending
@@ -276,7 +277,7 @@ impl Endpoint {
             hold,
             ep: Some(self.inner.clone()),
             key: key.map(|k| k.inner.clone()),
-            end: self.deadline.map(|d| Instant::now() + d),
+            end: self.deadline.and_then(|d| Instant::now().checked_add(d)),
             flags: if cancelable { sys::XPORT_CANCELABLE } else { 0 },
         }
     }

@@ -51,6 +51,7 @@ impl Instance {
         let state = State {
             library,
             queued: VecDeque::new(),
+            queue_end: None,
             events: VecDeque::new(),
             event_wakers: Vec::new(),
             accept_wakers: Vec::new(),
@@ -169,7 +170,7 @@ impl Instance {
         deadline: Duration,
     ) -> Operation<(Result<Message>, Buf)> {
         let (post, hold) = (Post::Recv { tag, mask }, buf.into().into_hold());
-        let end = Some(Instant::now() + deadline);
+        let end = Instant::now().checked_add(deadline);
         Operation::submit(&self.shared, Flight { post, hold, ep: None, key: None, end, flags: 0 })
     }
 
@@ -182,8 +183,10 @@ impl Instance {
 
     /// The time after which `turn` must be called, even if the descriptor does not become readable.  None: no limit.
     pub fn turn_within(&self) -> Option<Duration> {
-        let ms = self.shared.lock().library.services_timeout();
-        u64::try_from(ms).ok().map(Duration::from_millis)
+        if !self.shared.grave.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        self.shared.lock().timeout()
     }
 
     /// Runs the instance until the future is ready.

@@ -91,6 +91,12 @@ impl State {
         }
     }
 
+    pub(crate) fn lease_wakers(&mut self, wake: &mut Vec<Waker>) {
+        for b in self.services.borrowed.values_mut() {
+            wake.append(&mut b.wakers);
+        }
+    }
+
     /// Returns a lease without an owner, or frees it if it has ended.
     fn lease_bury(&mut self, address: usize) {
         let b = match self.services.borrowed.get_mut(&address) {
@@ -186,7 +192,7 @@ impl Future for Ask {
             Err(e) => return Poll::Ready(Err(e)),
         };
         let shared = self.ep.shared.clone();
-        let _ = shared.turn();
+        let turned = shared.turn();
         let mut state = shared.lock();
         let b = state.services.borrowed.entry(inner.lease().address()).or_default();
         if let Some((key, length, rights)) = b.granted.take() {
@@ -200,6 +206,10 @@ impl Future for Ask {
                 Poll::Ready(Err(refused(status)))
             }
             None => {
+                if let Err(e) = turned {
+                    drop(state);
+                    return Poll::Ready(Err(e));
+                }
                 add_waker(&mut b.wakers, cx.waker());
                 drop(state);
                 self.asked = Some(Ok(inner));
@@ -256,13 +266,14 @@ impl Future for GiveBack {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let shared = self.lease.key.instance();
-        let _ = shared.turn();
+        let turned = shared.turn();
         let mut state = shared.lock();
         let b = state.services.borrowed.entry(self.lease.inner.lease().address()).or_default();
         match b.ended {
             Some(status) if status < 0 => Poll::Ready(Err(Error::new(status, "xport_lease_return", ""))),
             Some(_) => Poll::Ready(Ok(())),
             None => {
+                turned?;
                 add_waker(&mut b.wakers, cx.waker());
                 Poll::Pending
             }

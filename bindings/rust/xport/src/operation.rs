@@ -150,7 +150,7 @@ impl<T: Output> Operation<T> {
 
     /// Cancels a receive, a call or a send of `Endpoint::cancelable`, which then completes with the status `Canceled`.  False: it has matched or ended already.
     pub fn cancel(&self) -> bool {
-        self.shared.lock().library.cancel(self.number)
+        self.shared.cancel(self.number)
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) type Mr = Handle<sys::xport_mr>;
 pub(crate) type Key = Handle<sys::xport_rkey>;
 pub(crate) type Lease = Handle<sys::xport_lease>;
 
-// SAFETY: the C library has no thread of its own for a handle; they are used under the lock of the instance alone.  Memory has
-// one owner, as that of a Vec, or is accessed by atomics alone.
+// SAFETY: handles are used under the lock of the instance alone, by any thread.  The thread of the library that
+// Options::progress starts takes locks of its own.  Memory has one owner, as that of a Vec, or is accessed by atomics alone.
 unsafe impl<T> Send for Handle<T> {}
 unsafe impl<T> Sync for Handle<T> {}
 

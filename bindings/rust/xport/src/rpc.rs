@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Remote procedure calls: the caller and the callee.
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EpInner};
 use crate::error::{Error, Result, Status};
 use crate::instance::{milliseconds, Instance};
 use crate::memory::{Buf, Region};
@@ -13,7 +13,7 @@ use std::ffi::{c_void, CString};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use xport_sys as sys;
@@ -48,7 +48,7 @@ pub enum Ran {
     /// It did not, and will not: the call may be repeated.
     No,
     Yes,
-    /// The callee did not say.
+    /// The callee did not answer.
     Unknown,
 }
 
@@ -104,6 +104,7 @@ impl RpcEvent {
             sys::XPORT_RPC_REQUEST => RpcEvent::Request(Arrived {
                 id: e.id,
                 ep: e.ep as usize,
+                known: None,
                 method,
                 payload,
                 one_way: e.flags & sys::XPORT_RPC_ONE_WAY != 0,
@@ -129,7 +130,7 @@ pub(crate) struct Call {
     pub(crate) payload: Vec<u8>,
     pub(crate) flags: u32,
     pub(crate) trace: [u8; 24],
-    end: Instant,
+    pub(crate) end: Instant,
 }
 
 impl Call {
@@ -226,8 +227,7 @@ impl Rpc {
 
     /// Calls a method, and lends it regions, whose keys are in the payload.
     ///
-    /// The callee may access them until the `Loan` is over, which is at the earliest when the call is: also a call that has
-    /// ended by its deadline may leave a handler at work.  A region with a loan cannot be closed.
+    /// The callee may access them until the `Loan` is over.  A handler may still run after its call has timed out.  A region with a loan cannot be closed.
     pub fn lend(
         &self,
         ep: &Endpoint,
@@ -253,13 +253,14 @@ impl Rpc {
         if lent.is_some() {
             flags |= sys::XPORT_RPC_LENT;
         }
+        let end = Instant::now() + deadline.min(Duration::from_millis(sys::XPORT_RPC_DEADLINE_MAX.into()));
         let call = Call {
             // A NUL byte makes the name malformed, which the library reports.
             method: CString::new(method).unwrap_or_default(),
             payload: payload.to_vec(),
             flags,
             trace: options.trace,
-            end: Instant::now() + deadline.min(Duration::from_millis(sys::XPORT_RPC_DEADLINE_MAX.into())),
+            end,
         };
         let reply = Buf::zeroed(if options.one_way { 0 } else { self.max_payload() });
         let flight = Flight {
@@ -267,7 +268,7 @@ impl Rpc {
             hold: reply.into_hold(),
             ep: Some(ep.inner.clone()),
             key: None,
-            end: None,
+            end: Some(end),
             flags: 0,
         };
         let lent = lent.map(|regions| Lent {
@@ -306,7 +307,7 @@ impl Future for NextRequest<'_> {
         let mut state = shared.lock();
         match state.services.requests.pop_front() {
             Some(arrived) => {
-                let endpoint = state.endpoints.get(&arrived.ep).and_then(|w| w.upgrade());
+                let endpoint = arrived.known.as_ref().and_then(|w| w.upgrade());
                 let endpoint = endpoint.map(|inner| Endpoint::new(inner, shared.clone()));
                 drop(state);
                 Poll::Ready(Ok(Request { arrived, endpoint, shared: shared.clone(), ended: false }))
@@ -322,7 +323,9 @@ impl Future for NextRequest<'_> {
 /// A request as the library reported it.
 pub(crate) struct Arrived {
     pub(crate) id: u64,
+    /// To be looked up when the endpoint is accepted; 0: it is gone.
     pub(crate) ep: usize,
+    pub(crate) known: Option<Weak<EpInner>>,
     pub(crate) method: String,
     pub(crate) payload: Vec<u8>,
     pub(crate) one_way: bool,
@@ -441,7 +444,7 @@ impl Future for Loan {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let _ = self.shared.turn();
+        let turned = self.shared.turn();
         let mut state = self.shared.lock();
         let lent = match state.services.loans.get_mut(&self.number) {
             Some(lent) => lent,
@@ -451,6 +454,7 @@ impl Future for Loan {
             Some(status) if status < 0 => Poll::Ready(Err(Error::new(status, "xport_rpc_call", ""))),
             Some(_) => Poll::Ready(Ok(())),
             None => {
+                turned?;
                 lent.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
@@ -468,7 +472,7 @@ impl Shared {
     fn submit_call(&self, flight: Flight, lent: Option<Lent>) -> u64 {
         let mut wake = Vec::new();
         let mut state = self.lock();
-        let number = state.submit(flight);
+        let number = state.submit(flight, &mut wake);
         if let Some(lent) = lent {
             state.services.loans.insert(number, lent);
             if state.library.table.get(number).map_or(true, |slot| slot.is_done()) {

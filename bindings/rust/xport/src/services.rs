@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What the lock of an instance protects of the services, and their progress.
+use crate::endpoint::EpInner;
 use crate::error::Error;
 use crate::lease::Borrowed;
 use crate::memory::RegionInner;
@@ -9,7 +10,7 @@ use crate::table::Outcome;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use xport_sys as sys;
 
 /// Regions that a call has lent, until the callee accesses them no longer.
@@ -61,7 +62,8 @@ impl State {
                 wake.extend(self.library.table.finish(number, outcome));
             }
             RpcEvent::Released { number, status } => self.loan_ends(number, status, wake),
-            RpcEvent::Request(arrived) => {
+            RpcEvent::Request(mut arrived) => {
+                arrived.known = self.endpoints.get(&arrived.ep).cloned();
                 self.services.requests.push_back(arrived);
                 wake.append(&mut self.services.request_wakers);
             }
@@ -102,14 +104,35 @@ impl State {
         let _ = self.library.rpc_reply(id, status, text.as_bytes());
     }
 
+    /// The caller of requests was accepted after them.
+    pub(crate) fn know_caller(&mut self, ep: usize, inner: &Arc<EpInner>) {
+        for arrived in self.services.requests.iter_mut().filter(|r| r.ep == ep && r.known.is_none()) {
+            arrived.known = Some(Arc::downgrade(inner));
+        }
+    }
+
+    /// The address of an endpoint may become that of another one.
+    pub(crate) fn forget_caller(&mut self, ep: usize) {
+        for arrived in self.services.requests.iter_mut().filter(|r| r.ep == ep) {
+            arrived.ep = 0;
+        }
+    }
+
+    /// Who waits for the services sees why the back end has failed.
+    pub(crate) fn wake_services(&mut self, wake: &mut Vec<Waker>) {
+        wake.append(&mut self.services.request_wakers);
+        wake.extend(self.services.loans.values_mut().filter_map(|lent| lent.waker.take()));
+        self.lease_wakers(wake);
+    }
+
     /// Wakes the driver if it would sleep for too long.
-    fn wake_sleeper(&mut self, wake: &mut Vec<Waker>) {
+    pub(crate) fn wake_sleeper(&mut self, wake: &mut Vec<Waker>) {
         if self.services.sleeper.is_none() {
             return;
         }
-        let next = match u64::try_from(self.library.services_timeout()) {
-            Ok(ms) => Instant::now() + Duration::from_millis(ms),
-            Err(_) => return,
+        let next = match self.timeout().and_then(|left| Instant::now().checked_add(left)) {
+            Some(next) => next,
+            None => return,
         };
         if self.services.sleeps_until.map_or(true, |until| next < until) {
             wake.extend(self.services.sleeper.take());

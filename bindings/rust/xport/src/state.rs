@@ -34,17 +34,46 @@ pub(crate) enum Dead {
 }
 
 #[derive(Default)]
+struct Buried {
+    dead: Vec<Dead>,
+    /// The driver that sleeps.
+    sleeper: Option<Waker>,
+}
+
+#[derive(Default)]
 pub(crate) struct Grave {
-    dead: Mutex<Vec<Dead>>,
+    buried: Mutex<Buried>,
 }
 
 impl Grave {
+    fn lock(&self) -> MutexGuard<'_, Buried> {
+        self.buried.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     pub(crate) fn bury(&self, dead: Dead) {
-        self.dead.lock().unwrap_or_else(|e| e.into_inner()).push(dead);
+        let mut buried = self.lock();
+        buried.dead.push(dead);
+        let sleeper = buried.sleeper.take();
+        drop(buried);
+        if let Some(waker) = sleeper {
+            waker.wake();
+        }
     }
 
     fn take(&self) -> Vec<Dead> {
-        std::mem::take(&mut *self.dead.lock().unwrap_or_else(|e| e.into_inner()))
+        std::mem::take(&mut self.lock().dead)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().dead.is_empty()
+    }
+
+    /// `bury` wakes the driver from now on.  Returns false if something was buried already.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) fn watch(&self, waker: &Waker) -> bool {
+        let mut buried = self.lock();
+        buried.sleeper = Some(waker.clone());
+        buried.dead.is_empty()
     }
 }
 
@@ -63,6 +92,8 @@ pub(crate) struct Happened {
 pub(crate) struct State {
     pub(crate) library: Library,
     pub(crate) queued: VecDeque<u64>,
+    /// No queued operation has an earlier deadline; None: none has one.
+    pub(crate) queue_end: Option<Instant>,
     pub(crate) events: VecDeque<Happened>,
     pub(crate) event_wakers: Vec<Waker>,
     pub(crate) accept_wakers: Vec<Waker>,
@@ -110,7 +141,25 @@ impl Shared {
 
     /// Posts an operation, or queues it if there is no space.
     pub(crate) fn submit(&self, flight: Flight) -> u64 {
-        self.lock().submit(flight)
+        let mut wake = Vec::new();
+        let number = self.lock().submit(flight, &mut wake);
+        for waker in wake {
+            waker.wake();
+        }
+        number
+    }
+
+    /// Cancels an operation.  False: it has matched or ended already.
+    pub(crate) fn cancel(&self, number: u64) -> bool {
+        let mut wake = Vec::new();
+        let mut state = self.lock();
+        let done = state.cancel(number, &mut wake);
+        state.services_turn(&mut wake); // the call is over now, and nothing else reports it
+        drop(state);
+        for waker in wake {
+            waker.wake();
+        }
+        done
     }
 
     /// Posts an operation, or returns why that cannot be done now.
@@ -144,7 +193,7 @@ impl Shared {
 
     /// Runs the instance until `until` returns something, or the time is over.
     pub(crate) fn run<T>(&self, limit: Option<Duration>, mut until: impl FnMut() -> Option<T>) -> Option<T> {
-        let end = limit.map(|d| Instant::now() + d);
+        let end = limit.and_then(|d| Instant::now().checked_add(d));
         let mut idle = 0;
         loop {
             let turned = self.turn();
@@ -163,9 +212,8 @@ impl Shared {
                 std::thread::sleep(Duration::from_millis(1));
             } else if idle > 20 {
                 // Another thread may reap what this one waits for: it does not sleep for longer than `left`.
-                let timer = self.lock().library.services_timeout();
-                let left = left.as_millis().max(1) as i32;
-                raw::readable(self.fd, if timer < 0 { left } else { left.min(timer) });
+                let left = self.lock().timeout().map_or(left, |timer| left.min(timer));
+                raw::readable(self.fd, (left + Duration::from_micros(999)).as_millis() as i32);
             }
         }
     }
@@ -175,6 +223,14 @@ impl Shared {
 pub(crate) fn add_waker(wakers: &mut Vec<Waker>, waker: &Waker) {
     if !wakers.iter().any(|w| w.will_wake(waker)) {
         wakers.push(waker.clone());
+    }
+}
+
+/// The lesser of the two that there are.
+fn earlier<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
@@ -189,11 +245,12 @@ impl State {
         slot.and_then(|s| s.queue().map(|ep| ep.waiting() > 0)).unwrap_or(false)
     }
 
-    pub(crate) fn submit(&mut self, flight: Flight) -> u64 {
+    pub(crate) fn submit(&mut self, flight: Flight, wake: &mut Vec<Waker>) -> u64 {
         let number = self.library.table.insert(flight);
         let status = if self.must_queue(number) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
         if status == sys::XPORT_ERR_AGAIN {
             self.enqueue(number);
+            self.wake_sleeper(wake);
         } else if status < 0 {
             let failure = self.library.refusal(number, status);
             self.library.table.finish(number, failed(status, failure));
@@ -202,39 +259,77 @@ impl State {
     }
 
     fn enqueue(&mut self, number: u64) {
-        if let Some(ep) = self.library.table.get(number).and_then(|s| s.queue()) {
-            ep.add_waiting(1);
+        if let Some(slot) = self.library.table.get(number) {
+            self.queue_end = earlier(self.queue_end, slot.flight.end);
+            if let Some(ep) = slot.queue() {
+                ep.add_waiting(1);
+            }
         }
         self.queued.push_back(number);
     }
 
+    /// The time after which a turn must be made; None: no limit.
+    pub(crate) fn timeout(&mut self) -> Option<Duration> {
+        let services = u64::try_from(self.library.services_timeout()).ok().map(Duration::from_millis);
+        let queue = self.queue_end.map(|end| end.saturating_duration_since(Instant::now()));
+        earlier(services, queue)
+    }
+
+    /// Ends an operation that waits for space in the queue.
+    fn end_queued(&mut self, number: u64, status: i32, failure: Error, wake: &mut Vec<Waker>) {
+        if let Some(ep) = self.library.table.get(number).and_then(|s| s.queue()) {
+            ep.add_waiting(-1);
+        }
+        wake.extend(self.library.table.finish(number, failed(status, failure)));
+        self.loan_ends(number, sys::XPORT_OK, wake);
+    }
+
+    fn cancel(&mut self, number: u64, wake: &mut Vec<Waker>) -> bool {
+        let name = match self.library.table.get(number) {
+            Some(slot) if matches!(slot.stage, Stage::Queued) => slot.flight.post.name(),
+            _ => return self.library.cancel(number),
+        };
+        let failure = Error::new(sys::XPORT_ERR_CANCELED, name, "");
+        self.end_queued(number, sys::XPORT_ERR_CANCELED, failure, wake);
+        true
+    }
+
     fn post_queued(&mut self, wake: &mut Vec<Waker>) {
         let mut refused: Vec<usize> = Vec::new();
+        let now = Instant::now();
+        self.queue_end = None;
         for _ in 0..self.queued.len() {
             let number = match self.queued.pop_front() {
                 Some(number) => number,
                 None => return,
             };
-            let (ep, call) = match self.library.table.get(number) {
-                Some(slot) => (slot.queue().cloned(), slot.is_call()),
-                None => continue, // abandoned
+            let (ep, call, end, name) = match self.library.table.get(number) {
+                Some(slot) if matches!(slot.stage, Stage::Queued) => {
+                    (slot.queue().cloned(), slot.is_call(), slot.flight.end, slot.flight.post.name())
+                }
+                _ => continue, // abandoned or cancelled
             };
+            if end.map_or(false, |end| end <= now) {
+                let why = "the deadline expired while the operation waited for space in the queue";
+                let failure = Error::new(sys::XPORT_ERR_TIMEOUT, name, why);
+                self.end_queued(number, sys::XPORT_ERR_TIMEOUT, failure, wake);
+                continue;
+            }
             let queue = ep.as_ref().map_or(call as usize, |ep| ep.ep().address());
             let status = if refused.contains(&queue) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
             if status == sys::XPORT_ERR_AGAIN {
                 if !refused.contains(&queue) {
                     refused.push(queue);
                 }
+                self.queue_end = earlier(self.queue_end, end);
                 self.queued.push_back(number);
                 continue;
             }
-            if let Some(ep) = &ep {
-                ep.add_waiting(-1);
-            }
             if status < 0 {
                 let failure = self.library.refusal(number, status);
-                wake.extend(self.library.table.finish(number, failed(status, failure)));
-                self.loan_ends(number, sys::XPORT_OK, wake);
+                self.end_queued(number, status, failure, wake);
+            } else if let Some(ep) = &ep {
+                ep.add_waiting(-1);
             }
         }
     }
@@ -261,8 +356,7 @@ impl State {
         let n = match self.library.poll() {
             Ok(n) => n,
             Err(e) => {
-                wake.append(&mut self.event_wakers);
-                wake.append(&mut self.accept_wakers);
+                self.fail(&e, wake);
                 return Err(e);
             }
         };
@@ -280,11 +374,28 @@ impl State {
         if Library::reaped_all(n) {
             for ep in std::mem::take(&mut self.closing) {
                 self.endpoints.remove(&ep.address());
+                self.forget_caller(ep.address());
                 self.library.services_forget(&ep);
                 self.library.ep_destroy(ep);
             }
         }
         Ok(n + self.services_turn(wake))
+    }
+
+    /// The back end has failed: no turn follows.
+    fn fail(&mut self, e: &Error, wake: &mut Vec<Waker>) {
+        for number in std::mem::take(&mut self.queued) {
+            if self.library.table.get(number).map_or(false, |slot| matches!(slot.stage, Stage::Queued)) {
+                self.end_queued(number, e.status.code(), e.clone(), wake);
+            }
+        }
+        self.queue_end = None;
+        wake.append(&mut self.event_wakers);
+        wake.append(&mut self.accept_wakers);
+        self.wake_services(wake);
+        for ep in self.endpoints.values().filter_map(|ep| ep.upgrade()) {
+            wake.extend(ep.connected(sys::XPORT_EVENT_LOST, e.status.code(), &e.text).flatten());
+        }
     }
 
     /// Frees what destructors left.
@@ -359,6 +470,7 @@ impl State {
         } else if known.is_none() && c.kind == sys::XPORT_EVENT_LOST && c.ep != 0 {
             // Named by a message or a notification, and lost before it was accepted.
             self.events.retain(|e| e.ep != c.ep);
+            self.forget_caller(c.ep);
             self.library.ep_destroy_unaccepted(c.ep);
             return;
         }
@@ -383,6 +495,7 @@ impl State {
         for e in self.events.iter_mut().filter(|e| e.ep == address) {
             e.known = Some(Arc::downgrade(&inner));
         }
+        self.know_caller(address, &inner);
         inner
     }
 }
