@@ -119,9 +119,39 @@ def deadlines(address):
 		# The handlers notice that.
 		while s.call("waiting").wait() != b"0":
 			assert time.monotonic() - begun < WAIT, "handlers whose callers have gone still run"
+		queued(s)
 		begun = time.monotonic()
 		failed(xport.Timeout, s.call("block", timeout=0.05).wait, xport.RPC_RAN_UNKNOWN)
 		assert time.monotonic() - begun < BLOCK, "it was the callee that ended the wait"
+
+
+def queued(s):
+	"""Calls that wait until others have ended, which they do not."""
+	held = []
+	while True:
+		try:
+			held.append(s.rpc.call(s.ep, "never", b"", WAIT, wait_for_space=False))
+		except xport.Again:
+			break
+	failed(xport.Timeout, s.call("reverse", timeout=0.05).wait, xport.RPC_RAN_NO)
+	region = s.x.alloc(100, xport.REMOTE_WRITE)
+	call = s.rpc.call(s.ep, "lent", region.key, float("inf"), lent=[region])
+	assert call.lent
+	raises(BufferError, region.close)
+	assert call.cancel() and not call.lent
+	failed(xport.Canceled, call.wait, xport.RPC_RAN_NO)
+	call.wait_released(WAIT)
+	region.close()
+	raises(ValueError, s.call, "reverse", timeout=float("nan"))
+	for call in held:
+		call.cancel()
+	end = time.monotonic() + WAIT
+	while True:
+		try:
+			if s.call("waiting").wait() == b"0":
+				return
+		except xport.Busy:
+			assert time.monotonic() < end, "handlers whose callers have gone still run"
 
 
 def closing(address):

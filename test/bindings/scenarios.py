@@ -235,6 +235,39 @@ def deadline(address):
 			s.x.turn()
 		assert s.ep.is_open
 		asyncio.run(deadline_async(s))
+	queued_deadline(address)
+
+
+def queued_deadline(address):
+	"""Operations that wait for space, which never comes."""
+	with xport.open(queue_depth=4) as x:
+		ep = x.connect(address, timeout=WAIT)
+		held = [ep.send(bytearray(3 << 20), 99) for _ in range(8)]
+		data = bytearray(100)
+		begun = time.monotonic()
+		raises(xport.Timeout, ep.send(data, 99, deadline=0.05).wait, WAIT)
+		assert time.monotonic() - begun >= 0.05
+		data.append(1)
+
+		async def awaits():
+			await asyncio.sleep(0.02)
+			try:
+				await asyncio.wait_for(ep.send(data, 99, deadline=0.05), WAIT)
+				assert False, "sent"
+			except xport.Timeout:
+				data.append(1)
+
+		asyncio.run(awaits())
+		send = ep.send(data, 99)
+		assert send.cancel()
+		raises(xport.Canceled, send.wait, WAIT)
+		data.append(1)
+		region = x.alloc(64)
+		far = ep.send(region, 99, deadline=float("inf"))
+		raises(ValueError, ep.send, region, 99, deadline=float("nan"))
+		assert far.cancel()
+		region.close()  # nothing uses it
+		del held
 
 
 async def deadline_async(s):

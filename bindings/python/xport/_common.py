@@ -25,17 +25,18 @@ def sized(name, **fields):
 
 
 def milliseconds(seconds):
-	return -1 if seconds is None else max(0, int(seconds * 1000))
+	return -1 if seconds is None else int(min(max(0, seconds) * 1000, (1 << 31) - 1))
 
 
 def end_of(deadline):
 	"""When an operation with a deadline of so many seconds must have ended, or None."""
-	if deadline is None:
+	if deadline is None or deadline == math.inf:
 		return None
-	if deadline <= 0:
+	if not deadline > 0:  # NaN is not, either
 		raise ValueError("a deadline is more than 0 seconds")
 	return time.monotonic() + deadline
 
 
 def left_ms(end):
-	return min(max(1, math.ceil((end - time.monotonic()) * 1000)), (1 << 31) - 1)
+	left = min((end - time.monotonic()) * 1000, (1 << 31) - 1)
+	return max(1, math.ceil(left))

@@ -10,7 +10,7 @@ import weakref
 from ._common import NULL, Event, Message, address_of, end_of, left_ms, milliseconds, sized
 from ._errors import Error, error, last_error
 from ._objects import Endpoint, Listener, Region, exported
-from ._operation import FINISHED, POSTED, Operation, Slot, wake
+from ._operation import FINISHED, POSTED, WAITING, Operation, Slot, wake
 from ._rpc import RPC
 from ._xport import ffi, lib
 
@@ -30,6 +30,7 @@ class Instance:
 		self._dropped = collections.deque()
 		self._loop, self._loop_thread, self._row, self._waiting = None, None, 0, 0
 		self._rpc, self._timer, self._rpc_loans = None, None, {}
+		self._queue_end = None  # no queued operation has an earlier deadline
 		self._x = NULL
 		strings = [ffi.new("char[]", s.encode()) if s is not None else NULL for s in (backend, progress)]
 		attr = sized("xport_attr", backend=strings[0], progress=strings[1], queue_depth=queue_depth)
@@ -128,16 +129,22 @@ class Instance:
 		return opt
 
 	def _submit(self, post, buffer=None, region=None, queue=None, take=None, wait_for_space=True, receive=False,
-	            reply=None, cancel=None, kind=Operation):
+	            reply=None, cancel=None, kind=Operation, end=None):
 		with self._lock:
 			self._open()
 			slot = Slot(post, buffer, region, queue or self, take)
-			slot.number, slot.receive, slot.reply, slot.cancel = self._next, receive, reply, cancel
+			slot.number, slot.receive, slot.reply, slot.cancel, slot.end = self._next, receive, reply, cancel, end
 			self._next += 1
-			status = lib.XPORT_ERR_AGAIN if slot.queue._waiting else post(slot)
+			try:
+				status = lib.XPORT_ERR_AGAIN if slot.queue._waiting else post(slot)
+			except BaseException:
+				slot.state = FINISHED
+				slot.release()
+				raise
 			if status == lib.XPORT_ERR_AGAIN and wait_for_space:
 				slot.queue._waiting += 1
 				self._queued.append(slot)
+				self._expires(slot)
 			elif status < 0:
 				slot.state = FINISHED
 				slot.release()
@@ -171,10 +178,11 @@ class Instance:
 				c = self._list + i
 				if self._rpc is None or not self._rpc._step(c):
 					self._dispatch(c)
-			if self._rpc is None:
+			if self._rpc is None and not self._queued:
 				return n
-			n += self._rpc._take()
-		self._rpc_turn()
+			if self._rpc is not None:
+				n += self._rpc._take()
+		self._after_turn()
 		return n
 
 	turn = _turn
@@ -187,37 +195,65 @@ class Instance:
 		else:
 			self._event(c)
 
-	def _rpc_turn(self):
+	def _after_turn(self):
 		"""Handlers run without the lock, and may use the instance.  The loop looks again when a time has passed."""
 		rpc = self._rpc
-		if rpc is None:
-			return
-		rpc._serve()
+		if rpc is not None:
+			rpc._serve()
 		if self._loop is not None and self._loop_thread == threading.get_ident():
 			if self._timer is not None:
 				self._timer.cancel()
-			left = rpc._left()
+			left = self._left()
 			self._timer = None if left is None else self._loop.call_later(left, self._readable)
 
+	def _left(self):
+		"""Seconds until the instance must make a turn, or None."""
+		rpc, end = self._rpc, self._queue_end
+		left = None if rpc is None else rpc._left()
+		if end is None:
+			return left
+		queue = max(0, end - time.monotonic())
+		return queue if left is None else min(left, queue)
+
+	def _expires(self, slot):
+		if slot.end is not None and (self._queue_end is None or slot.end < self._queue_end):
+			self._queue_end = slot.end
+
 	def _post_queued(self):
-		refused, left = set(), collections.deque()
+		refused, left, now = set(), collections.deque(), time.monotonic()
+		self._queue_end = None
 		while self._queued:
 			slot = self._queued.popleft()
-			status = lib.XPORT_ERR_CANCELED
-			if not slot.orphan:
-				status = lib.XPORT_ERR_AGAIN if slot.queue in refused else slot.post(slot)
+			if slot.state == FINISHED:  # cancelled
+				continue
+			if slot.end is not None and slot.end <= now:
+				why = "the deadline expired while the operation waited for space in the queue"
+				self._end_queued(slot, error(lib.XPORT_ERR_TIMEOUT, "xport", why))
+				continue
+			status = lib.XPORT_ERR_AGAIN if slot.queue in refused else slot.post(slot)
 			if status == lib.XPORT_ERR_AGAIN:
 				refused.add(slot.queue)
 				left.append(slot)
-				continue
-			slot.queue._waiting -= 1
-			if status < 0:
-				slot.failure = self._failure(slot, status)
-				del self._slots[slot.number]
-				self._finish(slot, status)
+				self._expires(slot)
+			elif status < 0:
+				self._end_queued(slot, self._failure(slot, status))
 			else:
+				slot.queue._waiting -= 1
 				slot.state = POSTED
 		self._queued = left
+
+	def _end_queued(self, slot, failure):
+		slot.queue._waiting -= 1
+		slot.failure = failure
+		del self._slots[slot.number]
+		if slot.reply is not None:
+			self._end_loan(slot.number)
+		self._finish(slot, failure.status)
+
+	def _end_loan(self, number, status=0):
+		loan = self._rpc_loans.pop(number, None)
+		if loan is not None:
+			loan.end(self, status)
 
 	def _finish(self, slot, status, c=None):
 		slot.status = status
@@ -250,8 +286,11 @@ class Instance:
 
 	def _cancel(self, slot):
 		with self._lock:
-			if self._x == NULL or slot.state != POSTED:
+			if self._x == NULL or slot.state == FINISHED:
 				return False
+			if slot.state == WAITING:
+				self._end_queued(slot, error(lib.XPORT_ERR_CANCELED, "xport"))
+				return True
 			if slot.cancel is not None:
 				return slot.cancel(slot)
 			if not slot.id:
@@ -284,8 +323,8 @@ class Instance:
 				return False
 			idle = 0 if n > 0 else idle + 1
 			if idle > 20:  # another thread may reap what this one waits for: it does not sleep for longer
-				calls = self._rpc and self._rpc._left()
-				self._poll.poll(min(left, 0.1 if calls is None else calls, 0.1) * 1000)
+				timer = self._left()
+				self._poll.poll(min(left, 0.1 if timer is None else timer, 0.1) * 1000)
 
 	def next_event(self, timeout=None):
 		"""The next event, or None after the timeout in seconds."""
@@ -426,7 +465,7 @@ class Instance:
 			got = data if data is None or c.length == length else data[:c.length]
 			return Message(got, c.tag, c.length, self._endpoints.get(address_of(c.ep)))
 
-		return self._submit(post, buffer, region, source, take, receive=True)
+		return self._submit(post, buffer, region, source, take, receive=True, end=end)
 
 
 def open(backend=None, **options):

@@ -194,7 +194,7 @@ class Endpoint:
 				slot.id = x._id[0]
 			return status
 
-		return x._submit(post, buffer, region, self, take, wait_for_space)
+		return x._submit(post, buffer, region, self, take, wait_for_space, end=end)
 
 	def put(self, obj, key, offset=0, notify=None, wait_for_space=True, deadline=None):
 		"""Puts the bytes of an object.  With notify the peer gets an event with that value.

@@ -11,13 +11,13 @@ WAITING, POSTED, FINISHED = range(3)
 class Slot:
 	"""What an operation in flight owns.  The instance keeps it until the completion, even if its caller is gone."""
 	__slots__ = ("number", "post", "state", "status", "value", "buffer", "region", "queue", "receive", "orphan", "wake",
-	             "take", "failure", "id", "reply", "cancel")
+	             "take", "failure", "id", "reply", "cancel", "end")
 
 	def __init__(self, post, buffer, region, queue, take):
 		self.post, self.buffer, self.region, self.queue, self.take = post, buffer, region, queue, take
 		self.state, self.status, self.value, self.failure = WAITING, 0, None, None
 		self.receive, self.orphan, self.wake, self.id = False, False, None, None
-		self.reply, self.cancel = None, None
+		self.reply, self.cancel, self.end = None, None, None
 		if region is not None:
 			region._uses += 1
 

@@ -4,9 +4,9 @@ import asyncio
 import collections
 import inspect
 
-from ._common import NULL, address_of, milliseconds, sized
+from ._common import NULL, address_of, end_of, left_ms, milliseconds, sized
 from ._errors import Error, error, last_error
-from ._operation import POSTED, WAITING, Operation
+from ._operation import POSTED, Operation
 from ._xport import ffi, lib
 
 
@@ -35,10 +35,10 @@ class Request:
 
 class Reply:
 	"""What a call owns beside its slot: the memory of the reply, and what XPORT_RPC_DONE says."""
-	__slots__ = ("memory", "ran", "retry_after", "why", "length")
+	__slots__ = ("memory", "ran", "retry_after", "why", "length", "released")
 
 	def __init__(self, length):
-		self.memory, self.length, self.why = ffi.new("char[]", length), 0, ""
+		self.memory, self.length, self.why, self.released = ffi.new("char[]", length), 0, "", 0
 		self.ran, self.retry_after = lib.XPORT_RPC_RAN_NO, 0.0
 
 	def bytes(self):
@@ -61,37 +61,46 @@ class Call(Operation):
 
 	@property
 	def lent(self):
-		"""Whether the callee may still access the regions that were lent, or the call waits for space."""
-		return self._slot.number in self._x._rpc_loans or self._slot.state == WAITING
+		"""Whether the regions that were lent are lent still: the callee may access them, or the call waits for space."""
+		return self._slot.number in self._x._rpc_loans
 
 	def wait_released(self, timeout=None):
-		"""Runs the instance until the callee accesses them no longer, or cannot be heard; timeout in seconds."""
+		"""Runs the instance until the callee has confirmed that it accesses them no longer; timeout in seconds.
+
+		Raises why the callee cannot be heard.  With the statuses ERR_PROTOCOL, ERR_NO_MEMORY and ERR_PEER_CLOSED a handler
+		may still access the regions: close them before their memory is used again.
+		"""
 		if not self._x._run(lambda: not self.lent, timeout):
 			raise error(lib.XPORT_ERR_TIMEOUT, "wait_released")
+		self._check_released()
+
+	def _check_released(self):
+		status = self._slot.reply.released
+		if status < 0:
+			raise error(status, "xport_rpc_call", hint="Close the regions that were lent before their memory is used again.")
 
 	async def released(self):
 		"""The same for asyncio."""
 		self._x._attach(asyncio.get_running_loop())
+		self._x._turn()
 		while self.lent:
 			future = asyncio.get_running_loop().create_future()
-			loan = self._x._rpc_loans.get(self._slot.number)
-			if loan is None:  # the call waits for space
-				await asyncio.sleep(0.001)
-			else:
-				loan.append(future)
-				await future
+			self._x._rpc_loans[self._slot.number].append(future)
+			await future
+		self._check_released()
 
 
 class Loan(list):
 	"""The futures of those who wait for the end of a loan.  Its regions cannot be closed before."""
 
-	def __init__(self, regions):
+	def __init__(self, regions, reply):
 		super().__init__()
-		self.regions = regions
+		self.regions, self.reply = regions, reply
 		for region in regions:
 			region._uses += 1
 
-	def end(self, x):
+	def end(self, x, status=0):
+		self.reply.released = status
 		for region in self.regions:
 			region._uses -= 1
 		for future in self:
@@ -144,7 +153,7 @@ class RPC:
 		if len(trace) > 24:
 			raise ValueError("a trace context has at most 24 bytes")
 		flags = (lib.XPORT_RPC_ONE_WAY if one_way else 0) | (lib.XPORT_RPC_LENT if lent else 0)
-		deadline = min(max(1, milliseconds(timeout)), lib.XPORT_RPC_DEADLINE_MAX)
+		end = end_of(timeout if timeout is None else max(timeout, 0.001))
 
 		def post(slot):
 			if ep._ep == NULL or self._rpcs == NULL:
@@ -154,18 +163,20 @@ class RPC:
 			args.payload, args.len = data, len(payload)
 			args.reply, args.reply_max = (NULL, 0) if one_way else (slot.reply.memory, len(slot.reply.memory))
 			args.flags, args.trace = flags, trace.ljust(24, b"\0")
-			args.deadline_ms, args.context = deadline, ffi.cast("void *", slot.number)
+			args.deadline_ms = lib.XPORT_RPC_DEADLINE_MAX if end is None else min(left_ms(end), lib.XPORT_RPC_DEADLINE_MAX)
+			args.context = ffi.cast("void *", slot.number)
 			status = lib.xport_rpc_call(self._rpcs, ep._ep, name, args)
 			if status == lib.XPORT_OK:
 				slot.id, slot.reply.ran = self._id[0], lib.XPORT_RPC_RAN_UNKNOWN
-				if lent:
-					self._x._rpc_loans[slot.number] = Loan(lent)
 			return status
 
 		with self._x._lock:
 			self._open()
-			return self._x._submit(post, queue=self, take=lambda e: e.bytes(), wait_for_space=wait_for_space,
-			                       reply=Reply(0 if one_way else self.max_payload), cancel=self._cancel, kind=Call)
+			call = self._x._submit(post, queue=self, take=lambda e: e.bytes(), wait_for_space=wait_for_space,
+			                       reply=Reply(0 if one_way else self.max_payload), cancel=self._cancel, kind=Call, end=end)
+			if lent:
+				self._x._rpc_loans[call._slot.number] = Loan(lent, call._slot.reply)
+			return call
 
 	def _cancel(self, slot):
 		if self._rpcs == NULL or lib.xport_rpc_cancel(self._rpcs, slot.id) != lib.XPORT_OK:
@@ -283,15 +294,10 @@ class RPC:
 			if e.type == lib.XPORT_RPC_DONE:
 				self._done(e)
 			elif e.type == lib.XPORT_RPC_RELEASED:
-				self._end_loan(address_of(e.context))
+				self._x._end_loan(address_of(e.context), e.status)
 			elif e.type == lib.XPORT_RPC_REQUEST:
 				self._requests.append((self._handlers[address_of(e.context)], Request(self, e), e.left_ms / 1000))
 		return n
-
-	def _end_loan(self, number):
-		loan = self._x._rpc_loans.pop(number, None)
-		if loan is not None:
-			loan.end(self._x)
 
 	def _left(self):
 		"""Seconds until the instance must make a turn, or None."""
@@ -332,5 +338,5 @@ class RPC:
 				x._finish(slot, lib.XPORT_ERR_CLOSED)
 			if status >= 0:
 				for number in list(x._rpc_loans):
-					self._end_loan(number)
+					x._end_loan(number)
 			self._must(status, "xport_rpcs_destroy")
