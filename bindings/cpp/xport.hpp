@@ -24,6 +24,7 @@
 
 #include <xport/base.hpp>
 #include <xport/core.hpp>
+#include <xport/regions.hpp>
 
 namespace xp
 {
@@ -34,7 +35,7 @@ class op
 public:
 	op() noexcept = default;
 	bool in_flight() const noexcept { return core_ && slot_->generation == generation_; }
-	/* Cancels a receive, a call or a cancelable send.  XPORT_ERR_BUSY: its completion comes anyway. */
+	/* Cancels a receive, a call, a cancelable send, or what is queued.  XPORT_ERR_BUSY: its completion comes anyway. */
 	int cancel() noexcept { return in_flight() ? core_->cancel(*slot_) : XPORT_ERR_INVALID; }
 	/* Drops the callback.  The operation goes on, and its memory is released after its completion. */
 	void abandon() noexcept
@@ -89,7 +90,8 @@ public:
 	{
 		detail::slot &s = core_->take();
 		s.keep(std::move(f));
-		int status = request_.ep && request_.ep->queued > 0 ? XPORT_ERR_AGAIN : core_->post(s, request_);
+		detail::ep_rec *ep = detail::core::queue_of(request_);
+		int status = ep != nullptr && ep->queued > 0 ? XPORT_ERR_AGAIN : core_->post(s, request_);
 		if (status < 0) {
 			request_.buffer = std::move(s.buffer);
 			core_->orphan(s);
@@ -411,6 +413,8 @@ public:
 			core_->end();
 	}
 	xport *get() const noexcept { return core_->x; }
+	/* Milliseconds after which the loop must make a turn even if fd() is not readable, or -1.  Ask before each wait. */
+	int timeout() const noexcept { return core_->x != nullptr ? core_->timeout() : -1; }
 	int fd() const noexcept { return core_->x != nullptr ? xport_fd(core_->x) : -1; }
 	xport_info info() const noexcept
 	{

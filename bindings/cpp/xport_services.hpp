@@ -24,6 +24,9 @@ struct call_options {
 	const void *trace = nullptr; /* 24 bytes of trace context that the handler gets; copied */
 	/* Regions whose keys are in the payload.  They are kept until the callee accesses them no longer. */
 	std::vector<slice> lent;
+	/* Called after the end of the call: XPORT_OK, or why the callee cannot be heard.  After XPORT_ERR_PROTOCOL, _NO_MEMORY
+	   and _PEER_CLOSED a handler may still access the memory: close the regions before it is used again. */
+	std::function<void(int status)> released;
 	slice reply; /* memory of the reply; empty: new memory of the longest payload */
 };
 
@@ -50,6 +53,11 @@ class rpc_request;
 namespace detail
 {
 
+struct loan {
+	std::vector<slice> lent;
+	std::function<void(int)> released;
+};
+
 struct rpc_service final : service {
 	explicit rpc_service(core &c) : owner(&c) {}
 	const char *name() const noexcept override { return "rpc"; }
@@ -74,7 +82,7 @@ struct rpc_service final : service {
 	xport_rpcs *rpcs = nullptr; /* NULL: it has ended */
 	std::size_t max_payload = 0;
 	std::deque<std::function<void(rpc_request)>> handlers;
-	std::map<std::uint64_t, std::vector<slice>> loans; /* by the id of the call */
+	std::map<std::uint64_t, loan> loans; /* by the id of the call */
 };
 
 /* A call before it is posted. */
@@ -100,8 +108,8 @@ struct rpc_call final : posted_by_service {
 		int status = xport_rpc_call(rpc->rpcs, ep, method.c_str(), &a);
 		if (status == XPORT_OK) {
 			s.owner = rpc;
-			if (!lent.empty())
-				rpc->loans[s.id] = std::move(lent);
+			if (!given.lent.empty())
+				rpc->loans[s.id] = std::move(given);
 		}
 		return status;
 	}
@@ -111,7 +119,7 @@ struct rpc_call final : posted_by_service {
 	std::chrono::steady_clock::time_point end;
 	std::uint32_t flags = 0;
 	unsigned char trace[24] = {};
-	std::vector<slice> lent;
+	loan given;
 };
 
 } // namespace detail
@@ -139,8 +147,12 @@ public:
 	const char *method() const noexcept { return event_.method; }
 	/* Valid until the reply. */
 	const_bytes payload() const noexcept { return {event_.payload, event_.len}; }
-	/* The caller; compare it with endpoint::get. */
-	xport_ep *ep() const noexcept { return event_.ep; }
+	/* The caller, to be compared with endpoint::get; NULL: its endpoint has ended. */
+	xport_ep *ep() const noexcept
+	{
+		int status = left();
+		return status >= 0 || status == XPORT_ERR_CANCELED ? event_.ep : nullptr;
+	}
 	bool one_way() const noexcept { return (event_.flags & XPORT_RPC_ONE_WAY) != 0; }
 	bool lent() const noexcept { return (event_.flags & XPORT_RPC_LENT) != 0; }
 	const unsigned char *trace() const noexcept { return event_.trace; }
@@ -206,7 +218,9 @@ inline int rpc_service::take()
 		if (e.type == XPORT_RPC_DONE) {
 			done_with(e);
 		} else if (e.type == XPORT_RPC_RELEASED) {
-			loans.erase(e.id);
+			auto over = loans.extract(e.id);
+			if (over && over.mapped().released)
+				owner->guarded([&] { over.mapped().released(e.status); });
 		} else {
 			rpc_request request(this, e);
 			auto &handler = *static_cast<std::function<void(rpc_request)> *>(e.context);
@@ -271,7 +285,9 @@ public:
 		           (how.lent.empty() ? 0U : static_cast<unsigned>(XPORT_RPC_LENT));
 		if (how.trace != nullptr)
 			std::memcpy(c->trace, how.trace, sizeof(c->trace));
-		c->lent = std::move(how.lent);
+		c->given = {std::move(how.lent), std::move(how.released)};
+		if (deadline_ms > 0)
+			r.end = c->end;
 		r.extra = std::move(c);
 		return operation(core_, std::move(r));
 	}

@@ -118,6 +118,31 @@ void errors(const char *address)
 	s.end();
 }
 
+// A call that waits until others have ended, which they do not.
+void queued_call(const char *address)
+{
+	xp::instance x = xp::instance::open();
+	xp::endpoint ep = x.connect(address, minute);
+	xport_rpcs_attr attr{};
+	attr.size = sizeof(attr);
+	attr.max_calls = 1;
+	xp::rpc rpc = xp::rpc::create(x, &attr);
+	rpc.call(ep, "never", {}, minute).then([](xp::done &) {});
+	xp::done d = rpc.call(ep, "reverse", {}, 50).try_wait(minute);
+	MUST(d.status == XPORT_ERR_TIMEOUT && d.ran == XPORT_RPC_RAN_NO);
+	MUST(rpc.call(ep, "reverse", {}, minute).try_then([](xp::done &) {}) == XPORT_ERR_AGAIN);
+	// The queue of an endpoint does not keep calls back.
+	xport_attr small{};
+	small.size = sizeof(small);
+	small.queue_depth = 4;
+	xp::instance y = xp::instance::open(&small);
+	xp::endpoint to = y.connect(address, minute);
+	xp::rpc calls = xp::rpc::create(y);
+	for (int i = 0; i < 8; i++)
+		to.send(xp::slice(3 << 20), 99).then([](xp::done &) {});
+	MUST(calls.call(to, "reverse", {}, minute).try_then([](xp::done &) {}) == XPORT_OK);
+}
+
 // Callers that go away.
 void deadlines(const char *address)
 {
@@ -139,6 +164,7 @@ void deadlines(const char *address)
 		MUST(gone.expired()); // the callback; the reply's memory stays
 	}
 	MUST(text(s.call("reverse", std::string("ab"))) == "ba");
+	queued_call(address);
 	s.loop.run([&] { return s.x.in_flight() == 0; }, minute);
 	s.end();
 }
@@ -148,13 +174,16 @@ void loans(const char *address)
 	side s(address);
 	xp::region region = s.x.alloc(4096, XPORT_REMOTE_WRITE);
 	xp::call_options how;
+	int released = 1;
 	how.lent.push_back(region.all());
+	how.released = [&](int status) { released = status; };
 	MUST(s.rpc.call(s.ep, "hold", {}, 50, std::move(how)).try_wait(minute).status == XPORT_ERR_TIMEOUT);
 	// The handler is still at work.
 	s.loop.try_run([] { return false; }, 20);
-	MUST(s.rpc.loans() == 1 && region.try_close() == XPORT_ERR_BUSY);
+	MUST(s.rpc.loans() == 1 && released == 1 && region.try_close() == XPORT_ERR_BUSY);
 	MUST(s.call("let-go").ok());
 	s.loop.run([&] { return s.rpc.loans() == 0; }, minute);
+	MUST(released == XPORT_OK);
 	MUST(region.try_close() == XPORT_OK);
 	s.end();
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 #include <xport.hpp>
@@ -227,6 +228,40 @@ void cancel(const char *address)
 }
 
 // Operations that the peer never matches.
+// Operations that wait for space, which never comes.
+void queued_deadline(const char *address)
+{
+	xport_attr attr{};
+	attr.size = sizeof(attr);
+	attr.queue_depth = 4;
+	side s(address, &attr);
+	xp::loop loop(s.x);
+	for (int i = 0; i < 8; i++)
+		s.ep.send(xp::slice(3 << 20), 99).then([](xp::done &) {});
+	loop.turn();
+	MUST(s.x.timeout() == -1);
+	auto begun = std::chrono::steady_clock::now();
+	xp::done d = s.ep.send(xp::slice(100), 99).within(50).try_wait(minute);
+	MUST(d.status == XPORT_ERR_TIMEOUT && d.buffer.size() == 100);
+	MUST(std::chrono::steady_clock::now() - begun >= std::chrono::milliseconds(50));
+	// In the loop of the program, which sleeps as long as it may.
+	int status = 1;
+	s.ep.send(xp::slice(100), 99).within(50).then([&status](xp::done &e) { status = e.status; });
+	while (status == 1) {
+		int ms = s.x.timeout();
+		MUST(ms >= 0 && ms <= 51);
+		std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+		loop.turn();
+	}
+	MUST(status == XPORT_ERR_TIMEOUT);
+	status = 1;
+	xp::op send = s.ep.send(xp::slice(100), 99).then([&status](xp::done &e) { status = e.status; });
+	MUST(send.cancel() == XPORT_OK && s.x.timeout() == 0);
+	loop.turn();
+	MUST(status == XPORT_ERR_CANCELED);
+	s.x.close();
+}
+
 void deadline(const char *address)
 {
 	side s(address);
@@ -245,6 +280,7 @@ void deadline(const char *address)
 	xp::loop(s.x).run([&s] { return s.x.in_flight() == 0; }, minute);
 	MUST(s.ep.info().state == XPORT_EP_OPEN);
 	s.end();
+	queued_deadline(address);
 }
 
 void wrong_key(const char *address)

@@ -3,7 +3,9 @@
 #ifndef XPORT_BASE_HPP
 #define XPORT_BASE_HPP
 
+#include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

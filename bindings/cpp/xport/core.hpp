@@ -113,7 +113,7 @@ struct slot {
 	slot *next = nullptr;     /* free, or queued */
 	service *owner = nullptr; /* a call of a service is posted: `id` is that of the call */
 	std::uint64_t generation = 0, id = 0, word = 0;
-	bool used = false, orphaned = false, queued = false, receive = false;
+	bool used = false, orphaned = false, queued = false, canceled = false, receive = false;
 	slice buffer;
 	std::unique_ptr<request> waiting; /* queued */
 	alignas(std::max_align_t) unsigned char room[64];
@@ -121,11 +121,13 @@ struct slot {
 
 /* The instance. */
 struct core {
+	using clock = std::chrono::steady_clock;
 	std::size_t refs = 0;
 	xport *x = nullptr;
 	std::size_t used = 0, orphans = 0, queue_length = 0, depth = 0;
 	std::uint64_t turns = 0;
 	std::uint64_t recv_refused = 0, calls_refused = 0;
+	clock::time_point queue_end = clock::time_point::max(); /* nothing in the queue ends before */
 	slot *free_slots = nullptr, *queue_head = nullptr, **queue_tail = &queue_head;
 	std::deque<slot> slots; /* never moves a slot */
 	region_rec *regions = nullptr;
@@ -191,7 +193,7 @@ struct core {
 	{
 		s.generation++;
 		orphans -= s.orphaned;
-		s.used = s.orphaned = s.queued = s.receive = false;
+		s.used = s.orphaned = s.queued = s.canceled = s.receive = false;
 		s.owner = nullptr;
 		s.buffer = slice();
 		s.waiting.reset();
@@ -206,6 +208,8 @@ struct core {
 			return;
 		if ((s.receive || s.owner != nullptr) && !s.queued && x != nullptr)
 			cancel(s);
+		if (s.queued)
+			queue_end = clock::time_point::min();
 		s.call = nullptr;
 		s.orphaned = true;
 		orphans++;
@@ -222,8 +226,11 @@ struct core {
 	{
 		if (x == nullptr)
 			return XPORT_ERR_CLOSED;
-		if (s.queued)
-			return XPORT_ERR_BUSY;
+		if (s.queued) {
+			s.canceled = true;
+			queue_end = clock::time_point::min(); /* the next turn calls the callback */
+			return XPORT_OK;
+		}
 		return s.owner != nullptr ? s.owner->cancel(s.id) : xport_cancel(x, s.id);
 	}
 
@@ -319,6 +326,8 @@ struct core {
 			return;
 		if (ep != nullptr)
 			ep->queued++;
+		if (r.end)
+			queue_end = std::min(queue_end, *r.end);
 		s.waiting = std::make_unique<request>(std::move(r));
 		s.queued = true;
 		s.next = nullptr;
@@ -326,12 +335,39 @@ struct core {
 		queue_tail = &s.next;
 		queue_length++;
 	}
+	/* Why a queued operation is not to be posted, or XPORT_OK. */
+	static int over(const slot &s, clock::time_point now) noexcept
+	{
+		if (s.call == nullptr || s.canceled) /* nobody waits for it any more */
+			return XPORT_ERR_CANCELED;
+		return s.waiting->end && *s.waiting->end <= now ? static_cast<int>(XPORT_ERR_TIMEOUT) : XPORT_OK;
+	}
+	/* Milliseconds until a turn must be made, or -1. */
+	int timeout() noexcept
+	{
+		using ms = std::chrono::milliseconds;
+		int least = -1;
+		for (auto &s : services) {
+			int limit = s->timeout();
+			if (limit >= 0 && (least < 0 || limit < least))
+				least = limit;
+		}
+		if (queue_end == clock::time_point::max())
+			return least;
+		auto now = clock::now();
+		if (queue_end <= now)
+			return 0;
+		auto left = std::chrono::duration_cast<ms>(queue_end - now).count() + 1;
+		return least >= 0 && least < left ? least : left < INT_MAX ? static_cast<int>(left) : INT_MAX;
+	}
 	/* Posts what is queued, in order for each endpoint.  Returns how many failed. */
 	int post_queued()
 	{
 		int failed = 0;
+		auto now = clock::now();
 		slot *list = std::exchange(queue_head, nullptr);
 		queue_tail = &queue_head;
+		queue_end = clock::time_point::max();
 		turns++;
 		while (list != nullptr) {
 			slot &s = *list;
@@ -339,11 +375,13 @@ struct core {
 			request &r = *s.waiting;
 			ep_rec *ep = queue_of(r);
 			std::uint64_t &refused = ep != nullptr ? ep->refused : r.extra ? calls_refused : recv_refused;
-			int status = XPORT_ERR_CANCELED; /* nobody waits for it any more */
-			if (s.call != nullptr)
+			int status = over(s, now);
+			if (status == XPORT_OK)
 				status = refused == turns ? static_cast<int>(XPORT_ERR_AGAIN) : post(s, r);
 			if (status == XPORT_ERR_AGAIN) {
 				refused = turns;
+				if (r.end)
+					queue_end = std::min(queue_end, *r.end);
 				s.next = nullptr;
 				*queue_tail = &s;
 				queue_tail = &s.next;
@@ -352,7 +390,7 @@ struct core {
 			queue_length--;
 			if (ep != nullptr)
 				ep->queued--;
-			s.queued = false;
+			s.queued = s.canceled = false;
 			if (status == XPORT_OK) {
 				s.waiting.reset();
 				continue;
@@ -419,6 +457,9 @@ struct core {
 		int failed = queue_head != nullptr ? post_queued() : 0;
 		if (x == nullptr || failed > 0)
 			return failed;
+		int limit = timeout();
+		if (limit >= 0 && (timeout_ms < 0 || limit < timeout_ms))
+			timeout_ms = limit;
 		if (!services.empty())
 			return serve(timeout_ms);
 		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
@@ -434,11 +475,9 @@ struct core {
 
 		if (taken > 0 || x == nullptr)
 			return taken;
-		for (auto &s : services) {
-			int limit = s->timeout();
-			if (limit >= 0 && (timeout_ms < 0 || limit < timeout_ms))
-				timeout_ms = limit;
-		}
+		int limit = timeout();
+		if (limit >= 0 && (timeout_ms < 0 || limit < timeout_ms))
+			timeout_ms = limit;
 		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
 		for (int i = 0; i < n && x != nullptr; i++) {
 			bool own = false;
@@ -462,7 +501,6 @@ struct core {
 	}
 	template <class P> int run(P until, int timeout_ms)
 	{
-		using clock = std::chrono::steady_clock;
 		clock::time_point end = clock::now() + std::chrono::milliseconds(timeout_ms);
 
 		while (!until()) {
@@ -512,6 +550,7 @@ struct core {
 			discard(slots[i]);
 		queue_head = nullptr;
 		queue_tail = &queue_head;
+		queue_end = clock::time_point::max();
 		if (depth == 0)
 			free_services();
 		refs--;
@@ -545,52 +584,6 @@ template <class H, void (*destroy)(H *)> void handle_rec<H, destroy>::forget() n
 		for (auto &s : owner->services)
 			s->forget(h);
 	}
-}
-
-inline region_rec::region_rec(ref<core> c, xport_mr *handle, std::shared_ptr<void> held)
-    : owner(std::move(c)), keep(std::move(held))
-{
-	xport_mr_info i{};
-	i.size = sizeof(i);
-	if (xport_mr_query(handle, &i) == XPORT_OK) {
-		base = static_cast<unsigned char *>(i.base);
-		length = i.length;
-	}
-	mr = handle;
-	next = owner->regions;
-	if (next != nullptr)
-		next->previous = this;
-	owner->regions = this;
-}
-
-inline region_rec::~region_rec()
-{
-	end();
-	(previous != nullptr ? previous->next : owner->regions) = next;
-	if (next != nullptr)
-		next->previous = previous;
-}
-
-inline void region_rec::unused() noexcept
-{
-	if (mr == nullptr || owner->x == nullptr)
-		delete this;
-}
-
-inline int region_rec::end() noexcept
-{
-	int status = XPORT_OK;
-
-	if (mr != nullptr && owner->x != nullptr)
-		status = xport_mr_dereg(mr);
-	if (status == XPORT_OK || status == XPORT_ERR_FORK) {
-		mr = nullptr;
-		if (!keep) {
-			base = nullptr;
-			length = 0;
-		}
-	}
-	return status;
 }
 
 } // namespace detail
