@@ -46,9 +46,9 @@ type Handler func(ctx context.Context, r *Request) ([]byte, error)
 type Ran int
 
 const (
-	RanNo      Ran = C.XPORT_RPC_RAN_NO  // it did not, and will not: the call may be repeated
-	RanYes     Ran = C.XPORT_RPC_RAN_YES // it did
-	RanUnknown Ran = C.XPORT_RPC_RAN_UNKNOWN
+	RanNo      Ran = C.XPORT_RPC_RAN_NO      // it did not, and will not: the call may be repeated
+	RanYes     Ran = C.XPORT_RPC_RAN_YES     // it did
+	RanUnknown Ran = C.XPORT_RPC_RAN_UNKNOWN // the callee did not answer
 )
 
 // CallError is the error of a call.
