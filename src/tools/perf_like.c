@@ -45,10 +45,14 @@ static const struct {
 	{'e', "events", "xport_perf --wait sleeps until something arrives"},
 	{'g', "mcg", "libxport has reliable connections only"},
 	{'h', "help", "see the table in xport_perf(1)"},
+	{'i', "ib-port", "libxport uses a port that is up: omit it"},
 	{'I', "inline_size", "the back end decides this: omit it"},
+	{'l', "post_list", "xport_perf posts each operation by itself: omit it"},
 	{'m', "mtu", "the back end decides this: omit it"},
+	{'N', "noPeak", "the peak costs nothing here: omit it"},
 	{'o', "outs", "the back end decides this: omit it"},
 	{'Q', "cq-mod", "the back end decides this: omit it"},
+	{'r', "rx-depth", "libxport posts the receives: omit it"},
 	{'R', "rdma_cm", "libxport makes its connections itself: omit it"},
 	{'x', "gid-index", "libxport finds the GID by the address: omit it"},
 	{'z', "com_rdma_cm", "libxport makes its connections itself: omit it"},
@@ -116,13 +120,20 @@ static void refuse_flag(const struct perf_like *like, const char *word)
 {
 	const struct option *nearest = &flags[0];
 	const char *name = word + 2;
+	size_t len = strcspn(name, "=");
 
-	for (int i = 0; i < OTHERS; i++)
-		if (strncmp(name, others[i].name, strcspn(name, "=")) == 0 && strlen(name) > 1)
+	for (int i = 0; i < OTHERS && len > 1; i++)
+		if (strncmp(name, others[i].name, len) == 0)
 			like_refuse(like, "%s has no counterpart: %s", word, others[i].advice);
-	for (const struct option *f = flags; f->name != NULL; f++)
+	for (const struct option *f = flags; f->name != NULL; f++) {
+		/* It is the beginning of several flags. */
+		if (len > 0 && strncmp(name, f->name, len) == 0) {
+			nearest = f;
+			break;
+		}
 		if (like_distance(name, f->name) < like_distance(name, nearest->name))
 			nearest = f;
+	}
 	like_refuse(like, "%s is not supported; the nearest is --%s", word, nearest->name);
 }
 
@@ -179,6 +190,23 @@ static uint64_t like_number(const struct perf_like *like, const char *flag, cons
 	return v;
 }
 
+/* 65536, or 64K. */
+static void like_size(const struct perf_like *like, const char *arg)
+{
+	const uint64_t most = UINT64_C(1) << 40;
+	uint64_t v = 0;
+	const char *c = arg;
+
+	for (; *c >= '0' && *c <= '9' && v <= most; c++)
+		v = 10 * v + (uint64_t)(*c - '0');
+	if (*c == 'K' || *c == 'M' || *c == 'G')
+		v <<= *c == 'K' ? 10 : *c == 'M' ? 20 : 30, c++;
+	if (*c != '\0' || v < 1 || v > most)
+		like_refuse(like,
+		            "-s (--size) takes a number of bytes from 1 to 2^40, such as 65536 or 64K, and not \"%s\"",
+		            arg);
+}
+
 static void read_flag(struct translation *t, int flag)
 {
 	switch (flag) {
@@ -186,8 +214,7 @@ static void read_flag(struct translation *t, int flag)
 		t->device = optarg;
 		break;
 	case 's':
-		if (strspn(optarg, "0123456789KMG") != strlen(optarg) || optarg[0] == '\0')
-			like_refuse(t->like, "-s (--size) takes a number of bytes, and not \"%s\"", optarg);
+		like_size(t->like, optarg);
 		t->size = optarg;
 		break;
 	case 'n':
@@ -232,6 +259,10 @@ static void judge(const struct translation *t)
 	if (like->measure == PERF_LATENCY && (t->both || t->qps > 1 || t->depth > 0))
 		like_refuse(like, "a latency has no -b, -q or -t: use %.*s_bw",
 		            (int)(strrchr(like->name, '_') - like->name), like->name);
+	if (t->host != NULL && (t->host[0] == '\0' || t->host[0] == '-'))
+		like_refuse(like, "\"%s\" is not a host", t->host);
+	if (t->host != NULL && strchr(t->host, ':') != NULL && strchr(t->host, ':') == strrchr(t->host, ':'))
+		like_refuse(like, "\"%s\" is not a host: -p sets the port", t->host);
 	if (t->self && t->host != NULL)
 		like_refuse(like, "--self needs no host");
 }
@@ -245,7 +276,8 @@ static void read_line(struct translation *t, int argc, char **argv)
 	while ((flag = getopt_long(argc, argv, letters, flags, NULL)) != -1) {
 		if (flag == ':')
 			like_refuse(t->like, "%s needs a value", argv[optind - 1]);
-		if (flag == '?' && (optopt == FLAG_SELF || (optopt != 0 && strchr(letters, optopt) != NULL)))
+		if (flag == '?' &&
+		    (optopt == FLAG_SELF || (optopt != 0 && strchr(letters + 1, optopt) != NULL && optopt != ':')))
 			like_refuse(t->like, "%s takes no value", argv[optind - 1]);
 		if (flag == '?' && optopt != 0)
 			refuse_letter(t->like, optopt);

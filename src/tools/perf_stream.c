@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -107,11 +108,13 @@ static const uint32_t perf_rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE | XPO
 static bool stream_map_file(struct perf_stream *l, uint64_t len)
 {
 	const char *dir = getenv("TMPDIR");
-	char name[256];
+	char name[PATH_MAX];
 	void *p = MAP_FAILED;
 	int fd;
 
-	snprintf(name, sizeof(name), "%s/xport_perf-XXXXXX", dir != NULL ? dir : "/tmp");
+	if (dir == NULL || dir[0] == '\0')
+		dir = "/tmp";
+	snprintf(name, sizeof(name), "%s/xport_perf-XXXXXX", dir);
 	fd = mkstemp(name);
 	if (fd < 0)
 		return perf_stream_fail(l, "no file %s: %s", name, strerror(errno));
@@ -121,8 +124,8 @@ static bool stream_map_file(struct perf_stream *l, uint64_t len)
 		p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (p == MAP_FAILED)
-		return perf_stream_fail(l, "no file of %llu bytes in %s: %s", (unsigned long long)len,
-		                        dir != NULL ? dir : "/tmp", strerror(errno));
+		return perf_stream_fail(l, "no file of %llu bytes in %s: %s", (unsigned long long)len, dir,
+		                        strerror(errno));
 	l->mine = p;
 	l->mapped = len;
 	return true;
