@@ -284,6 +284,14 @@ void exchange_open(struct exchange *e, xport *x, xport_group *group, int width, 
 	}
 }
 
+void exchange_close(struct exchange *e)
+{
+	halo_check(xport_mr_dereg(e->mr));
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < 2; k++)
+			free(e->packed[i][k]);
+}
+
 struct xport_group_attr exchange_attr(struct exchange *e)
 {
 	return (struct xport_group_attr){.size = sizeof(struct xport_group_attr), .other = on_other, .arg = e};

@@ -54,6 +54,8 @@ void exchange_open(struct exchange *e, xport *x, xport_group *group, int width, 
 void exchange_halo(struct exchange *e, enum way way);
 /* Waits until nothing is under way. */
 void exchange_settle(struct exchange *e);
+/* After the group's end: nobody reads or writes the block any more. */
+void exchange_close(struct exchange *e);
 void halo_check(int status);
 
 #endif

@@ -206,12 +206,15 @@ static void be_member(const struct options *o, int told)
 {
 	struct exchange e = {0};
 	struct xport_group_attr attr = exchange_attr(&e);
+	struct xport_group_info info = {.size = sizeof(info)};
 	struct result r = {0};
 	xport_group *group;
 	xport *x;
 
 	halo_check(xport_open(NULL, &x));
 	halo_check(xport_group_create(x, &attr, LIMIT_MS, &group));
+	halo_check(xport_group_query(group, &info));
+	judge(o, info.members);
 	exchange_open(&e, x, group, o->width, o->height);
 	block_start(&e.block, e.layer[0]);
 	halo_check(xport_group_barrier(group, LIMIT_MS));
@@ -228,6 +231,7 @@ static void be_member(const struct options *o, int told)
 	e.over = 1;
 	halo_check(xport_group_barrier(group, LIMIT_MS));
 	halo_check(xport_group_destroy(group, LIMIT_MS));
+	exchange_close(&e);
 	xport_close(x);
 	fflush(stdout);
 }
@@ -249,47 +253,63 @@ static void start_member(const struct options *o, const char *source, int rank, 
 }
 
 /* The first that fails ends all. */
-static bool await_members(const pid_t *pids, int n)
+static bool await_members(pid_t *pids, int n, bool good)
 {
-	bool good = true;
-	int status;
+	int status = 0;
 
-	for (int left = n; left > 0; left--) {
-		if (wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-			for (int i = 0; good && i < n; i++)
-				kill(pids[i], SIGKILL);
-			good = false;
-		}
+	for (;;) {
+		pid_t ended = good ? wait(&status) : -1;
+
+		if (ended < 0)
+			break;
+		for (int i = 0; i < n; i++)
+			pids[i] = pids[i] == ended ? 0 : pids[i];
+		good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 	}
+	/* Only those that were started and have not been waited for: the number of another may be that of a stranger. */
+	for (int i = 0; i < n; i++)
+		if (pids[i] > 0) {
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
 	return good;
 }
 
 static struct result run(const struct options *o, int n)
 {
-	char dir[] = "/tmp/halo-XXXXXX", source[64], command[64];
+	const char *tmp = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+	char dir[200], source[210], command[220];
 	struct result r = {0};
-	pid_t pids[MOST];
+	pid_t pids[MOST] = {0};
+	bool started = true;
 	int told[2];
 
 	judge(o, n);
 	fflush(NULL);
+	if (snprintf(dir, sizeof(dir), "%s/halo-XXXXXX", tmp) >= (int)sizeof(dir)) {
+		fprintf(stderr, "halo: TMPDIR is too long\n");
+		exit(1);
+	}
 	if (mkdtemp(dir) == NULL || pipe(told) != 0) {
 		perror("halo");
 		exit(1);
 	}
 	snprintf(source, sizeof(source), "dir:%s", dir);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && started; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
 			start_member(o, source, i, n, told[1]);
+		started = pids[i] > 0;
 	}
+	if (!started)
+		perror("halo: fork");
 	close(told[1]);
-	if (!await_members(pids, n) || read(told[0], &r, sizeof(r)) != sizeof(r)) {
+	if (!await_members(pids, n, started) || read(told[0], &r, sizeof(r)) != sizeof(r)) {
 		fprintf(stderr, "halo: a member failed\n");
 		r.seconds = -1;
 	}
 	close(told[0]);
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
 	if (system(command) != 0)
 		fprintf(stderr, "halo: %s stays\n", dir);
 	if (r.seconds < 0)
