@@ -24,7 +24,7 @@
 
 #include <xport_services.h>
 
-enum { PIECE = 65536, WINDOW = 8, LIMIT_MS = 60000, SLOW_US = 10000, SAMPLES = 4096, MARGIN_S = 60 };
+enum { PIECE = 65536, WINDOW = 8, LIMIT_MS = 60000, SLOW_US = 10000, SAMPLES = 4096, MARGIN_S = 60, MOST_MS = 3600000 };
 
 /* What all processes share. */
 struct board {
@@ -74,6 +74,8 @@ static void check(const struct member *m, int status, const char *what)
 	if (status >= 0)
 		return;
 	(void)xport_services_last_error(&e);
+	if (e.status != status)
+		(void)xport_last_error(m->x, &e);
 	fprintf(stderr, "topology_rates: member %d: %s: %s: %s\n", m->rank, what, xport_strerror(status),
 	        e.status == status ? e.text : "");
 	_exit(1);
@@ -301,10 +303,10 @@ static void start(const struct settings *s, int rank, const char *dir)
 }
 
 /* Until so many are there; false: one ended, or the time is over. */
-static bool await(const _Atomic int *count, int want, pid_t *pids, int n)
+static bool await(const struct settings *s, const _Atomic int *count, int want, pid_t *pids)
 {
-	double until = rates_now_us() + 1e6 * MARGIN_S;
-	int status;
+	double until = rates_now_us() + 1e3 * s->ms + 1e6 * MARGIN_S;
+	int status, n = s->g.n;
 
 	while (atomic_load(count) < want) {
 		for (int i = 0; i < n; i++)
@@ -314,8 +316,8 @@ static bool await(const _Atomic int *count, int want, pid_t *pids, int n)
 				return false;
 			}
 		if (rates_now_us() > until) {
-			fprintf(stderr, "topology_rates: %d of %d members came within %d s\n", atomic_load(count), want,
-			        MARGIN_S);
+			fprintf(stderr, "topology_rates: %d of %d members came within %d ms\n", atomic_load(count),
+			        want, s->ms + 1000 * MARGIN_S);
 			return false;
 		}
 		usleep(1000);
@@ -328,7 +330,7 @@ static bool lead(const struct settings *s, pid_t *pids)
 	struct board *b = s->board;
 	int n = s->g.n;
 
-	if (!await(&b->ready, n, pids, n))
+	if (!await(s, &b->ready, n, pids))
 		return false;
 	for (int phase = 0; phase < RATES_PHASES; phase++) {
 		if (phase == RATES_DEAD) {
@@ -337,7 +339,7 @@ static bool lead(const struct settings *s, pid_t *pids)
 			pids[s->victim] = 0;
 		}
 		atomic_store(&b->phase, phase);
-		if (!await(&b->done[phase], n - (phase == RATES_DEAD), pids, n))
+		if (!await(s, &b->done[phase], n - (phase == RATES_DEAD), pids))
 			return false;
 	}
 	return true;
@@ -347,7 +349,7 @@ static bool run(struct settings *s)
 {
 	char dir[] = "/tmp/topology-XXXXXX", command[64];
 	pid_t pids[G_MAX] = {0};
-	bool good;
+	bool good = true;
 	int status;
 
 	s->board = mmap(NULL, sizeof(*s->board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -356,12 +358,15 @@ static bool run(struct settings *s)
 		return false;
 	}
 	atomic_store(&s->board->phase, -1);
-	for (int i = 0; i < s->g.n; i++) {
+	for (int i = 0; i < s->g.n && good; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
 			start(s, i, dir);
+		good = pids[i] > 0;
 	}
-	good = lead(s, pids);
+	if (!good)
+		perror("topology_rates: fork");
+	good = good && lead(s, pids);
 	atomic_store(&s->board->phase, RATES_PHASES);
 	for (int i = 0; i < s->g.n; i++) {
 		if (pids[i] <= 0)
@@ -372,6 +377,15 @@ static bool run(struct settings *s)
 	}
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	return system(command) == 0 && good;
+}
+
+/* -1: it is no number from 0 to `most`. */
+static int rates_number(const char *text, int most)
+{
+	char *end;
+	long v = strtol(text, &end, 10);
+
+	return *text < '0' || *text > '9' || *end != '\0' || v > most ? -1 : (int)v;
 }
 
 static int usage(void)
@@ -391,13 +405,13 @@ int main(int argc, char **argv)
 
 	while ((opt = getopt(argc, argv, "n:t:d:v:o:")) != -1) {
 		if (opt == 'n')
-			n = atoi(optarg);
+			n = rates_number(optarg, G_MAX);
 		else if (opt == 't')
 			topology = optarg;
 		else if (opt == 'd')
-			s.ms = atoi(optarg);
+			s.ms = rates_number(optarg, MOST_MS);
 		else if (opt == 'v')
-			s.victim = atoi(optarg);
+			s.victim = rates_number(optarg, G_MAX);
 		else if (opt == 'o')
 			s.file = optarg;
 		else

@@ -27,7 +27,7 @@ void rates_print(const struct rates *r, const struct graph *g, const char *backe
 	for (int a = 0; a < g->n; a++)
 		for (int b = a + 1; b < g->n; b++)
 			if (g->edge[a][b])
-				printf("%3d-%-2d %12.1f %12.1f %12.1f %12.1f\n", a, b, r->mb_per_s[RATES_ALL][a][b],
+				printf("%3d-%-2d %12.3f %12.3f %12.3f %12.3f\n", a, b, r->mb_per_s[RATES_ALL][a][b],
 				       r->mb_per_s[RATES_ALL][b][a], r->us[a][b], r->us[b][a]);
 	printf("sum of all edges: %.1f MB/s\n", rates_sum(r, g, RATES_ALL, -1));
 	if (all > 0)
