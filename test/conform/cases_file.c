@@ -212,6 +212,41 @@ static void sparse_sink(struct h *h)
 	H_GUARDS(m);
 }
 
+/* ---- a file that cannot become shorter ---- */
+
+/* The seal keeps it whole while a put reads it: without one, reading behind the new end would raise SIGBUS. */
+static void sealed_source(struct h *h)
+{
+	int fd = memfd_create("file_sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct h_rkey r;
+	struct h_mem m;
+	struct h_op *put;
+
+	h_mesh(h, NULL);
+	H_CHECK(fd >= 0 && ftruncate(fd, LEN) == 0, "memfd_create: %s", strerror(errno));
+	file_write(h, fd, 0, LEN, 47);
+	H_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "F_ADD_SEALS: %s", strerror(errno));
+	m = file_map(h, fd, PROT_READ, MAP_SHARED, 0);
+	r = h_import(h, 0);
+	put = h_put(h, h->ep[0], H_AT(m, 0, LEN), &r, 0, 0);
+	H_CHECK(ftruncate(fd, 0) != 0 && errno == EPERM, "a sealed file was truncated");
+	H_DONE(put);
+	h_sync(h);
+	file_unmap(h, &m, fd);
+}
+
+static void sealed_sink(struct h *h)
+{
+	struct h_mem m;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	h_share(h, 1, &m);
+	h_sync(h);
+	H_FILLED(m.p, LEN, 47);
+	H_GUARDS(m);
+}
+
 /* ---- what a read-only file refuses ---- */
 
 static void refused(struct h *h)
@@ -251,6 +286,7 @@ const struct h_scenario cases_file[] = {
 	{.name = "file_lent", .role = {lent, reader}, .params = mappings},
 	{.name = "file_written", .role = {written, writer}, .params = mappings},
 	{.name = "file_sparse", .role = {sparse_sink, sparse_source}},
+	{.name = "file_sealed", .role = {sealed_sink, sealed_source}},
 	{.name = "file_refused", .role = {refused, beside}, .params = mappings},
 	{.name = NULL},
 };
