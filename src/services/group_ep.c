@@ -121,6 +121,7 @@ bool svc_group_neighbours(const struct xport_group *g, int rank)
 void svc_member_connected(struct xport_group *g, int rank)
 {
 	struct svc_member *m = &g->member[rank];
+	int r;
 
 	if (m->state != SVC_MEMBER_CONNECTING)
 		return;
@@ -129,9 +130,11 @@ void svc_member_connected(struct xport_group *g, int rank)
 		return;
 	}
 	m->state = SVC_MEMBER_ASKING;
-	if (svc_group_post(g, &m->confirm, rank, true, m->word, sizeof(m->word), g->tag | SVC_GROUP_CONFIRM,
-	                   UINT64_MAX) != XPORT_OK)
-		svc_member_ended(g, rank, XPORT_ERR_PEER_LOST);
+	r = svc_group_post(g, &m->confirm, rank, true, m->word, sizeof(m->word), g->tag | SVC_GROUP_CONFIRM,
+	                   UINT64_MAX);
+	/* PEER_CLOSED: the member has dropped this connection already, because it connects itself. */
+	if (r != XPORT_OK)
+		svc_member_ended(g, rank, r);
 }
 
 void svc_member_confirm(struct xport_group *g, int rank)
