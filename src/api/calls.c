@@ -148,6 +148,7 @@ static void info_describe(const xport *x, struct xport_info *info)
 	info->iov_max = XPI_IOV_MAX;
 	info->nic_atomic = path(!xpi_several(x) && xpi_choice_nic_atomic(&x->settings, c));
 	info->deadline_ends = deadline_ends(x, info);
+	info->incarnation = x->incarnation;
 }
 
 int xport_query(xport *x, struct xport_info *info)

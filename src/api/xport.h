@@ -307,6 +307,7 @@ struct xport_info {
 	/* Bit 1 << T is set if an operation of enum xport_type T ends its endpoint when its deadline is over while the
 	   network carries it out.  0: operations of this type are withdrawn alone. */
 	uint32_t deadline_ends;
+	uint64_t incarnation; /* a random number of this instance; peers see it as xport_ep_info.peer_incarnation */
 };
 
 /*
