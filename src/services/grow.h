@@ -41,6 +41,12 @@ enum {
 	SVC_FIRST_RPCS_INFO = SVC_SIZE_UP_TO(struct xport_rpcs_info, memory_max),
 	SVC_FIRST_RPC_EVENT = SVC_SIZE_UP_TO(struct xport_rpc_event, trace),
 	SVC_FIRST_RPC_ARGS = SVC_SIZE_UP_TO(struct xport_rpc_args, id),
+	SVC_FIRST_BULK_ATTR = SVC_SIZE_UP_TO(struct xport_bulk_attr, owner),
+	SVC_FIRST_BULK_INFO = SVC_SIZE_UP_TO(struct xport_bulk_info, owner),
+	SVC_FIRST_BULK_EVENT = SVC_SIZE_UP_TO(struct xport_bulk_event, sum),
+	SVC_FIRST_BULK_ARGS = SVC_SIZE_UP_TO(struct xport_bulk_args, id),
+	SVC_FIRST_BULKS_ATTR = SVC_SIZE_UP_TO(struct xport_bulks_attr, max_transfers),
+	SVC_FIRST_BULKS_INFO = SVC_SIZE_UP_TO(struct xport_bulks_info, waiting),
 	SVC_FIRST_GROUP_ATTR = SVC_SIZE_UP_TO(struct xport_group_attr, arg),
 	SVC_FIRST_GROUP_INFO = SVC_SIZE_UP_TO(struct xport_group_info, why)
 };

@@ -13,6 +13,7 @@
  *   xport_directory.h   names of regions on many machines
  *   xport_link.h        endpoints that come back
  *   xport_rpc.h         remote procedure calls
+ *   xport_bulk.h        long data in many pieces, read or written by peers
  *   xport_group.h       the processes of a job: ranks, endpoints, collective operations
  *
  * The rules of xport.h hold here, too: fork rule, ownership rule, and the rules for structs that begin with `size`.
@@ -72,6 +73,8 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 #include "xport_link.h"
 
 #include "xport_rpc.h"
+
+#include "xport_bulk.h"
 
 #include "xport_group.h"
 
