@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_services.c - messages of leases, of the directory and of calls: a message that decodes encodes to the same bytes,
- * and its parts are inside them. Each input is tried as it is, and with the beginning of each of the three.
+ * fuzz_services.c - messages of leases, of the directory and of calls, and bulk descriptors: one that decodes encodes to the
+ * same bytes, and its parts are inside them. Each input is tried as it is, and with the beginning of each of these; as a
+ * descriptor also with the right checksum.
  */
+#include <endian.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "fuzz/fuzz.h"
+#include "services/bulk.h"
 #include "services/directory_wire.h"
 #include "services/lease_wire.h"
 #include "services/rpc_wire.h"
 
-enum { MAGIC = 4 };
+enum { MAGIC = 4, BULK_CHECK = 8, BULK_HEAD = 6 };
 
 static bool inside(const uint8_t *part, size_t part_len, const uint8_t *block, size_t len)
 {
@@ -54,6 +61,61 @@ static void try_rpc(const uint8_t *block, size_t len)
 	FUZZ_CHECK(memcmp(again, block, sizeof(again)) == 0);
 }
 
+/* Every place of the first and last pieces is inside of its region. */
+static void bulk_walk(const struct svc_bulk_desc *d)
+{
+	struct svc_bulk_at at = svc_bulk_seek(d, 0);
+	uint64_t from, n, done = 0;
+
+	for (int i = 0; i < 200 && done < d->length; i++) {
+		uint16_t key = d->run[at.run].key;
+
+		n = svc_bulk_go(d, &at, d->length - done, &from);
+		FUZZ_CHECK(n > 0 && from <= d->key[key].length && n <= d->key[key].length - from);
+		done += n;
+	}
+	at = svc_bulk_seek(d, d->length - 1);
+	FUZZ_CHECK(at.run == d->nruns - 1u && at.piece == d->run[at.run].count - 1);
+	FUZZ_CHECK(at.byte == d->run[at.run].length - 1);
+}
+
+static void try_bulk(const uint8_t *block, size_t len)
+{
+	struct svc_bulk_desc d, twice;
+	const char *why;
+	uint8_t *again;
+	size_t n;
+
+	if (svc_bulk_decode(block, len, &d, &why) != XPORT_OK)
+		return;
+	bulk_walk(&d);
+	n = svc_bulk_packed(&d);
+	FUZZ_CHECK(n == len);
+	again = malloc(n);
+	if (again != NULL) { /* runs may have been joined: the next round is the same */
+		svc_bulk_encode(&d, again);
+		FUZZ_CHECK(svc_bulk_decode(again, n, &twice, &why) == XPORT_OK);
+		FUZZ_CHECK(twice.length == d.length && twice.pieces == d.pieces);
+		svc_bulk_desc_fini(&twice);
+	}
+	free(again);
+	svc_bulk_desc_fini(&d);
+}
+
+/* With the beginning and the end that a descriptor has. */
+static void try_bulk_sealed(uint8_t *block, size_t len)
+{
+	static const uint8_t head[BULK_HEAD] = {'X', 'P', 'B', '1', 1, 0};
+	uint64_t check;
+
+	if (len < BULK_HEAD + BULK_CHECK)
+		return;
+	memcpy(block, head, sizeof(head));
+	check = htole64(XXH64(block, len - BULK_CHECK, 0x31425058));
+	memcpy(block + len - BULK_CHECK, &check, sizeof(check));
+	try_bulk(block, len);
+}
+
 int FUZZ_ENTRY(services)(const uint8_t *data, size_t size)
 {
 	static const struct svc_lease_message lease = {.type = SVC_LEASE_ASK};
@@ -67,6 +129,7 @@ int FUZZ_ENTRY(services)(const uint8_t *data, size_t size)
 	try_lease(block, len);
 	try_directory(block, len);
 	try_rpc(block, len);
+	try_bulk(block, len);
 	if (len >= MAGIC) {
 		svc_lease_encode(&lease, lease_head);
 		memcpy(block, lease_head, MAGIC);
@@ -78,6 +141,7 @@ int FUZZ_ENTRY(services)(const uint8_t *data, size_t size)
 		memcpy(block, rpc_head, MAGIC);
 		try_rpc(block, len);
 	}
+	try_bulk_sealed(block, len);
 	free(block);
 	return 0;
 }
