@@ -27,6 +27,7 @@ void versioned(struct scene *s);
 void leases(struct scene *s);
 void directory(struct scene *s);
 void link_back(struct scene *s);
+void bulk(struct scene *s);
 void rpc(struct scene *s);
 void group(struct scene *s);
 
@@ -502,6 +503,7 @@ const struct scenario scenarios[] = {
 	{.name = "directory", .run = directory, .threads = true},
 	{.name = "link", .run = link_back},
 	{.name = "rpc", .run = rpc, .threads = true},
+	{.name = "bulk", .run = bulk},
 	{.name = "group", .run = group, .once = true},
 	{.name = NULL},
 };

@@ -65,6 +65,16 @@ static int make_rpcs(struct h *h, const void *attr)
 	return status;
 }
 
+static int make_bulks(struct h *h, const void *attr)
+{
+	xport_bulks *b;
+	int status = xport_bulks_create(h->x, attr, &b);
+
+	if (status == XPORT_OK)
+		H_OK(xport_bulks_destroy(b, NULL, NULL, h_ms(h->limit_ms)));
+	return status;
+}
+
 static int make_link(struct h *h, const void *attr)
 {
 	const char *address = "127.0.0.1:1";
@@ -107,6 +117,7 @@ static const struct maker makers[] = {
 	{"xport_directory_create", sizeof(struct xport_directory_attr), SVC_FIRST_DIRECTORY_ATTR, make_directory},
 	{"xport_link_open", sizeof(struct xport_link_attr), SVC_FIRST_LINK_ATTR, make_link},
 	{"xport_rpcs_create", sizeof(struct xport_rpcs_attr), SVC_FIRST_RPCS_ATTR, make_rpcs},
+	{"xport_bulks_create", sizeof(struct xport_bulks_attr), SVC_FIRST_BULKS_ATTR, make_bulks},
 	{"xport_versioned_create", sizeof(struct xport_versioned_attr), SVC_FIRST_VERSIONED_ATTR, make_versioned},
 };
 
@@ -149,6 +160,7 @@ struct asked {
 	xport_directory *directory;
 	xport_link *link;
 	xport_rpcs *rpcs;
+	xport_bulks *bulks;
 };
 
 static int ask_pool(struct asked *a, void *info)
@@ -181,6 +193,11 @@ static int ask_rpcs(struct asked *a, void *info)
 	return xport_rpcs_query(a->rpcs, info);
 }
 
+static int ask_bulks(struct asked *a, void *info)
+{
+	return xport_bulks_query(a->bulks, info);
+}
+
 static const struct {
 	size_t size, first;
 	int (*ask)(struct asked *a, void *info);
@@ -191,6 +208,7 @@ static const struct {
 	{sizeof(struct xport_directory_info), SVC_FIRST_DIRECTORY_INFO, ask_directory},
 	{sizeof(struct xport_link_info), SVC_FIRST_LINK_INFO, ask_link},
 	{sizeof(struct xport_rpcs_info), SVC_FIRST_RPCS_INFO, ask_rpcs},
+	{sizeof(struct xport_bulks_info), SVC_FIRST_BULKS_INFO, ask_bulks},
 };
 
 static void write_out(struct h *h)
@@ -206,6 +224,7 @@ static void write_out(struct h *h)
 	H_OK(xport_leases_create(h->x, NULL, &a.leases));
 	H_OK(xport_directory_create(h->x, NULL, &a.directory));
 	H_OK(xport_rpcs_create(h->x, NULL, &a.rpcs));
+	H_OK(xport_bulks_create(h->x, NULL, &a.bulks));
 	H_OK(xport_links_create(h->x, &links));
 	H_OK(xport_link_open(links, &address, 1, NULL, &a.link));
 	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
@@ -226,6 +245,7 @@ static void write_out(struct h *h)
 		H_STATUS(XPORT_ERR_INVALID, queries[i].ask(&a, bytes));
 	}
 	H_OK(xport_links_destroy(links, NULL, NULL, h_ms(h->limit_ms)));
+	H_OK(xport_bulks_destroy(a.bulks, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_rpcs_destroy(a.rpcs, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_directory_destroy(a.directory, NULL, NULL, h_ms(h->limit_ms)));
 	H_OK(xport_leases_destroy(a.leases, NULL, NULL, h_ms(h->limit_ms)));
