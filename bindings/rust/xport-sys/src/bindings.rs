@@ -540,12 +540,13 @@ pub struct xport_info {
     pub nic_atomic: ::std::os::raw::c_int,
     pub iov_max: u32,
     pub deadline_ends: u32,
+    pub incarnation: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_info>(),
-        320usize,
+        328usize,
         concat!("Size of: ", stringify!(xport_info))
     );
     assert_eq!(
@@ -1029,6 +1030,23 @@ fn bindgen_test_layout_xport_info() {
         );
     }
     test_field_deadline_ends();
+    fn test_field_incarnation() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).incarnation) as usize - ptr as usize
+            },
+            320usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_info),
+                "::",
+                stringify!(incarnation)
+            )
+        );
+    }
+    test_field_incarnation();
 }
 impl Default for xport_info {
     fn default() -> Self {
