@@ -2,12 +2,13 @@
 /*
  * bulk.h - descriptors of memory in pieces, and the transfers of an instance.
  *
- * A transfer is in the list of open ones until DONE, and in the queue of its peer while it has bytes to post. It is posted in
- * chunks: one operation of libxport each, of one region, with at most IOV_MAX pieces.
+ * A transfer is in the list of open ones until DONE, and in the queue of its peer while it has bytes to post. It is
+ * posted in chunks: one operation of libxport each, of one region, with at most IOV_MAX pieces.
  *
  *	QUEUED --> IN FLIGHT --> over        (over from both: an error, the deadline, cancel; then its operations go on)
  *
- * A peer is in `ready` while it has a queue, unless its own limit is reached. `stalled`: its endpoint took no more operations.
+ * A peer is in `ready` while it has a queue, unless its own limit is reached. `stalled`: its endpoint took no more
+ * operations.
  *
  * Locks: `lock` guards the transfers. A descriptor does not change; its users are counted.
  */
@@ -58,16 +59,16 @@ struct svc_bulk_desc {
 /* Whether the owner's address can be one: printable, or "". */
 bool svc_bulk_owner_valid(const char *owner);
 /*
- * Checks the runs, and sets what follows from them. Returns XPORT_OK, BOUNDS, INVALID or NO_MEMORY; *why says what is wrong,
- * and *at is the run.
+ * Checks the runs, and sets what follows from them. Returns XPORT_OK, BOUNDS, INVALID or NO_MEMORY; *why says what is
+ * wrong, and *at is the run.
  */
 int svc_bulk_check(struct svc_bulk_desc *d, const char **why, size_t *at);
 size_t svc_bulk_packed(const struct svc_bulk_desc *d);
 /* Writes svc_bulk_packed bytes. */
 void svc_bulk_encode(const struct svc_bulk_desc *d, void *buf);
 /*
- * Reads and checks a descriptor, which svc_bulk_desc_fini frees. Returns XPORT_OK, BAD_KEY or NO_MEMORY; then nothing is left,
- * and *why says what is wrong.
+ * Reads and checks a descriptor, which svc_bulk_desc_fini frees. Returns XPORT_OK, BAD_KEY or NO_MEMORY; then nothing
+ * is left, and *why says what is wrong.
  */
 int svc_bulk_decode(const void *buf, size_t len, struct svc_bulk_desc *d, const char **why);
 void svc_bulk_desc_fini(struct svc_bulk_desc *d);

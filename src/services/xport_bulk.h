@@ -2,25 +2,26 @@
 /*
  * xport_bulk.h - long data that lies in many pieces.  Included by xport_services.h.
  *
- * The owner describes memory of its regions by a descriptor (xport_bulk_create).  It packs the descriptor to bytes, and sends
- * the bytes by any means, for example in the payload of a call.  A peer unpacks the bytes on its endpoint to the owner, and then
- * reads (xport_bulk_pull) or writes (xport_bulk_push) any range of the described memory.  Each transfer has one completion,
- * however many pieces there are.
+ * The owner describes memory of its regions by a descriptor (xport_bulk_create).  It packs the descriptor to bytes, and
+ * sends the bytes by any means, for example in the payload of a call.  A peer unpacks the bytes on its endpoint to the
+ * owner, and then reads (xport_bulk_pull) or writes (xport_bulk_push) any range of the described memory.  Each transfer
+ * has one completion, however many pieces there are.
  *
  * Third party.  The bytes are not bound to the process that got them first.  A process that cannot or need not access the
  * memory forwards them as they are.  Any process with an endpoint to the owner may unpack them.  xport_bulk_query tells the
  * owner's address and incarnation.
  *
  * An instance has one xport_bulks for all its transfers.  The event loop of the application moves it: pass each polled
- * completion to xport_bulks_step, and take events from xport_bulks_next.  It has no thread of its own.  Only xport_bulks_wait and
- * xport_bulks_destroy wait.
+ * completion to xport_bulks_step, and take events from xport_bulks_next.  It has no thread of its own.  Only
+ * xport_bulks_wait and xport_bulks_destroy wait.
  *
- * Budget.  At most xport_bulks_attr.max_in_flight bytes are in flight at a time, and at most max_per_peer bytes with each endpoint.
- * Further transfers wait.  The transfers of an endpoint go in their order, and the endpoints take turns.
+ * Budget.  At most xport_bulks_attr.max_in_flight bytes are in flight at a time, and at most max_per_peer bytes with
+ * each endpoint.  Further transfers wait.  The transfers of an endpoint go in their order, and the endpoints take turns.
  *
- * Deadline.  Each transfer has one.  It counts from xport_bulk_pull or xport_bulk_push on, and includes the time in the queue.  When
- * it expires, the transfer is done with XPORT_ERR_TIMEOUT, and nothing more of it is posted.  What was posted cannot be
- * withdrawn: XPORT_BULK_DONE tells whether the local memory is free.  If it is not, XPORT_BULK_RELEASED follows.
+ * Deadline.  Each transfer has one.  It counts from xport_bulk_pull or xport_bulk_push on, and includes the time in the
+ * queue.  When it expires, the transfer is done with XPORT_ERR_TIMEOUT, and nothing more of it is posted.  What was
+ * posted cannot be withdrawn: XPORT_BULK_DONE tells whether the local memory is free.  If it is not,
+ * XPORT_BULK_RELEASED follows.
  *
  * Calls.  A call whose payload has a descriptor has the flag XPORT_RPC_LENT (see xport_rpc.h).  The callee replies when its
  * transfers are done and released.  The caller's memory is its own again with XPORT_RPC_RELEASED.
@@ -88,10 +89,11 @@ struct xport_bulk_attr {
  * Returns XPORT_OK, or
  *   XPORT_ERR_ACCESS         a region does not grant attr->rights
  *   XPORT_ERR_BOUNDS         a run is not inside its region
- *   XPORT_ERR_INVALID        an argument is NULL; attr->size, rights, flags or owner is not allowed; there are no runs, or more than
- *                            XPORT_BULK_RUNS_MAX, or of more than XPORT_BULK_REGIONS_MAX regions; the length or count of a run is 0, or
- *                            the count is above 2^32 - 1; the pieces have more than 2^63 - 1 bytes together; pieces overlap, and rights
- *                            has XPORT_REMOTE_WRITE; so many runs with stride lie across each other that this cannot be checked
+ *   XPORT_ERR_INVALID        an argument is NULL; attr->size, rights, flags or owner is not allowed; there are no runs,
+ *                            or more than XPORT_BULK_RUNS_MAX, or of more than XPORT_BULK_REGIONS_MAX regions; the
+ *                            length or count of a run is 0, or the count is above 2^32 - 1; the pieces have more than
+ *                            2^63 - 1 bytes together; pieces overlap, and rights has XPORT_REMOTE_WRITE; so many runs
+ *                            with stride lie across each other that this cannot be checked
  *   XPORT_ERR_NO_MEMORY      out of memory
  *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field
  */
@@ -101,8 +103,9 @@ int xport_bulk_create(xport *x, const struct xport_bulk_run *runs, size_t nruns,
 /*
  * xport_bulk_pack - write a descriptor as bytes.
  *
- * `bulk` may be from xport_bulk_create or from xport_bulk_unpack.  *len is the size of `buf` before the call, and the number of bytes
- * written after it.  A descriptor of one run has less than 300 bytes, each further run 30, and each further region less than 128.
+ * `bulk` may be from xport_bulk_create or from xport_bulk_unpack.  *len is the size of `buf` before the call, and the
+ * number of bytes written after it.  A descriptor of one run has less than 300 bytes, each further run 30, and each
+ * further region less than 128.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BOUNDS     buf is NULL or too small; *len is set to the number of bytes needed
@@ -113,8 +116,8 @@ int xport_bulk_pack(const xport_bulk *bulk, void *buf, size_t *len) XPORT_CHECK;
 /*
  * xport_bulk_unpack - make a peer's descriptor usable on an endpoint.
  *
- * `ep` leads to the owner of the memory.  With `ep` NULL the descriptor can only be queried and packed again.  The `len` bytes at
- * `buf` need not be trusted: any bytes are safe to pass.
+ * `ep` leads to the owner of the memory.  With `ep` NULL the descriptor can only be queried and packed again.  The
+ * `len` bytes at `buf` need not be trusted: any bytes are safe to pass.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BAD_KEY    the bytes are damaged, or not a descriptor; or what they describe is not allowed, as
@@ -153,8 +156,8 @@ int xport_bulk_query(const xport_bulk *bulk, struct xport_bulk_info *info) XPORT
 /*
  * xport_bulk_sum - compute the checksum of bytes, as their owner.
  *
- * The checksum is that of XPORT_BULK_SUM: XXH3, 64 bits.  After a push with this flag the peer sends the owner the checksum of
- * what it wrote.  The owner compares it with what it has.
+ * The checksum is that of XPORT_BULK_SUM: XXH3, 64 bits.  After a push with this flag the peer sends the owner the
+ * checksum of what it wrote.  The owner compares it with what it has.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BOUNDS     the range is not inside the bytes of the descriptor
@@ -192,8 +195,8 @@ int xport_bulks_create(xport *x, const struct xport_bulks_attr *attr, xport_bulk
 /*
  * xport_bulks_destroy - end all transfers and free all.
  *
- * Transfers in progress end without an event.  It polls until nothing of them is in flight.  Other completions go to `other`; NULL
- * drops them.  `bulks` may be NULL.
+ * Transfers in progress end without an event.  It polls until nothing of them is in flight.  Other completions go to
+ * `other`; NULL drops them.  `bulks` may be NULL.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    timeout_ms is below -1
@@ -231,7 +234,7 @@ void xport_bulks_forget(xport_bulks *bulks, xport_ep *ep);
 /* The type of an event. */
 typedef enum xport_bulk_event_type {
 	XPORT_BULK_DONE = 1,    /* the transfer has ended */
-	XPORT_BULK_RELEASED = 2 /* after an XPORT_BULK_DONE with `released` 0: nothing of the transfer is in flight any more */
+	XPORT_BULK_RELEASED = 2 /* after an XPORT_BULK_DONE with `released` 0: nothing more is in flight */
 } xport_bulk_event_type;
 
 /*
@@ -249,8 +252,9 @@ typedef enum xport_bulk_event_type {
  *
  * After an error some of the bytes may have moved.
  *
- * XPORT_BULK_RELEASED has id, context, ep and `moved`.  Until then a push may still write to the memory of the owner, and a pull to
- * local memory.  It comes as soon as the operations in flight complete: at the latest when the endpoint ends.
+ * XPORT_BULK_RELEASED has id, context, ep and `moved`.  Until then a push may still write to the memory of the owner,
+ * and a pull to local memory.  It comes as soon as the operations in flight complete: at the latest when the endpoint
+ * ends.
  */
 struct xport_bulk_event {
 	size_t size;
@@ -298,7 +302,7 @@ enum {
 struct xport_bulk_args {
 	size_t size;
 	uint64_t offset;               /* where the range begins in the bytes of the descriptor */
-	const struct xport_iov *local; /* pieces of local memory, which belong to the library until the end of the transfer */
+	const struct xport_iov *local; /* pieces of local memory, the library's until the end of the transfer */
 	size_t nlocal;                 /* how many, 1 to XPORT_BULK_RUNS_MAX; all together they have the length of the range */
 	uint32_t deadline_ms;          /* 1 to XPORT_BULK_DEADLINE_MAX; there is no default */
 	uint32_t flags;                /* 0 or XPORT_BULK_SUM */
@@ -311,15 +315,17 @@ struct xport_bulk_args {
  *
  * The whole range is checked before anything is sent.  XPORT_BULK_DONE follows.
  *
- * XPORT_BULK_SUM, and XPORT_BULK_CHECKED of the descriptor, make xport_bulks_step read the bytes again when they have arrived.
+ * XPORT_BULK_SUM, and XPORT_BULK_CHECKED of the descriptor, make xport_bulks_step read the bytes again when they have
+ * arrived.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_ACCESS         the descriptor does not have the right
  *   XPORT_ERR_AGAIN          max_transfers transfers are in progress: take events, then call again
  *   XPORT_ERR_BOUNDS         the range is not inside the bytes of the descriptor
- *   XPORT_ERR_INVALID        an argument is NULL; args->size, nlocal, deadline_ms or flags is not allowed; a local piece of more
- *                            than 0 bytes has the address NULL, or is not inside its region; the descriptor was not
- *                            unpacked on an endpoint of this instance; the transfers are being destroyed
+ *   XPORT_ERR_INVALID        an argument is NULL; args->size, nlocal, deadline_ms or flags is not allowed; a local
+ *                            piece of more than 0 bytes has the address NULL, or is not inside its region; the
+ *                            descriptor was not unpacked on an endpoint of this instance; the transfers are being
+ *                            destroyed
  *   XPORT_ERR_NO_MEMORY      out of memory
  *   XPORT_ERR_NOT_SUPPORTED  *args sets an unknown field
  */
@@ -328,8 +334,8 @@ int xport_bulk_pull(xport_bulks *bulks, xport_bulk *bulk, const struct xport_bul
 /*
  * xport_bulk_push - write local memory to a range of the described memory.
  *
- * Like xport_bulk_pull in the other direction.  XPORT_BULK_DONE with XPORT_OK means that the bytes are placed.  XPORT_BULK_SUM
- * makes the call read the bytes once more.
+ * Like xport_bulk_pull in the other direction.  XPORT_BULK_DONE with XPORT_OK means that the bytes are placed.
+ * XPORT_BULK_SUM makes the call read the bytes once more.
  *
  * Returns as xport_bulk_pull.
  */

@@ -4,9 +4,9 @@
  *
  *	bulk_speed [BACKEND[:PROVIDER]] [SECONDS]
  *
- * All alternate. The best of each counts, since others use the processors, too. It prints the bandwidth of gets of 1 MiB and of
- * pulls of one piece of 1 MiB; and the time of a get of 64 KiB, and of 64 pieces of 1 KiB with gaps between them, by
- * xport_getv and by a pull.
+ * All alternate. The best of each counts, since others use the processors, too. It prints the bandwidth of gets of 1
+ * MiB and of pulls of one piece of 1 MiB; and the time of a get of 64 KiB, and of 64 pieces of 1 KiB with gaps between
+ * them, by xport_getv and by a pull.
  */
 #include <stdio.h>
 #include <stdlib.h>

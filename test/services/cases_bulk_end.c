@@ -250,6 +250,7 @@ static void ending_owner(struct h *h)
 		break;
 	}
 	h_hear_u64(h, 1);
+	xport_bulk_free(o.bulk);
 	h_sync(h);
 }
 
