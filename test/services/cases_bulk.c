@@ -348,6 +348,9 @@ static void third(struct h *h)
 
 /* ---- a descriptor in a call ---- */
 
+enum { IN_TIME, LATE };
+static const struct h_param times[] = {{"in_time", IN_TIME}, {"late", LATE}, {NULL, 0}};
+
 /* Pulls what the call describes, and replies after that. */
 struct store {
 	struct h *h;
@@ -356,20 +359,30 @@ struct store {
 	uint64_t request;
 	uint8_t *to;
 	xport_bulk *bulk;
+	bool late;   /* it pulls when the caller has given up */
+	int replied; /* what xport_rpc_reply returned */
+	bool done;
 };
+
+static void store_pull(struct store *s, uint32_t deadline_ms)
+{
+	struct h *h = s->h;
+	struct xport_iov iov;
+	struct xport_bulk_args a = bulk_args(0, s->to, bulk_info(h, s->bulk).length, &iov);
+
+	a.deadline_ms = deadline_ms;
+	H_OK(xport_bulk_pull(s->b, s->bulk, &a));
+}
 
 static void store(void *arg, const struct xport_rpc_event *q)
 {
 	struct store *s = arg;
 	struct h *h = s->h;
-	struct xport_iov iov;
-	struct xport_bulk_args a;
 
 	H_OK(xport_bulk_unpack(q->ep, q->payload, q->len, &s->bulk));
-	a = bulk_args(0, s->to, bulk_info(h, s->bulk).length, &iov);
-	a.deadline_ms = q->left_ms;
-	H_OK(xport_bulk_pull(s->b, s->bulk, &a));
 	s->request = q->id;
+	if (!s->late)
+		store_pull(s, q->left_ms);
 }
 
 static void store_turn(struct store *s)
@@ -388,14 +401,15 @@ static void store_turn(struct store *s)
 	while (xport_bulks_next(s->b, &e) == 1) {
 		H_EQ(XPORT_BULK_DONE, e.type);
 		H_OK(e.status);
-		H_OK(xport_rpc_reply(s->r, s->request, XPORT_OK, NULL, 0));
+		s->replied = xport_rpc_reply(s->r, s->request, XPORT_OK, NULL, 0);
 		xport_bulk_free(s->bulk);
+		s->done = true;
 	}
 }
 
 static void call_callee(struct h *h)
 {
-	struct store s = {.h = h};
+	struct store s = {.h = h, .late = h->param == LATE};
 	uint8_t *expected;
 	size_t n;
 
@@ -407,6 +421,17 @@ static void call_callee(struct h *h)
 	s.to = h_buf(h, n);
 	h->idle = true;
 	h_sync(h);
+	while (!h_heard(h, 1))
+		store_turn(&s);
+	h_hear_u64(h, 1);
+	if (s.late) { /* the caller has its timeout, and lends its memory still */
+		while (xport_rpc_left(s.r, s.request) != XPORT_ERR_CANCELED)
+			store_turn(&s);
+		store_pull(&s, (uint32_t)h_ms(20000));
+	}
+	while (!s.done)
+		store_turn(&s);
+	H_STATUS(s.late ? XPORT_ERR_CANCELED : XPORT_OK, s.replied);
 	while (!h_heard(h, 1))
 		store_turn(&s);
 	h_hear_u64(h, 1);
@@ -433,12 +458,20 @@ static void call_caller(struct h *h)
 	H_OK(xport_bulk_pack(o.bulk, bytes, &len));
 	a.payload = bytes;
 	a.len = len;
+	if (h->param == LATE)
+		a.deadline_ms = (uint32_t)h_ms(500);
 	h->idle = true;
 	h_sync(h);
 	H_OK(xport_rpc_call(r, h->ep[0], "store", &a));
 	H_OK(xport_rpcs_wait(r, &e, NULL, NULL, h_ms(20000)));
 	H_EQ(XPORT_RPC_DONE, e.type);
-	H_OK(e.status);
+	if (h->param == LATE) {
+		H_STATUS(XPORT_ERR_TIMEOUT, e.status);
+		H_STATUS(XPORT_ERR_TIMEOUT, xport_rpcs_wait(r, &e, NULL, NULL, 100));
+	} else {
+		H_OK(e.status);
+	}
+	h_tell_u64(h, 0, 1);
 	H_OK(xport_rpcs_wait(r, &e, NULL, NULL, h_ms(20000)));
 	H_EQ(XPORT_RPC_RELEASED, e.type);
 	H_OK(e.status);
@@ -477,6 +510,6 @@ const struct h_scenario svc_cases_bulk[] = {
 	{.name = "bulk_push", .role = {push_owner, push}, .flags = H_KINDS},
 	{.name = "bulk_checked", .role = {checked_owner, checked}},
 	{.name = "bulk_third_party", .role = {third_owner, forwarder, third}},
-	{.name = "bulk_in_a_call", .role = {call_callee, call_caller}},
+	{.name = "bulk_in_a_call", .role = {call_callee, call_caller}, .params = times},
 	{.name = NULL},
 };
