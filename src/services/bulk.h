@@ -105,7 +105,7 @@ struct svc_bulk_peer {
 	struct svc_link turn;  /* in bulks.ready or bulks.stalled */
 	struct svc_link queue; /* of transfers */
 	uint64_t in_flight;    /* bytes */
-	unsigned transfers;    /* that are not freed, or in flight: it lives for them */
+	unsigned transfers;    /* that are queued or in flight; it is freed with the last one */
 };
 
 struct svc_bulk_transfer {
