@@ -105,6 +105,7 @@ struct svc_bulk_peer {
 	struct svc_link turn;  /* in bulks.ready or bulks.stalled */
 	struct svc_link queue; /* of transfers */
 	uint64_t in_flight;    /* bytes */
+	unsigned ops;          /* operations in flight */
 	unsigned transfers;    /* that are queued or in flight; it is freed with the last one */
 };
 
@@ -142,7 +143,7 @@ struct svc_bulk_op {
 	uint64_t bytes;
 };
 
-enum { SVC_BULK_OPS = 1024, SVC_BULK_BUCKETS = 256 };
+enum { SVC_BULK_OPS = 1024, SVC_BULK_PEER_OPS = SVC_BULK_OPS / 4, SVC_BULK_BUCKETS = 256 };
 
 struct xport_bulks {
 	pthread_mutex_t lock;

@@ -224,6 +224,7 @@ void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status)
 
 	b->info.in_flight -= op->bytes;
 	t->peer->in_flight -= op->bytes;
+	t->peer->ops--;
 	t->in_flight--;
 	if (status == XPORT_OK) {
 		t->moved += op->bytes;
@@ -325,6 +326,7 @@ static void chunk_posted(struct xport_bulks *b, struct svc_bulk_transfer *t, con
 	t->piece = c->piece;
 	t->byte = c->byte;
 	t->peer->in_flight += c->bytes;
+	t->peer->ops++;
 	b->info.in_flight += c->bytes;
 	if (b->info.in_flight > b->info.in_flight_max)
 		b->info.in_flight_max = b->info.in_flight;
@@ -340,13 +342,15 @@ static bool turn_take(struct xport_bulks *b, struct svc_bulk_peer *p)
 {
 	struct svc_bulk_transfer *t = SVC_OF(p->queue.next, struct svc_bulk_transfer, of_peer);
 	struct svc_bulk_chunk c;
+	bool full;
 	int status;
 
 	chunk_make(t, b->a.max_per_peer < SVC_BULK_CHUNK ? b->a.max_per_peer : SVC_BULK_CHUNK, &c);
-	if (too_much(b->info.in_flight, c.bytes, b->a.max_in_flight) || b->free_ops == NULL)
+	full = too_much(p->in_flight, c.bytes, b->a.max_per_peer) || p->ops == SVC_BULK_PEER_OPS;
+	if (!full && (too_much(b->info.in_flight, c.bytes, b->a.max_in_flight) || b->free_ops == NULL))
 		return false; /* a smaller one of another peer does not overtake it */
 	svc_ring_remove(&p->turn);
-	if (too_much(p->in_flight, c.bytes, b->a.max_per_peer))
+	if (full)
 		return true; /* one of its own completions goes on */
 	status = chunk_post(t, &c, b->free_ops);
 	if (status == XPORT_ERR_AGAIN) {

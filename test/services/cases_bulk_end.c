@@ -224,62 +224,6 @@ static void deadline(struct h *h)
 	h_sync(h);
 }
 
-/* Role 0 makes no progress, role 1 does. */
-static void deaf_or_not(struct h *h)
-{
-	struct bulk_owner o;
-
-	h_mesh(h, NULL);
-	bulk_own_plain(&o, h, XPORT_REMOTE_READ, 0);
-	bulk_tell(h, 2, o.bulk);
-	h_hear_u64(h, 2);
-	h->idle = h->role == 0;
-	h_tell_u64(h, 2, 1);
-	h_hear_u64(h, 2);
-	h->idle = false;
-	h_hear_u64(h, 2);
-	bulk_disown(&o);
-	h_sync(h);
-}
-
-/* What waits for the owner without progress does not hold up the transfers of the other one. */
-static void apart(struct h *h)
-{
-	struct xport_bulks_attr attr = {.size = sizeof(attr), .max_in_flight = 4 * BUDGET};
-	struct bulk_user u;
-	xport_bulk *bulk[2];
-	uint8_t *to[2];
-	int other = 0;
-
-	bulk_begin(&u, h, &attr);
-	for (int i = 0; i < 2; i++) {
-		to[i] = h_buf(h, BULK_LARGE);
-		bulk[i] = bulk_hear(&u, i);
-		h_tell_u64(h, i, 1);
-		while (!h_heard(h, i))
-			bulk_turn(&u);
-		h_hear_u64(h, i);
-	}
-	for (int i = 0; i < 8; i++)
-		bulk_pull(&u, bulk[0], 0, to[0], BULK_LARGE);
-	bulk_pull(&u, bulk[1], 0, to[1], BULK_LARGE);
-	while (BULK_DONE(&u, XPORT_OK).context != to[1])
-		other++;
-	if (h->config->emulate)
-		H_EQ(0, other);
-	H_FILLED(to[1], BULK_LARGE, 2);
-	for (int i = 0; i < 2; i++)
-		h_tell_u64(h, i, 1);
-	for (; other < 8; other++)
-		BULK_DONE(&u, XPORT_OK);
-	for (int i = 0; i < 2; i++) {
-		xport_bulk_free(bulk[i]);
-		h_tell_u64(h, i, 1);
-	}
-	bulk_end(&u);
-	h_sync(h);
-}
-
 /* ---- the end of an endpoint ---- */
 
 static void ending_owner(struct h *h)
@@ -537,7 +481,6 @@ static void threads(struct h *h)
 const struct h_scenario svc_cases_bulk_end[] = {
 	{.name = "bulk_in_order", .role = {owner, in_order}},
 	{.name = "bulk_turns", .role = {owner, owner, turns}},
-	{.name = "bulk_deaf_owner", .role = {deaf_or_not, deaf_or_not, apart}},
 	{.name = "bulk_too_many", .role = {owner, too_many}},
 	{.name = "bulk_cancel", .role = {owner, cancel}},
 	{.name = "bulk_deadline", .role = {deaf_owner, deadline}},
