@@ -175,7 +175,7 @@ struct svc_bulk_op *svc_bulk_op_of(const struct xport_bulks *b, const struct xpo
 void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status);
 /* Ends what has expired, and posts as much as the limits allow. */
 void svc_bulk_work(struct xport_bulks *b);
-/* Milliseconds until svc_bulk_work must run; -1: no need. */
+/* Milliseconds until svc_bulk_work must run, 0 if there is an event; -1: no need. */
 int svc_bulk_work_timeout(const struct xport_bulks *b);
 /* Takes the next event. Returns whether there was one. */
 bool svc_bulk_event(struct xport_bulks *b, struct xport_bulk_event *event);

@@ -414,6 +414,8 @@ int svc_bulk_work_timeout(const struct xport_bulks *b)
 {
 	int64_t left;
 
+	if (!svc_ring_empty(&b->events))
+		return 0; /* a call made it: no completion wakes the application */
 	if (!svc_ring_empty(&b->stalled))
 		return 1;
 	if (b->next_deadline == INT64_MAX)

@@ -45,6 +45,8 @@ int xport_bulks_timeout(xport_bulks *b)
 {
 	int ms;
 
+	if (b == NULL)
+		return -1;
 	pthread_mutex_lock(&b->lock);
 	ms = b->destroying ? -1 : svc_bulk_work_timeout(b);
 	pthread_mutex_unlock(&b->lock);
@@ -57,6 +59,8 @@ void xport_bulks_forget(xport_bulks *b, xport_ep *ep)
 		return;
 	pthread_mutex_lock(&b->lock);
 	svc_bulk_peer_ended(b, ep, XPORT_ERR_CLOSED);
+	if (!b->destroying)
+		svc_bulk_work(b);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -251,11 +255,14 @@ int xport_bulk_cancel(xport_bulks *b, uint64_t id)
 		return svc_fail(XPORT_ERR_INVALID, "xport_bulk_cancel", NULL, "bulks is NULL");
 	pthread_mutex_lock(&b->lock);
 	t = svc_slot_find(&b->slots, id);
-	if (t != NULL && !svc_ring_empty(&t->open))
+	if (t != NULL && !svc_ring_empty(&t->open)) {
 		svc_bulk_end(b, t, XPORT_ERR_CANCELED, "the transfer was cancelled");
-	else
+		if (!b->destroying)
+			svc_bulk_work(b); /* what waited behind it may fit now */
+	} else {
 		status = svc_fail(XPORT_ERR_INVALID, "xport_bulk_cancel", "take XPORT_BULK_DONE",
 		                  "no transfer with this id is in progress");
+	}
 	pthread_mutex_unlock(&b->lock);
 	return status;
 }

@@ -2,7 +2,8 @@
 /* cases_bulk_stuck.c - an owner that makes no progress, beside one that does. */
 #include "services/bulk_user.h"
 
-enum { BUDGET = 65536, PLAIN = 0, TINY = 1, TINY_BYTES = 100000 };
+enum { BUDGET = 65536, TINY_BYTES = 100000 };
+enum { PLAIN, TINY, CANCEL, FORGET };
 
 /* Pieces of one byte: many operations with few bytes. */
 static void own_tiny(struct bulk_owner *o, struct h *h)
@@ -116,10 +117,50 @@ static void tiny(struct h *h)
 	go_on(&u, bulk);
 }
 
+/*
+ * Most of the budget is in flight. The next transfer does not fit, and holds up a small one. When it is cancelled, or its
+ * endpoint is forgotten, the small one is posted at once, and the application is told to take the event.
+ */
+static void goes_on(struct h *h)
+{
+	struct xport_bulks_attr attr = {.size = sizeof(attr), .max_in_flight = BUDGET, .max_per_peer = BUDGET};
+	const int status = h->param == CANCEL ? XPORT_ERR_CANCELED : XPORT_ERR_CLOSED;
+	struct bulk_user u;
+	xport_bulk *bulk[2];
+	uint8_t *to[2];
+	uint64_t id;
+
+	bulk_begin(&u, h, &attr);
+	both_owners(&u, bulk, to);
+	bulk_pull(&u, bulk[0], 0, to[0], BUDGET / 4 * 3);
+	id = bulk_pull(&u, bulk[1], 0, to[1], BUDGET / 2);
+	bulk_pull(&u, bulk[0], 0, to[0] + BUDGET, 100);
+	H_EQ(BUDGET / 4 * 3, bulks_info(&u).in_flight);
+	H_EQ(2, bulks_info(&u).waiting);
+	H_TRUE(xport_bulks_timeout(u.b) != 0);
+	if (h->param == CANCEL)
+		H_OK(xport_bulk_cancel(u.b, id));
+	else
+		xport_bulks_forget(u.b, h->ep[1]);
+	H_EQ(0, bulks_info(&u).waiting);
+	H_EQ(BUDGET / 4 * 3 + 100, bulks_info(&u).in_flight);
+	H_EQ(0, xport_bulks_timeout(u.b));
+	H_TRUE(BULK_DONE(&u, status).context == to[1]);
+	H_TRUE(xport_bulks_timeout(u.b) != 0);
+	for (int i = 0; i < 2; i++)
+		h_tell_u64(h, i, 1);
+	BULK_DONE(&u, XPORT_OK);
+	BULK_DONE(&u, XPORT_OK);
+	H_FILLED(to[0] + BUDGET, 100, 2);
+	go_on(&u, bulk);
+}
+
+static const struct h_param ends[] = {{"cancel", CANCEL}, {"forget", FORGET}, {NULL, 0}};
 static const struct h_param tiny_pieces[] = {{"tiny_pieces", TINY}, {NULL, 0}};
 
 const struct h_scenario svc_cases_bulk_stuck[] = {
 	{.name = "bulk_deaf_owner", .role = {deaf_or_not, deaf_or_not, apart}},
 	{.name = "bulk_deaf_owner", .role = {deaf_or_not, deaf_or_not, tiny}, .params = tiny_pieces},
+	{.name = "bulk_goes_on", .role = {deaf_or_not, deaf_or_not, goes_on}, .params = ends},
 	{.name = NULL},
 };

@@ -438,6 +438,7 @@ static void move_wrong(struct h *h)
 	H_STATUS(XPORT_ERR_INVALID, xport_bulks_wait(u.b, &e, NULL, NULL, -2));
 	H_STATUS(XPORT_ERR_TIMEOUT, xport_bulks_wait(u.b, &e, bulk_other, &u, 1));
 	H_EQ(-1, xport_bulks_timeout(u.b));
+	H_EQ(-1, xport_bulks_timeout(NULL));
 	H_STATUS(XPORT_ERR_INVALID, xport_bulks_create(h->x, &attr, &b));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_bulks_create", "65536");
 	attr.max_in_flight = 100000;
