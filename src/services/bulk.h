@@ -157,6 +157,7 @@ struct xport_bulks {
 	struct svc_link ready, stalled, open, events;
 	_Atomic bool any_event; /* without the lock: false if `events` is empty */
 	int64_t next_deadline;  /* no open transfer has an earlier one */
+	uint32_t deadline_ends; /* as of xport_info */
 	bool destroying;
 	struct xport_bulks_info info;
 };

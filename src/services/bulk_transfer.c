@@ -10,6 +10,8 @@
 #include "services/clock.h"
 #include "services/last_error.h"
 
+static const char EXPIRED[] = "the deadline expired";
+
 /* ---- peers ---- */
 
 static struct svc_bulk_peer **peer_at(struct xport_bulks *b, const xport_ep *ep)
@@ -233,7 +235,9 @@ void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status)
 	op_give(b, op);
 	peer_ready(b, t->peer);
 	if (status != XPORT_OK)
-		transfer_fail(b, t, status, xport_strerror(status));
+		transfer_fail(b, t, status,
+		              status == XPORT_ERR_TIMEOUT && svc_now_ms() >= t->until ? EXPIRED
+		                                                                      : xport_strerror(status));
 	transfer_idle(b, t);
 }
 
@@ -300,9 +304,23 @@ static void chunk_make(const struct svc_bulk_transfer *t, uint64_t max, struct s
 	}
 }
 
-static int chunk_post(const struct svc_bulk_transfer *t, const struct svc_bulk_chunk *c, void *context)
+/*
+ * Milliseconds that an operation has. libxport withdraws an operation that it carries itself: so the memory and the budget
+ * come back. One that the network carries has no limit, since its end would end the endpoint.
+ */
+static uint32_t chunk_deadline(const struct xport_bulks *b, const struct svc_bulk_transfer *t)
 {
-	struct xport_opt o = {.size = sizeof(o), .context = context};
+	int64_t left;
+
+	if ((b->deadline_ends & 1u << (t->push ? XPORT_OP_PUT : XPORT_OP_GET)) != 0)
+		return 0;
+	left = t->until - svc_now_ms();
+	return left > 0 ? (uint32_t)left : 1;
+}
+
+static int chunk_post(const struct xport_bulks *b, const struct svc_bulk_transfer *t, const struct svc_bulk_chunk *c)
+{
+	struct xport_opt o = {.size = sizeof(o), .context = b->free_ops, .deadline_ms = chunk_deadline(b, t)};
 	xport_rkey *rkey = t->bulk->rkey[c->key];
 
 	if (c->nlocal > 1 || c->nremote > 1)
@@ -352,7 +370,7 @@ static bool turn_take(struct xport_bulks *b, struct svc_bulk_peer *p)
 	svc_ring_remove(&p->turn);
 	if (full)
 		return true; /* one of its own completions goes on */
-	status = chunk_post(t, &c, b->free_ops);
+	status = chunk_post(b, t, &c);
 	if (status == XPORT_ERR_AGAIN) {
 		svc_ring_push(&b->stalled, &p->turn);
 		return true;
@@ -388,8 +406,7 @@ static void transfers_expire(struct xport_bulks *b, int64_t now)
 		}
 	}
 	while (!svc_ring_empty(&expired))
-		svc_bulk_end(b, SVC_OF(expired.next, struct svc_bulk_transfer, open), XPORT_ERR_TIMEOUT,
-		             "the deadline expired");
+		svc_bulk_end(b, SVC_OF(expired.next, struct svc_bulk_transfer, open), XPORT_ERR_TIMEOUT, EXPIRED);
 }
 
 void svc_bulk_work(struct xport_bulks *b)
@@ -472,8 +489,10 @@ int svc_bulk_begin(struct xport_bulks *b, struct xport_bulk *bulk, const struct 
 	struct svc_bulk_peer *p = NULL;
 
 	if (t == NULL)
-		return svc_fail(XPORT_ERR_AGAIN, operation, "take events, then call again",
-		                "%u transfers are in progress", (unsigned)b->slots.size);
+		return svc_fail(XPORT_ERR_AGAIN, operation,
+		                "take events; if none comes, close endpoints whose memory is not released: see "
+		                "xport_bulk_event",
+		                "%u transfers are in progress, or not released", (unsigned)b->slots.size);
 	if (local_copy(t, a) == XPORT_OK)
 		p = bulk_peer(b, bulk->ep);
 	if (p == NULL) {

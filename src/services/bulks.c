@@ -337,6 +337,7 @@ static struct xport_bulks *bulks_new(xport *x, const struct xport_bulks_attr *a)
 int xport_bulks_create(xport *x, const struct xport_bulks_attr *attr, xport_bulks **bulks)
 {
 	static const char op[] = "xport_bulks_create";
+	struct xport_info info = {.size = sizeof(info)};
 	struct xport_bulks_attr a;
 	struct xport_bulks *b;
 	const char *wrong;
@@ -349,9 +350,13 @@ int xport_bulks_create(xport *x, const struct xport_bulks_attr *attr, xport_bulk
 	wrong = bulks_attr_complete(&a);
 	if (wrong != NULL)
 		return svc_fail(XPORT_ERR_INVALID, op, NULL, "xport_bulks_attr: %s", wrong);
+	status = xport_query(x, &info);
+	if (status != XPORT_OK)
+		return svc_pass(x, status, op);
 	b = bulks_new(x, &a);
 	if (b == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, op, NULL, "out of memory");
+	b->deadline_ends = info.deadline_ends;
 	pthread_mutex_init(&b->lock, NULL);
 	*bulks = b;
 	return XPORT_OK;
