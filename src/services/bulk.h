@@ -162,18 +162,33 @@ struct xport_bulks {
 	struct xport_bulks_info info;
 };
 
-/* ---- bulk_transfer.c; all need the lock ---- */
+/* ---- bulk_transfer.c ---- */
 
-/* Starts a transfer whose arguments are checked. Returns XPORT_OK, or an error that is described. */
+/* The checksum of these pieces. Needs no lock. */
+uint64_t svc_bulk_sum(const struct xport_iov *local, size_t nlocal);
+
+/* All that follow need the lock. */
+
+/*
+ * Starts a transfer whose arguments are checked. `sum`: of the bytes of a push, or of no bytes. Returns XPORT_OK, or an error
+ * that is described.
+ */
 int svc_bulk_begin(struct xport_bulks *b, struct xport_bulk *bulk, const struct xport_bulk_args *a, uint64_t length,
-                   bool push, const char *operation);
+                   bool push, uint64_t sum, const char *operation);
 /* Ends it now; its operations go on. */
 void svc_bulk_end(struct xport_bulks *b, struct svc_bulk_transfer *t, int status, const char *why);
 /* Ends those of the endpoint that have something to post. */
 void svc_bulk_peer_ended(struct xport_bulks *b, const xport_ep *ep, int status);
 /* The operation of this context; NULL: it is not one. */
 struct svc_bulk_op *svc_bulk_op_of(const struct xport_bulks *b, const struct xport_completion *c);
-void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status);
+/*
+ * Returns the transfer if all bytes of a pull are here with this operation, and need their checksum; or NULL. The caller
+ * computes it by svc_bulk_sum without the lock, since it takes long. The transfer stays meanwhile: the operation counts as in
+ * flight until svc_bulk_op_done.
+ */
+struct svc_bulk_transfer *svc_bulk_op_sums(const struct svc_bulk_op *op, int status);
+/* `sum`: of the transfer that svc_bulk_op_sums returned; NULL: it returned none. */
+void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status, const uint64_t *sum);
 /* Ends what has expired, and posts as much as the limits allow. */
 void svc_bulk_work(struct xport_bulks *b);
 /* Milliseconds until svc_bulk_work must run, 0 if there is an event; -1: no need. */

@@ -91,22 +91,20 @@ static void transfer_done(struct xport_bulks *b, struct svc_bulk_transfer *t)
 	transfer_event(b, t);
 }
 
-static uint64_t local_sum(const struct svc_bulk_transfer *t)
+uint64_t svc_bulk_sum(const struct xport_iov *local, size_t nlocal)
 {
 	XXH3_state_t state;
 
 	XXH3_64bits_reset(&state);
-	for (size_t i = 0; i < t->nlocal; i++)
-		XXH3_64bits_update(&state, t->local[i].addr, t->local[i].len);
+	for (size_t i = 0; i < nlocal; i++)
+		XXH3_64bits_update(&state, local[i].addr, local[i].len);
 	return XXH3_64bits_digest(&state);
 }
 
-/* All bytes of a pull are here. */
-static void pull_verify(struct svc_bulk_transfer *t)
+/* All bytes of a pull are here, and have this checksum. */
+static void pull_verify(struct svc_bulk_transfer *t, uint64_t sum)
 {
-	if (t->push || (!t->whole && (t->flags & XPORT_BULK_SUM) == 0))
-		return;
-	t->sum = local_sum(t);
+	t->sum = sum;
 	t->checked = t->whole && t->sum == t->bulk->d.sum;
 	if (!t->whole || t->checked)
 		return;
@@ -121,8 +119,6 @@ static void transfer_idle(struct xport_bulks *b, struct svc_bulk_transfer *t)
 
 	if (t->in_flight > 0 || t->bulk == NULL || (t->left > 0 && t->status == XPORT_OK))
 		return;
-	if (t->status == XPORT_OK)
-		pull_verify(t);
 	xport_bulk_free(t->bulk);
 	t->bulk = NULL;
 	t->peer = NULL;
@@ -220,7 +216,15 @@ static void peer_ready(struct xport_bulks *b, struct svc_bulk_peer *p)
 		svc_ring_push(&b->ready, &p->turn);
 }
 
-void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status)
+struct svc_bulk_transfer *svc_bulk_op_sums(const struct svc_bulk_op *op, int status)
+{
+	struct svc_bulk_transfer *t = op->transfer;
+	bool last = t->in_flight == 1 && t->left == 0 && t->status == XPORT_OK && status == XPORT_OK;
+
+	return last && !t->push && (t->whole || (t->flags & XPORT_BULK_SUM) != 0) ? t : NULL;
+}
+
+void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status, const uint64_t *sum)
 {
 	struct svc_bulk_transfer *t = op->transfer;
 
@@ -232,6 +236,8 @@ void svc_bulk_op_done(struct xport_bulks *b, struct svc_bulk_op *op, int status)
 		t->moved += op->bytes;
 		*(t->push ? &b->info.pushed : &b->info.pulled) += op->bytes;
 	}
+	if (sum != NULL && t->status == XPORT_OK)
+		pull_verify(t, *sum);
 	op_give(b, op);
 	peer_ready(b, t->peer);
 	if (status != XPORT_OK)
@@ -483,7 +489,7 @@ static struct svc_bulk_transfer *transfer_new(struct xport_bulks *b, struct xpor
 }
 
 int svc_bulk_begin(struct xport_bulks *b, struct xport_bulk *bulk, const struct xport_bulk_args *a, uint64_t length,
-                   bool push, const char *operation)
+                   bool push, uint64_t sum, const char *operation)
 {
 	struct svc_bulk_transfer *t = transfer_new(b, bulk, a, length, push);
 	struct svc_bulk_peer *p = NULL;
@@ -505,8 +511,7 @@ int svc_bulk_begin(struct xport_bulks *b, struct xport_bulk *bulk, const struct 
 	t->peer = p;
 	t->bulk = bulk;
 	svc_bulk_hold(bulk);
-	if (push && (a->flags & XPORT_BULK_SUM) != 0)
-		t->sum = local_sum(t);
+	t->sum = sum;
 	svc_ring_push(&b->open, &t->open);
 	if (a->id != NULL)
 		*a->id = t->id;

@@ -12,9 +12,12 @@ static const char EVENT_WRONG[] = "an argument is NULL, or xport_bulk_event.size
 
 /* ---- the loop ---- */
 
+/* Needs the lock, and may let go of it for a while. */
 static bool bulks_complete(struct xport_bulks *b, const struct xport_completion *c)
 {
+	struct svc_bulk_transfer *t;
 	struct svc_bulk_op *op;
+	uint64_t sum = 0;
 
 	if (c->type == XPORT_EVENT_LOST || c->type == XPORT_EVENT_CLOSED) {
 		svc_bulk_peer_ended(b, c->ep, c->status == XPORT_OK ? XPORT_ERR_CLOSED : c->status);
@@ -23,7 +26,13 @@ static bool bulks_complete(struct xport_bulks *b, const struct xport_completion 
 	op = c->type == XPORT_OP_GET || c->type == XPORT_OP_PUT ? svc_bulk_op_of(b, c) : NULL;
 	if (op == NULL)
 		return false;
-	svc_bulk_op_done(b, op, c->status);
+	t = svc_bulk_op_sums(op, c->status);
+	if (t != NULL) {
+		pthread_mutex_unlock(&b->lock);
+		sum = svc_bulk_sum(t->local, t->nlocal);
+		pthread_mutex_lock(&b->lock);
+	}
+	svc_bulk_op_done(b, op, c->status, t != NULL ? &sum : NULL);
 	return true;
 }
 
@@ -212,7 +221,7 @@ static int bulk_move(struct xport_bulks *b, struct xport_bulk *bulk, const struc
                      const char *operation)
 {
 	struct xport_bulk_args a;
-	uint64_t length;
+	uint64_t length, sum = 0;
 	int status;
 
 	if (b == NULL || bulk == NULL || args == NULL)
@@ -229,9 +238,11 @@ static int bulk_move(struct xport_bulks *b, struct xport_bulk *bulk, const struc
 		                     operation);
 	if (status != XPORT_OK)
 		return status;
+	if ((push || length == 0) && (a.flags & XPORT_BULK_SUM) != 0)
+		sum = svc_bulk_sum(a.local, a.nlocal);
 	pthread_mutex_lock(&b->lock);
 	status = b->destroying ? svc_fail(XPORT_ERR_INVALID, operation, NULL, "the transfers are being destroyed")
-	                       : svc_bulk_begin(b, bulk, &a, length, push, operation);
+	                       : svc_bulk_begin(b, bulk, &a, length, push, sum, operation);
 	pthread_mutex_unlock(&b->lock);
 	return status;
 }
