@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The transfers of an instance: their life, their events, and the loop that drives them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/bulk.h"
 #include "services/clock.h"
@@ -172,6 +173,47 @@ static int local_check(const struct xport_bulk_args *a, const char *operation, u
 	return XPORT_OK;
 }
 
+static int span_order(const void *one, const void *two)
+{
+	const struct xport_iov *a = one, *b = two;
+
+	return (uintptr_t)a->addr < (uintptr_t)b->addr ? -1 : (uintptr_t)a->addr > (uintptr_t)b->addr;
+}
+
+/* Whether each piece begins behind the one before it. Pieces without bytes do not count. */
+static bool ascending(const struct xport_iov *piece, size_t n)
+{
+	const struct xport_iov *last = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (piece[i].len == 0)
+			continue;
+		if (last != NULL && ((uintptr_t)piece[i].addr < (uintptr_t)last->addr ||
+		                     (uintptr_t)piece[i].addr - (uintptr_t)last->addr < last->len))
+			return false;
+		last = &piece[i];
+	}
+	return true;
+}
+
+/* Nobody could say what is in memory that a pull writes twice. */
+static int local_apart(const struct xport_bulk_args *a, const char *operation)
+{
+	struct xport_iov *sorted;
+	bool apart;
+
+	if (ascending(a->local, a->nlocal))
+		return XPORT_OK;
+	sorted = malloc(a->nlocal * sizeof(*sorted));
+	if (sorted == NULL)
+		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
+	memcpy(sorted, a->local, a->nlocal * sizeof(*sorted));
+	qsort(sorted, a->nlocal, sizeof(*sorted), span_order);
+	apart = ascending(sorted, a->nlocal);
+	free(sorted);
+	return apart ? XPORT_OK : svc_fail(XPORT_ERR_INVALID, operation, NULL, "local pieces overlap");
+}
+
 static int bulk_args_check(const struct xport_bulk_args *a, const char *operation)
 {
 	if (a->local == NULL || a->nlocal == 0 || a->nlocal > XPORT_BULK_RUNS_MAX)
@@ -236,6 +278,8 @@ static int bulk_move(struct xport_bulks *b, struct xport_bulk *bulk, const struc
 	if (status == XPORT_OK)
 		status = range_check(&bulk->d, a.offset, length, push ? XPORT_REMOTE_WRITE : XPORT_REMOTE_READ,
 		                     operation);
+	if (status == XPORT_OK && !push)
+		status = local_apart(&a, operation);
 	if (status != XPORT_OK)
 		return status;
 	if ((push || length == 0) && (a.flags & XPORT_BULK_SUM) != 0)

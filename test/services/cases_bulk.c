@@ -55,7 +55,7 @@ static void pull(struct h *h)
 	struct xport_bulk_info info;
 	struct xport_bulk_event e;
 	struct xport_bulk_args a;
-	struct xport_iov iov;
+	struct xport_iov iov, turned[2];
 	struct bulk_user u;
 	uint8_t *expected;
 	xport_bulk *bulk;
@@ -90,6 +90,15 @@ static void pull(struct h *h)
 	a.offset = n;
 	H_OK(xport_bulk_pull(u.b, bulk, &a));
 	H_EQ(0, BULK_DONE(&u, XPORT_OK).moved);
+	/* Local pieces in another order than in memory. */
+	turned[0] = (struct xport_iov){.addr = to.p + 1000, .len = 1000};
+	turned[1] = (struct xport_iov){.addr = to.p, .len = 1000};
+	a = bulk_args(0, NULL, 0, &iov);
+	a.local = turned;
+	a.nlocal = 2;
+	H_OK(xport_bulk_pull(u.b, bulk, &a));
+	BULK_DONE(&u, XPORT_OK);
+	H_TRUE(memcmp(to.p + 1000, expected, 1000) == 0 && memcmp(to.p, expected + 1000, 1000) == 0);
 	h_mem_free(h, &to);
 	leave(&u, bulk);
 }

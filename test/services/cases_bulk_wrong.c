@@ -403,6 +403,11 @@ static void wrong_args(struct moving *m, struct h_mem *mem)
 	move_refused(m, XPORT_ERR_INVALID, "2^63");
 	m->iov[1].len = INT64_MAX - 100;
 	move_refused(m, XPORT_ERR_BOUNDS, "beyond");
+	m->iov[1].len = piece.len; /* the same memory twice */
+	move_refused(m, XPORT_ERR_INVALID, "overlap");
+	m->iov[0].addr = mem->p + piece.len - 1; /* by one byte, in the other order */
+	move_refused(m, XPORT_ERR_INVALID, "overlap");
+	m->iov[0] = piece;
 	m->a = good;
 }
 
