@@ -55,6 +55,7 @@ static int region_add(struct xport_bulk *bulk, xport_mr **mrs, const struct xpor
 	struct xport_mr_info info = {.size = sizeof(info)};
 	struct svc_bulk_key *key = &bulk->d.key[bulk->d.nkeys];
 	size_t len = sizeof(key->bytes);
+	int status;
 
 	for (int i = 0; i < bulk->d.nkeys; i++) {
 		if (mrs[i] == run->mr)
@@ -70,9 +71,13 @@ static int region_add(struct xport_bulk *bulk, xport_mr **mrs, const struct xpor
 		                "the region of run %zu does not grant %s", at,
 		                (bulk->d.rights & ~info.rights & XPORT_REMOTE_READ) != 0 ? "XPORT_REMOTE_READ"
 		                                                                         : "XPORT_REMOTE_WRITE");
-	if (xport_rkey_pack(run->mr, key->bytes, &len) != XPORT_OK)
+	status = xport_rkey_pack(run->mr, key->bytes, &len);
+	if (status == XPORT_ERR_BOUNDS)
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, CREATE, NULL, "a packed key has %zu bytes, more than %d", len,
 		                SVC_BULK_KEY_MAX);
+	if (status != XPORT_OK)
+		return svc_fail(status, CREATE, NULL, "the key of run %zu cannot be packed: %s", at,
+		                xport_strerror(status));
 	key->len = (uint16_t)len;
 	key->length = info.length;
 	mrs[bulk->d.nkeys] = run->mr;
