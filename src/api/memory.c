@@ -70,6 +70,7 @@ int xport_mr_query(const xport_mr *mr, struct xport_mr_info *info)
 	all.length = mr->length;
 	all.rights = mr->rights;
 	all.allocated = mr->allocated;
+	all.incarnation = mr->x->incarnation;
 	all.exact_parts = xpi_mr_by_messages(mr);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(mr->x, XPORT_OK);

@@ -777,6 +777,7 @@ struct xport_mr_info {
 	uint32_t rights; /* enum xport_rights, combined by | */
 	int allocated;   /* 1: the region is from xport_mr_alloc; 0: from xport_mr_reg */
 	int exact_parts; /* 1: this process checks each access by a key of xport_rkey_pack_range */
+	uint64_t incarnation; /* xport_info.incarnation of the instance whose region it is */
 };
 
 /*

@@ -63,6 +63,9 @@ static int region_add(struct xport_bulk *bulk, xport_mr **mrs, const struct xpor
 	}
 	if (run->mr == NULL || xport_mr_query(run->mr, &info) != XPORT_OK)
 		return svc_fail(XPORT_ERR_INVALID, CREATE, NULL, "run %zu has no region", at);
+	if (info.incarnation != bulk->d.incarnation)
+		return svc_fail(XPORT_ERR_INVALID, CREATE, "register the memory on this instance",
+		                "the region of run %zu is of another instance", at);
 	if (bulk->d.nkeys == XPORT_BULK_REGIONS_MAX)
 		return svc_fail(XPORT_ERR_INVALID, CREATE, "register the memory in fewer regions",
 		                "the runs have more than %d regions", XPORT_BULK_REGIONS_MAX);

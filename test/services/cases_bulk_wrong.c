@@ -130,6 +130,22 @@ static void wrong_regions(struct making *k)
 		H_OK(xport_mr_dereg(runs[i].mr));
 }
 
+/* A region of another instance. */
+static void wrong_instance(struct making *k)
+{
+	struct xport_bulk_run run = {.length = 1, .count = 1};
+	struct h *h = k->h;
+	struct xport_attr a = h_attr(h);
+	uint8_t *buf = h_buf(h, 64);
+	xport *x;
+
+	H_OK(xport_open(&a, &x));
+	H_OK(xport_mr_reg(x, buf, 64, k->a.rights, &run.mr));
+	refused(k, &run, 1, XPORT_ERR_INVALID, "of another instance");
+	H_OK(xport_mr_dereg(run.mr));
+	xport_close(x);
+}
+
 static void make_wrong(struct h *h)
 {
 	struct making k = {
@@ -143,6 +159,7 @@ static void make_wrong(struct h *h)
 	wrong_reads(&k);
 	wrong_attrs(&k);
 	wrong_regions(&k);
+	wrong_instance(&k);
 	H_STATUS(XPORT_ERR_INVALID, xport_bulk_query(NULL, &info));
 	H_STATUS(XPORT_ERR_INVALID, xport_bulk_pack(NULL, NULL, &len));
 	H_STATUS(XPORT_ERR_INVALID, xport_bulk_sum(NULL, 0, 0, NULL));
