@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fuzz_services.c - messages of leases, of the directory and of calls, and bulk descriptors: one that decodes encodes to the
- * same bytes, and its parts are inside them. Each input is tried as it is, and with the beginning of each of these; as a
+ * same bytes (a descriptor after its runs were joined), and its parts are inside them. Each input is tried as it is, and with the beginning of each of these; as a
  * descriptor also with the right checksum.
  */
 #include <endian.h>
@@ -82,8 +82,8 @@ static void bulk_walk(const struct svc_bulk_desc *d)
 static void try_bulk(const uint8_t *block, size_t len)
 {
 	struct svc_bulk_desc d, twice;
+	uint8_t *again, *third;
 	const char *why;
-	uint8_t *again;
 	size_t n;
 
 	if (svc_bulk_decode(block, len, &d, &why) != XPORT_OK)
@@ -92,13 +92,17 @@ static void try_bulk(const uint8_t *block, size_t len)
 	n = svc_bulk_packed(&d);
 	FUZZ_CHECK(n == len);
 	again = malloc(n);
-	if (again != NULL) { /* runs may have been joined: the next round is the same */
+	third = malloc(n);
+	if (again != NULL && third != NULL) { /* runs may have been joined: the next round is the same */
 		svc_bulk_encode(&d, again);
 		FUZZ_CHECK(svc_bulk_decode(again, n, &twice, &why) == XPORT_OK);
 		FUZZ_CHECK(twice.length == d.length && twice.pieces == d.pieces);
+		svc_bulk_encode(&twice, third);
+		FUZZ_CHECK(memcmp(again, third, n) == 0);
 		svc_bulk_desc_fini(&twice);
 	}
 	free(again);
+	free(third);
 	svc_bulk_desc_fini(&d);
 }
 
