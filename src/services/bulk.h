@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bulk.h - descriptors of memory in pieces, and the transfers of an instance.
+ * bulk.h - descriptors of memory in pieces, and the transfer engine of an instance.
  *
  * A transfer is in the list of open ones until DONE, and in the queue of its peer while it has bytes to post. It is
  * posted in chunks: one operation of libxport each, of one region, with at most IOV_MAX pieces.
  *
- *	QUEUED --> IN FLIGHT --> over        (over from both: an error, the deadline, cancel; then its operations go on)
+ *	QUEUED --> IN FLIGHT --> DONE
+ *
+ * DONE is reached from either state by an error, the deadline or a cancel. Its operations go on then.
  *
  * A peer is in `ready` while it has a queue, unless its own limit is reached. `stalled`: its endpoint took no more
  * operations.
@@ -87,7 +89,7 @@ uint64_t svc_bulk_go(const struct svc_bulk_desc *d, struct svc_bulk_at *at, uint
 
 struct xport_bulk {
 	struct svc_bulk_desc d;
-	_Atomic unsigned users; /* 0: one */
+	_Atomic unsigned users; /* references beyond the first */
 	bool own;               /* from xport_bulk_create */
 	xport_ep *ep;           /* it was unpacked on it */
 	xport *_Atomic x;       /* the instance of ep, once that is known */
@@ -170,8 +172,8 @@ uint64_t svc_bulk_sum(const struct xport_iov *local, size_t nlocal);
 /* All that follow need the lock. */
 
 /*
- * Starts a transfer whose arguments are checked. `sum`: of the bytes of a push, or of no bytes. Returns XPORT_OK, or an error
- * that is described.
+ * Starts a transfer whose arguments are checked. `sum`: of the bytes of a push, or of no bytes. Returns XPORT_OK, or an
+ * error that is described.
  */
 int svc_bulk_begin(struct xport_bulks *b, struct xport_bulk *bulk, const struct xport_bulk_args *a, uint64_t length,
                    bool push, uint64_t sum, const char *operation);
@@ -183,8 +185,8 @@ void svc_bulk_peer_ended(struct xport_bulks *b, const xport_ep *ep, int status);
 struct svc_bulk_op *svc_bulk_op_of(const struct xport_bulks *b, const struct xport_completion *c);
 /*
  * Returns the transfer if all bytes of a pull are here with this operation, and need their checksum; or NULL. The caller
- * computes it by svc_bulk_sum without the lock, since it takes long. The transfer stays meanwhile: the operation counts as in
- * flight until svc_bulk_op_done.
+ * computes it by svc_bulk_sum without the lock, since it takes long. The transfer stays meanwhile: the operation counts
+ * as in flight until svc_bulk_op_done.
  */
 struct svc_bulk_transfer *svc_bulk_op_sums(const struct svc_bulk_op *op, int status);
 /* `sum`: of the transfer that svc_bulk_op_sums returned; NULL: it returned none. */

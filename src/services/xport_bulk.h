@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * xport_bulk.h - long data that lies in many pieces.  Included by xport_services.h.
+ * xport_bulk.h - bulk transfer of non-contiguous registered memory.  Included by xport_services.h.
  *
  * The owner describes memory of its regions by a descriptor (xport_bulk_create).  It packs the descriptor to bytes, and
  * sends the bytes by any means, for example in the payload of a call.  A peer unpacks the bytes on its endpoint to the
@@ -11,23 +11,28 @@
  * memory forwards them as they are.  Any process with an endpoint to the owner may unpack them.  xport_bulk_query tells the
  * owner's address and incarnation.
  *
- * An instance has one xport_bulks for all its transfers.  The event loop of the application moves it: pass each polled
- * completion to xport_bulks_step, and take events from xport_bulks_next.  It has no thread of its own.  Only
- * xport_bulks_wait and xport_bulks_destroy wait.
+ * Create one xport_bulks per instance.  The application's event loop drives it: pass each polled completion to
+ * xport_bulks_step, and take events from xport_bulks_next.  It has no thread of its own.  Only xport_bulks_wait and
+ * xport_bulks_destroy wait.
  *
  * Budget.  At most xport_bulks_attr.max_in_flight bytes are in flight at a time, and at most max_per_peer bytes with
- * each endpoint.  Further transfers wait.  The transfers of an endpoint go in their order, and the endpoints take turns.
+ * each endpoint.  At most 1024 operations, of up to 64 pieces each, are in flight, and at most 256 with each endpoint.
+ * Further transfers wait.  The transfers of an endpoint go in their order, and the endpoints take turns.
  *
  * Deadline.  Each transfer has one.  It counts from xport_bulk_pull or xport_bulk_push on, and includes the time in the
- * queue.  When it expires, the transfer is done with XPORT_ERR_TIMEOUT, and nothing more of it is posted.  What was
- * posted cannot be withdrawn: XPORT_BULK_DONE tells whether the local memory is free.  If it is not,
- * XPORT_BULK_RELEASED follows.
+ * queue.  When it expires, the transfer is done with XPORT_ERR_TIMEOUT, and nothing more of it is posted.
+ * XPORT_BULK_DONE tells whether the local memory is free.  If it is not, XPORT_BULK_RELEASED follows.
+ *
+ * Release.  libxport withdraws at the deadline what it carries itself: pulls if xport_info.deadline_ends does not have the
+ * bit of XPORT_OP_GET, and pushes if it does not have that of XPORT_OP_PUT.  The network cannot withdraw what it carries:
+ * it is released when the owner goes on, or when the endpoint ends.  Until then it holds its local memory, its part of the
+ * budget and its place of max_transfers.  Close the endpoint to get them back.
  *
  * Calls.  A call whose payload has a descriptor has the flag XPORT_RPC_LENT (see xport_rpc.h).  The callee replies when its
  * transfers are done and released.  The caller's memory is its own again with XPORT_RPC_RELEASED.
  *
- * Trust.  A descriptor from a peer may be any bytes.  A descriptor is a description, not a right: its keys open their whole
- * regions, with all rights of the region.  Register what peers must not see as a region of its own.
+ * Trust.  A descriptor from a peer may be any bytes.  A descriptor does not restrict access: a peer that has it can access
+ * the whole regions, with all rights of the region.  Register what peers must not see as a region of its own.
  *
  * Thread rule.  That of the instance.  If the instance locks, any thread may call.
  */
@@ -44,7 +49,7 @@ extern "C" {
 
 /* A descriptor of memory in pieces. */
 typedef struct xport_bulk xport_bulk;
-/* The transfers of an instance. */
+/* The transfer engine of an instance. */
 typedef struct xport_bulks xport_bulks;
 
 enum {
@@ -67,8 +72,8 @@ struct xport_bulk_run {
 
 /* Flags of a descriptor. */
 enum {
-	/* The descriptor has a checksum of the bytes.  A pull of all of them compares it.  The bytes must not change until the last
-	   pull, so this cannot be combined with XPORT_REMOTE_WRITE. */
+	/* The descriptor has a checksum of the bytes.  A pull of all of them compares it.  The bytes must not change until
+	   the last pull, so this cannot be combined with XPORT_REMOTE_WRITE. */
 	XPORT_BULK_CHECKED = 1
 };
 
@@ -83,8 +88,10 @@ struct xport_bulk_attr {
 /*
  * xport_bulk_create - describe memory of this process.
  *
- * The bytes of the descriptor are those of the pieces, in the order of the runs.  Each region stays registered until the
- * last transfer with the descriptor has ended.
+ * The bytes of the descriptor are those of the pieces, in the order of the runs.  Do not deregister a region before the
+ * last transfer with the descriptor has ended, or before the last xport_bulk_sum.
+ *
+ * Pieces of different regions are not compared, even if the regions have the same memory.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_ACCESS         a region does not grant attr->rights
@@ -92,10 +99,11 @@ struct xport_bulk_attr {
  *   XPORT_ERR_INVALID        an argument is NULL; attr->size, rights, flags or owner is not allowed; there are no runs,
  *                            or more than XPORT_BULK_RUNS_MAX, or of more than XPORT_BULK_REGIONS_MAX regions; the
  *                            length or count of a run is 0, or the count is above 2^32 - 1; the pieces have more than
- *                            2^63 - 1 bytes together; pieces overlap, and rights has XPORT_REMOTE_WRITE; so many runs
- *                            with stride lie across each other that this cannot be checked
+ *                            2^63 - 1 bytes together; a region is of another instance; with XPORT_REMOTE_WRITE:
+ *                            pieces of one region overlap, or there are more than 65536 pieces, and strided runs
+ *                            interleave
  *   XPORT_ERR_NO_MEMORY      out of memory
- *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field
+ *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field; or a packed key has more than 118 bytes
  */
 int xport_bulk_create(xport *x, const struct xport_bulk_run *runs, size_t nruns, const struct xport_bulk_attr *attr,
                       xport_bulk **bulk) XPORT_CHECK;
@@ -133,7 +141,7 @@ int xport_bulk_unpack(xport_ep *ep, const void *buf, size_t len, xport_bulk **bu
 struct xport_bulk_info {
 	size_t size;
 	uint64_t length;      /* bytes of all pieces */
-	uint64_t pieces;      /* after adjacent pieces were merged */
+	uint64_t pieces;      /* number of pieces; adjacent single pieces of one region count once */
 	uint64_t incarnation; /* of the owner: xport_ep_info.peer_incarnation of an endpoint to it */
 	uint64_t sum;         /* XPORT_BULK_CHECKED: the checksum of all bytes */
 	uint32_t rights;
@@ -157,7 +165,8 @@ int xport_bulk_query(const xport_bulk *bulk, struct xport_bulk_info *info) XPORT
  * xport_bulk_sum - compute the checksum of bytes, as their owner.
  *
  * The checksum is that of XPORT_BULK_SUM: XXH3, 64 bits.  After a push with this flag the peer sends the owner the
- * checksum of what it wrote.  The owner compares it with what it has.
+ * checksum of what it wrote.  The owner compares it with the result of xport_bulk_sum.  The call reads the memory: the
+ * regions must be registered.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BOUNDS     the range is not inside the bytes of the descriptor
@@ -178,12 +187,13 @@ void xport_bulk_free(xport_bulk *bulk);
 struct xport_bulks_attr {
 	size_t size;
 	uint64_t max_in_flight; /* bytes in flight at a time; at least 65536, default 67108864 */
-	uint64_t max_per_peer;  /* of these, with one endpoint; 65536 to max_in_flight, default a quarter of it */
+	/* Limit of bytes in flight per endpoint; 65536 to max_in_flight.  Default: a quarter of it, at least 65536. */
+	uint64_t max_per_peer;
 	uint32_t max_transfers; /* transfers in progress; 1 to 65535, default 1024 */
 };
 
 /*
- * xport_bulks_create - make the transfers of an instance.
+ * xport_bulks_create - create the transfer engine of an instance.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID        x or bulks is NULL; a field of *attr is not allowed
@@ -220,7 +230,8 @@ int xport_bulks_step(xport_bulks *bulks, const struct xport_completion *completi
 /*
  * xport_bulks_timeout - get the time until xport_bulks_step must be called with NULL.
  *
- * Returns milliseconds, or -1 if no call is needed before the next completion.
+ * Returns milliseconds, 0 while xport_bulks_next has an event, or -1 if no call is needed before the next completion;
+ * -1 if bulks is NULL.
  */
 int xport_bulks_timeout(xport_bulks *bulks);
 
@@ -244,24 +255,26 @@ typedef enum xport_bulk_event_type {
  *
  *   XPORT_OK                all bytes have arrived; of a push: are placed in the memory of the owner
  *   XPORT_ERR_STALE_KEY     the owner deregistered a region meanwhile
- *   XPORT_ERR_PROTOCOL      the bytes do not have the checksum of XPORT_BULK_CHECKED
+ *   XPORT_ERR_PROTOCOL      the bytes do not have the checksum of XPORT_BULK_CHECKED; or the endpoint ended, because
+ *                           the peer violated the protocol
  *   XPORT_ERR_TIMEOUT       the deadline expired; or the endpoint ended, because of XPORT_OP_TIMEOUT
  *   XPORT_ERR_CANCELED      xport_bulk_cancel
  *   XPORT_ERR_NO_MEMORY     out of memory
- *   another error of xport_getv or xport_putv, such as that of an ended endpoint
+ *   another error of xport_getv or xport_putv: the endpoint ended; or an operation failed, for example with
+ *                           XPORT_ERR_FAULT if local memory is not mapped
  *
  * After an error some of the bytes may have moved.
  *
  * XPORT_BULK_RELEASED has id, context, ep and `moved`.  Until then a push may still write to the memory of the owner,
  * and a pull to local memory.  It comes as soon as the operations in flight complete: at the latest when the endpoint
- * ends.
+ * ends.  See Release.
  */
 struct xport_bulk_event {
 	size_t size;
 	int type;     /* enum xport_bulk_event_type */
 	int status;   /* enum xport_status */
 	int released; /* XPORT_BULK_DONE: 1 if nothing of the transfer is in flight; 0: XPORT_BULK_RELEASED follows */
-	int checked;  /* 1: the bytes have the checksum of XPORT_BULK_CHECKED */
+	int checked;  /* 1: the bytes have the checksum of XPORT_BULK_CHECKED; 0: they do not, or were not compared */
 	uint64_t id;
 	void *context;
 	xport_ep *ep;    /* on which the descriptor was unpacked */
@@ -307,25 +320,27 @@ struct xport_bulk_args {
 	uint32_t deadline_ms;          /* 1 to XPORT_BULK_DEADLINE_MAX; there is no default */
 	uint32_t flags;                /* 0 or XPORT_BULK_SUM */
 	void *context;                 /* of the events */
-	uint64_t *id;                  /* where the id of the transfer is stored on success; NULL: it is not */
+	uint64_t *id;                  /* receives the transfer id; may be NULL */
 };
 
 /*
  * xport_bulk_pull - read a range of the described memory into local memory.
  *
- * The whole range is checked before anything is sent.  XPORT_BULK_DONE follows.
+ * The range and the list are checked before anything is sent.  Whether local memory is mapped shows when it is used: a
+ * part of the bytes may have moved by then.  XPORT_BULK_DONE follows.
  *
  * XPORT_BULK_SUM, and XPORT_BULK_CHECKED of the descriptor, make xport_bulks_step read the bytes again when they have
  * arrived.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_ACCESS         the descriptor does not have the right
- *   XPORT_ERR_AGAIN          max_transfers transfers are in progress: take events, then call again
+ *   XPORT_ERR_AGAIN          max_transfers transfers are in progress, or not released: take events, then call again;
+ *                            if no event comes, close endpoints whose memory is not released
  *   XPORT_ERR_BOUNDS         the range is not inside the bytes of the descriptor
  *   XPORT_ERR_INVALID        an argument is NULL; args->size, nlocal, deadline_ms or flags is not allowed; a local
- *                            piece of more than 0 bytes has the address NULL, or is not inside its region; the
- *                            descriptor was not unpacked on an endpoint of this instance; the transfers are being
- *                            destroyed
+ *                            piece of more than 0 bytes has the address NULL, or is not inside its region; the local
+ *                            pieces of a pull overlap; the descriptor was not unpacked on an endpoint of this
+ *                            instance; the transfers are being destroyed
  *   XPORT_ERR_NO_MEMORY      out of memory
  *   XPORT_ERR_NOT_SUPPORTED  *args sets an unknown field
  */
@@ -344,7 +359,8 @@ int xport_bulk_push(xport_bulks *bulks, xport_bulk *bulk, const struct xport_bul
 /*
  * xport_bulk_cancel - cancel a transfer.
  *
- * XPORT_BULK_DONE with XPORT_ERR_CANCELED follows at once.  What is in flight is not withdrawn: see XPORT_BULK_RELEASED.
+ * XPORT_BULK_DONE is there at once: with XPORT_ERR_CANCELED, or with the status of an operation that has failed before.
+ * What is in flight is not withdrawn before the deadline: see XPORT_BULK_RELEASED.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    bulks is NULL; no transfer with this id is in progress: its XPORT_BULK_DONE is there already
@@ -360,7 +376,7 @@ struct xport_bulks_info {
 	uint64_t pushed;
 	uint64_t done;      /* transfers that have ended, since it was made */
 	uint64_t failed;    /* of these, with an error */
-	uint32_t transfers; /* in progress, or with an event that was not taken */
+	uint32_t transfers; /* in progress, not released, or with an event that was not taken */
 	uint32_t waiting;   /* of these, transfers with bytes that were not posted */
 };
 

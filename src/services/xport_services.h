@@ -13,7 +13,7 @@
  *   xport_directory.h   names of regions on many machines
  *   xport_link.h        endpoints that come back
  *   xport_rpc.h         remote procedure calls
- *   xport_bulk.h        long data in many pieces, read or written by peers
+ *   xport_bulk.h        bulk transfer of non-contiguous registered memory
  *   xport_group.h       the processes of a job: ranks, endpoints, collective operations
  *
  * The rules of xport.h hold here, too: fork rule, ownership rule, and the rules for structs that begin with `size`.
