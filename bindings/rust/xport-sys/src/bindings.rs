@@ -2429,12 +2429,13 @@ pub struct xport_mr_info {
     pub rights: u32,
     pub allocated: ::std::os::raw::c_int,
     pub exact_parts: ::std::os::raw::c_int,
+    pub incarnation: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_mr_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_mr_info>(),
-        40usize,
+        48usize,
         concat!("Size of: ", stringify!(xport_mr_info))
     );
     assert_eq!(
@@ -2544,6 +2545,23 @@ fn bindgen_test_layout_xport_mr_info() {
         );
     }
     test_field_exact_parts();
+    fn test_field_incarnation() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_mr_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).incarnation) as usize - ptr as usize
+            },
+            40usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_mr_info),
+                "::",
+                stringify!(incarnation)
+            )
+        );
+    }
+    test_field_incarnation();
 }
 impl Default for xport_mr_info {
     fn default() -> Self {
