@@ -206,6 +206,16 @@ static bool is_ours(const struct stat *file)
 	return false;
 }
 
+void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing)
+{
+	void *base = MAP_FAILED;
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && is_ours(&st) && is_whole(fd, &st, size))
+		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	return base == MAP_FAILED ? NULL : base;
+}
+
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 {
 	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
@@ -213,8 +223,7 @@ void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 	uint64_t size = xpi_rd_u64(&r);
 	uint32_t maker = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
 	bool writable = xpi_rd_u64(&r) != 0;
-	void *base = MAP_FAILED;
-	struct stat st;
+	void *base;
 	int fd, e;
 
 	errno = EINVAL;
@@ -223,12 +232,11 @@ void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 	fd = open_named(maker, theirs, bits, writing ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && is_ours(&st) && is_whole(fd, &st, size))
-		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	base = xpi_shm_map_file(fd, size, length, writing);
 	e = errno;
 	close(fd);
 	errno = e;
-	return base == MAP_FAILED ? NULL : base;
+	return base;
 }
 
 pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY])

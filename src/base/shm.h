@@ -53,6 +53,8 @@ pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
  *   others   that much is not (or no longer) there, may not be written to, may become shorter, or is of another host
  */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
+/* xpi_shm_map_file - the same for a descriptor of the file, which must have `size` bytes. The caller closes it. */
+void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing);
 void xpi_shm_unmap(void *base, size_t length);
 
 #endif
