@@ -9,6 +9,7 @@
  *   connections  a socket of each endpoint carries the file, which has no name, and rings the bell of a peer that sleeps
  *   peers lost   the core's control channel notices: this back end has nothing that a kill could leave locked
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int shm_list(const struct xpi_log *log, xpi_candidate_fn emit, void *arg)
 
 	(void)log;
 	snprintf(c.name, sizeof(c.name), "shm:%s", provider);
-	if (rc == XPORT_ERR_NO_MEMORY)
+	if (rc == XPORT_ERR_NO_MEMORY && err.native_code == ENOMEM)
 		return rc;
 	if (rc != XPORT_OK) {
 		c.state = XPORT_MISCONFIGURED;

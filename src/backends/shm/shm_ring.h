@@ -38,7 +38,7 @@ enum {
 struct shm_slot {
 	alignas(SHM_SLOT) uint32_t head; /* 0: no record yet; SHM_SKIP, or the length of the frame */
 	uint32_t unused;
-	uint8_t bytes[SHM_SLOT - SHM_HEAD]; /* the frame, which goes on in the next slots */
+	uint8_t frame[SHM_SLOT - SHM_HEAD]; /* it goes on in the next slots */
 };
 
 struct shm_file {
@@ -101,6 +101,7 @@ static inline bool shm_ring_push(struct shm_tx *tx, const void *hdr, size_t hlen
 {
 	uint32_t n = shm_slots_of(hlen + dlen), at = tx->at, skip = at + n > SHM_SLOTS ? SHM_SLOTS - at : 0, next;
 	struct shm_slot *slot = &tx->own->ring[skip > 0 ? 0 : at];
+	uint8_t *to;
 
 	/* One more, whose head is cleared. */
 	if (__builtin_expect(tx->filled - tx->taken + skip + n + 1 > SHM_SLOTS, 0) &&
@@ -109,9 +110,10 @@ static inline bool shm_ring_push(struct shm_tx *tx, const void *hdr, size_t hlen
 	next = (skip > 0 ? 0 : at) + n;
 	next = next == SHM_SLOTS ? 0 : next;
 	__atomic_store_n(&tx->own->ring[next].head, 0, __ATOMIC_RELAXED);
-	xpi_copy(slot->bytes, hdr, hlen);
+	to = (uint8_t *)slot + SHM_HEAD;
+	xpi_copy(to, hdr, hlen);
 	if (dlen > 0)
-		memcpy(slot->bytes + hlen, data, dlen);
+		memcpy(to + hlen, data, dlen);
 	__atomic_store_n(&slot->head, (uint32_t)(hlen + dlen), __ATOMIC_RELEASE);
 	if (skip > 0)
 		__atomic_store_n(&tx->own->ring[at].head, SHM_SKIP, __ATOMIC_RELEASE);
@@ -145,7 +147,7 @@ static inline int shm_ring_pop(struct shm_rx *rx, void *to)
 	n = shm_slots_of(head);
 	if (__builtin_expect(n > left, 0))
 		return SHM_RING_BROKEN;
-	xpi_copy(to, rx->next->bytes, head);
+	xpi_copy(to, (const uint8_t *)rx->next + SHM_HEAD, head);
 	rx->next = n == left ? rx->peer->ring : rx->next + n;
 	rx->taken += n;
 	if (rx->taken - rx->told >= SHM_TELL) {
