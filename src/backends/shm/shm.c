@@ -99,7 +99,7 @@ static void shm_query(struct xpi_be *be, struct xpi_be_caps *c)
 
 /* ---- sending ---- */
 
-static int peer_broke(struct xpi_be *be, struct shm_ep *ep)
+static int peer_counts_wrong(struct xpi_be *be, struct shm_ep *ep)
 {
 	ep->broken = true;
 	return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
@@ -117,7 +117,7 @@ static inline int shm_am_send_two(struct xpi_be *be, void *ep_, const void *hdr,
 
 	(void)req;
 	if (__builtin_expect(broken, 0) || !shm_ring_push(&ep->tx, hdr, hlen, data, dlen, &broken))
-		return broken ? peer_broke(be, ep) : XPORT_ERR_AGAIN;
+		return broken ? peer_counts_wrong(be, ep) : XPORT_ERR_AGAIN;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	sleep = __atomic_load_n(&ep->peer->sleep, __ATOMIC_RELAXED);
 	if (__builtin_expect((sleep & 1) != 0 && sleep != ep->rung, 0))

@@ -82,7 +82,7 @@ int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 
 /* ---- the peer's ---- */
 
-static int begin(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *to)
+static int link_begin(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *to)
 {
 	struct epoll_event readable = {.events = EPOLLIN, .data.ptr = ep};
 	int rc = be->up->same_user(be->core, ep->core_ep);
@@ -97,7 +97,7 @@ static int begin(struct xpi_be *be, struct shm_ep *ep, const struct shm_address 
 	return XPORT_OK;
 }
 
-static int reserve(struct xpi_be *be)
+static int eps_reserve(struct xpi_be *be)
 {
 	uint32_t more = be->capacity > 0 ? 2 * be->capacity : EPS_MIN;
 	struct shm_ep **eps;
@@ -145,7 +145,7 @@ int shm_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of %zu bytes is malformed",
 		                len);
 	if (!ep->watched)
-		rc = begin(be, ep, &to);
+		rc = link_begin(be, ep, &to);
 	if (rc == XPORT_OK && !ep->sent) {
 		rc = shm_link_send(be, ep);
 		ep->sent = rc == XPORT_OK;
@@ -153,7 +153,7 @@ int shm_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 			file_close(&ep->file);
 	}
 	if (rc == XPORT_OK)
-		rc = reserve(be);
+		rc = eps_reserve(be);
 	if (rc == XPORT_OK)
 		rc = shm_link_recv(be, ep, &to, &fd);
 	if (rc == XPORT_OK)

@@ -22,7 +22,7 @@
 
 enum { NAME_LEN = 1 + 6 + 32, FDS_MAX = 4, BELLS_MAX = 32, STRANGERS_MAX = 64 };
 
-static socklen_t name_of(const uint64_t bits[2], struct sockaddr_un *a)
+static socklen_t link_name(const uint64_t bits[2], struct sockaddr_un *a)
 {
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
@@ -34,7 +34,7 @@ static socklen_t name_of(const uint64_t bits[2], struct sockaddr_un *a)
 int shm_link_open(struct xpi_be *be, struct shm_ep *ep)
 {
 	struct sockaddr_un a;
-	socklen_t len = name_of(ep->file.name, &a);
+	socklen_t len = link_name(ep->file.name, &a);
 	int one = 1;
 
 	ep->sock = xpi_fd_up(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -52,7 +52,7 @@ int shm_link_open(struct xpi_be *be, struct shm_ep *ep)
 int shm_link_connect(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *to)
 {
 	struct sockaddr_un a;
-	socklen_t len = name_of(to->name, &a);
+	socklen_t len = link_name(to->name, &a);
 
 	if (connect(ep->sock, (struct sockaddr *)&a, len) == 0)
 		return XPORT_OK;
@@ -136,10 +136,10 @@ static void mail_drop(struct mail *mail)
 	mail->nfds = 0;
 }
 
-static bool is_from(const struct mail *mail, const struct shm_address *peer)
+static bool mail_is_from(const struct mail *mail, const struct shm_address *peer)
 {
 	struct sockaddr_un a;
-	socklen_t len = name_of(peer->name, &a);
+	socklen_t len = link_name(peer->name, &a);
 
 	return mail->from_len == len && memcmp(&mail->from, &a, len) == 0;
 }
@@ -171,7 +171,7 @@ int shm_link_recv(struct xpi_be *be, struct shm_ep *ep, const struct shm_address
 			return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL,
 			                      "cannot receive the peer's shared memory");
 		}
-		if (!is_from(&mail, from)) {
+		if (!mail_is_from(&mail, from)) {
 			mail_drop(&mail);
 			continue;
 		}

@@ -19,35 +19,35 @@ static const struct shm_slot nothing;
 
 /* ---- the endpoints ---- */
 
-static void place(struct xpi_be *be, struct shm_ep *ep, uint32_t index)
+static void eps_place(struct xpi_be *be, struct shm_ep *ep, uint32_t index)
 {
 	be->eps[index] = ep;
 	ep->index = index;
 }
 
-static void swap(struct xpi_be *be, uint32_t a, uint32_t b)
+static void eps_swap(struct xpi_be *be, uint32_t a, uint32_t b)
 {
 	struct shm_ep *was = be->eps[a];
 
-	place(be, be->eps[b], a);
-	place(be, was, b);
+	eps_place(be, be->eps[b], a);
+	eps_place(be, was, b);
 }
 
 /* Makes it one of those that each poll looks at. */
-static void warm(struct xpi_be *be, struct shm_ep *ep)
+static void ep_warm(struct xpi_be *be, struct shm_ep *ep)
 {
 	if (be->nhot < SHM_HOT) {
-		swap(be, ep->index, be->nhot++);
+		eps_swap(be, ep->index, be->nhot++);
 		return;
 	}
 	be->coolest = (be->coolest + 1) % SHM_HOT;
-	swap(be, ep->index, be->coolest);
+	eps_swap(be, ep->index, be->coolest);
 }
 
 void shm_poll_add(struct xpi_be *be, struct shm_ep *ep)
 {
-	place(be, ep, be->neps++);
-	warm(be, ep);
+	eps_place(be, ep, be->neps++);
+	ep_warm(be, ep);
 }
 
 void shm_poll_remove(struct xpi_be *be, struct shm_ep *ep)
@@ -55,8 +55,8 @@ void shm_poll_remove(struct xpi_be *be, struct shm_ep *ep)
 	if (ep->index == UINT32_MAX)
 		return;
 	if (ep->index < be->nhot)
-		swap(be, ep->index, --be->nhot);
-	swap(be, ep->index, --be->neps);
+		eps_swap(be, ep->index, --be->nhot);
+	eps_swap(be, ep->index, --be->neps);
 	ep->index = UINT32_MAX;
 	if (ep->bell_due)
 		be->bells_due--;
@@ -65,7 +65,7 @@ void shm_poll_remove(struct xpi_be *be, struct shm_ep *ep)
 
 /* ---- receiving ---- */
 
-static void fail(struct xpi_be *be, struct shm_ep *ep)
+static void ep_break(struct xpi_be *be, struct shm_ep *ep)
 {
 	char why[128];
 
@@ -77,7 +77,7 @@ static void fail(struct xpi_be *be, struct shm_ep *ep)
 }
 
 /* Awake again: the peer need not ring. */
-static void wake_up(struct shm_ep *ep)
+static void ep_wake(struct shm_ep *ep)
 {
 	uint32_t *sleep = &ep->tx.own->sleep;
 
@@ -85,28 +85,28 @@ static void wake_up(struct shm_ep *ep)
 		__atomic_store_n(sleep, *sleep + 1, __ATOMIC_RELAXED);
 }
 
-static __attribute__((noinline)) int receive(struct xpi_be *be, struct shm_ep *ep)
+static __attribute__((noinline)) int ep_receive(struct xpi_be *be, struct shm_ep *ep)
 {
 	int n = 0, len = 0;
 
-	wake_up(ep);
+	ep_wake(ep);
 	while (n < BATCH && (len = shm_ring_pop(&ep->rx, be->frame)) > 0) {
 		n++;
 		be->up->am_recv(be->core, ep->core_ep, be->frame, (size_t)len, NULL, 0);
 	}
 	if (len == SHM_RING_BROKEN)
-		fail(be, ep);
+		ep_break(be, ep);
 	if (ep->index >= be->nhot)
-		warm(be, ep);
+		ep_warm(be, ep);
 	return n;
 }
 
-static inline bool has_frame(const struct shm_ep *ep)
+static inline bool ep_has_frame(const struct shm_ep *ep)
 {
 	return shm_rx_head(ep->rx.next) != 0;
 }
 
-static void ring_again(struct xpi_be *be)
+static void bells_ring(struct xpi_be *be)
 {
 	for (uint32_t i = 0; i < be->neps; i++) {
 		struct shm_ep *ep = be->eps[i];
@@ -125,15 +125,15 @@ int shm_poll(struct xpi_be *be)
 	int n = 0;
 
 	for (uint32_t i = 0; i < nhot && n < POLL_MAX; i++)
-		if (has_frame(be->eps[i]))
-			n += receive(be, be->eps[i]);
+		if (ep_has_frame(be->eps[i]))
+			n += ep_receive(be, be->eps[i]);
 	for (uint32_t i = nhot, left = SHM_COLD; i < be->neps && left > 0; i++, left--) {
 		be->cold = be->cold + 1 < be->neps && be->cold + 1 >= nhot ? be->cold + 1 : nhot;
-		if (has_frame(be->eps[be->cold]))
-			n += receive(be, be->eps[be->cold]);
+		if (ep_has_frame(be->eps[be->cold]))
+			n += ep_receive(be, be->eps[be->cold]);
 	}
 	if (__builtin_expect(be->bells_due > 0, 0))
-		ring_again(be);
+		bells_ring(be);
 	return n;
 }
 
@@ -178,7 +178,7 @@ int shm_arm(struct xpi_be *be)
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < be->neps; i++)
-		if (has_frame(be->eps[i]))
+		if (ep_has_frame(be->eps[i]))
 			return XPORT_ERR_AGAIN;
 	return XPORT_OK;
 }
