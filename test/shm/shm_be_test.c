@@ -236,6 +236,24 @@ static void test_many(void)
 		part(&l[(i * 7) % MANY]);
 }
 
+/* More frames than a poll takes: no endpoint keeps the others waiting. */
+static void test_fair(void)
+{
+	enum { EPS = 24, FRAMES = 500, POLLS = 12 };
+	struct link l[EPS];
+
+	for (int i = 0; i < EPS; i++)
+		l[i] = meet();
+	for (int i = 0; i < EPS * FRAMES; i++)
+		CHECK(send_a(&l[i % EPS], &i, sizeof(i)) == XPORT_OK);
+	for (int i = 0; i < POLLS; i++)
+		CHECK(ops->poll(two) <= 110);
+	for (int i = 0; i < EPS; i++) {
+		CHECK(l[i].b->frames > 0 && l[i].b->frames < FRAMES);
+		part(&l[i]);
+	}
+}
+
 static void test_hostile_record(void)
 {
 	static const uint32_t heads[] = {SHM_AM_MAX + 1, SHM_SKIP, SHM_SKIP - 1, 1u << 31};
@@ -383,6 +401,7 @@ int main(void)
 		{"frames", test_frames},
 		{"sleep", test_sleep},
 		{"many", test_many},
+		{"fair", test_fair},
 		{"hostile_record", test_hostile_record},
 		{"hostile_counter", test_hostile_counter},
 		{"read_only", test_read_only},

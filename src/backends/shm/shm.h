@@ -53,7 +53,8 @@ struct xpi_be {
 	struct xport_error *err;
 	struct shm_ep **eps; /* the connected ones; the first nhot were used last */
 	uint32_t neps, nhot, capacity;
-	uint32_t cold;      /* where the turn of the others is */
+	uint32_t turn;      /* where the turn of these is, */
+	uint32_t cold;      /* and of the others */
 	uint32_t coolest;   /* which of the hot ones is to make way next */
 	uint32_t bells_due; /* endpoints with bell_due */
 	int epoll;          /* the sockets of the endpoints */

@@ -12,7 +12,7 @@
 
 #include "shm.h"
 
-enum { BATCH = 16, POLL_MAX = 64, EVENTS = 16 };
+enum { BATCH = 8, POLL_MAX = 64, EVENTS = 16 };
 
 /* Where an endpoint that is no longer read finds nothing. */
 static const struct shm_slot nothing;
@@ -124,9 +124,12 @@ int shm_poll(struct xpi_be *be)
 	uint32_t nhot = be->nhot;
 	int n = 0;
 
-	for (uint32_t i = 0; i < nhot && n < POLL_MAX; i++)
-		if (ep_has_frame(be->eps[i]))
-			n += ep_receive(be, be->eps[i]);
+	/* The next poll goes on where this one stops. */
+	for (uint32_t i = 0; i < nhot && n < POLL_MAX; i++) {
+		be->turn = be->turn + 1 < nhot ? be->turn + 1 : 0;
+		if (ep_has_frame(be->eps[be->turn]))
+			n += ep_receive(be, be->eps[be->turn]);
+	}
 	for (uint32_t i = nhot, left = SHM_COLD; i < be->neps && left > 0; i++, left--) {
 		be->cold = be->cold + 1 < be->neps && be->cold + 1 >= nhot ? be->cold + 1 : nhot;
 		if (ep_has_frame(be->eps[be->cold]))
