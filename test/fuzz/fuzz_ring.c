@@ -83,6 +83,8 @@ static void write_hostile(struct world *w, uint32_t len)
 	bool broken = false, pushed = shm_ring_push(&w->us.tx, w->source, len, NULL, 0, &broken);
 
 	FUZZ_CHECK(!(pushed && broken));
+	if (pushed)
+		shm_ring_clear(&w->us.tx);
 	FUZZ_CHECK(w->us.tx.at < SHM_SLOTS);
 	FUZZ_CHECK(w->us.tx.filled - w->us.tx.taken <= SHM_SLOTS);
 }
@@ -101,6 +103,8 @@ static void honest_push(struct world *w, uint32_t len, uint32_t cut)
 		FUZZ_CHECK(w->pushed > w->popped); /* an empty ring takes everything, but for what is not told yet */
 		return;
 	}
+	if (len % 3 != 0) /* a writer may leave it out */
+		shm_ring_clear(&w->writer.tx);
 	w->lengths[w->pushed++ % KEPT] = len;
 }
 

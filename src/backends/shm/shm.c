@@ -122,6 +122,7 @@ static inline int shm_am_send_two(struct xpi_be *be, void *ep_, const void *hdr,
 	sleep = __atomic_load_n(&ep->peer->sleep, __ATOMIC_RELAXED);
 	if (__builtin_expect((sleep & 1) != 0 && sleep != ep->rung, 0))
 		shm_bell_ring(be, ep, sleep);
+	shm_ring_clear(&ep->tx);
 	return XPORT_OK;
 }
 

@@ -4,7 +4,7 @@
 
 void shm_ring_init(struct shm_tx *tx, struct shm_rx *rx, struct shm_file *own, const struct shm_file *peer)
 {
-	*tx = (struct shm_tx){.own = own, .peer = peer};
+	*tx = (struct shm_tx){.own = own, .peer = peer, .clear = SHM_SLOTS};
 	*rx = (struct shm_rx){.next = peer->ring, .peer = peer, .own = own};
 }
 

@@ -56,6 +56,7 @@ struct shm_tx {
 	uint32_t at;     /* the slot of the next record */
 	uint32_t filled; /* slots written, ever; modulo 2^32 */
 	uint32_t taken;  /* of these, read by the peer when we last looked */
+	uint32_t clear;  /* a slot whose head is clear already; SHM_SLOTS: none */
 };
 
 /* The reader's side. */
@@ -103,13 +104,15 @@ static inline bool shm_ring_push(struct shm_tx *tx, const void *hdr, size_t hlen
 	struct shm_slot *slot = &tx->own->ring[skip > 0 ? 0 : at];
 	uint8_t *to;
 
-	/* One more, whose head is cleared. */
-	if (__builtin_expect(tx->filled - tx->taken + skip + n + 1 > SHM_SLOTS, 0) &&
-	    !shm_tx_fits(tx, skip + n + 1, broken))
+	/* Two more, whose heads are cleared: now, and by shm_ring_clear. */
+	if (__builtin_expect(tx->filled - tx->taken + skip + n + 2 > SHM_SLOTS, 0) &&
+	    !shm_tx_fits(tx, skip + n + 2, broken))
 		return false;
 	next = (skip > 0 ? 0 : at) + n;
 	next = next == SHM_SLOTS ? 0 : next;
-	__atomic_store_n(&tx->own->ring[next].head, 0, __ATOMIC_RELAXED);
+	if (next != tx->clear)
+		__atomic_store_n(&tx->own->ring[next].head, 0, __ATOMIC_RELAXED);
+	tx->clear = SHM_SLOTS;
 	to = (uint8_t *)slot + SHM_HEAD;
 	xpi_copy(to, hdr, hlen);
 	if (dlen > 0)
@@ -120,6 +123,18 @@ static inline bool shm_ring_push(struct shm_tx *tx, const void *hdr, size_t hlen
 	tx->at = next;
 	tx->filled += skip + n;
 	return true;
+}
+
+/*
+ * shm_ring_clear - clear the head behind the next record, as if it were short.
+ *
+ * Call it after shm_ring_push, when nobody waits for what is stored next: the reader's processor may have the line, and
+ * stores become visible in their order.
+ */
+static inline void shm_ring_clear(struct shm_tx *tx)
+{
+	tx->clear = tx->at + 1 == SHM_SLOTS ? 0 : tx->at + 1;
+	__atomic_store_n(&tx->own->ring[tx->clear].head, 0, __ATOMIC_RELAXED);
 }
 
 /*
