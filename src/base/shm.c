@@ -108,6 +108,32 @@ void xpi_shm_free(struct xpi_shm *s)
 	s->base = NULL;
 }
 
+int xpi_shm_fix(const struct xpi_shm *s)
+{
+	static const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int rc;
+
+	do
+		rc = fallocate(s->fd, 0, 0, (off_t)s->length);
+	while (rc != 0 && errno == EINTR);
+	if (rc != 0)
+		return -1;
+	if (fcntl(s->fd, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) == 0)
+		return seals | F_SEAL_FUTURE_WRITE;
+	return fcntl(s->fd, F_ADD_SEALS, seals) == 0 ? seals : -1;
+}
+
+bool xpi_shm_is_fixed(int fd, uint64_t length, int seals)
+{
+	int has = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= length)
+		return true;
+	errno = ENOENT;
+	return false;
+}
+
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY])
 {
 	struct xpi_wr w = xpi_wr(key, XPI_SHM_KEY);

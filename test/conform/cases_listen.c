@@ -208,14 +208,6 @@ static void greedy_client(struct h *h)
 	h_sync(h);
 }
 
-/* A back end without a provider may be any of its own. */
-static bool is_provider_of(const char *name, const char *backend)
-{
-	size_t n = strlen(backend);
-
-	return strncmp(name, backend, n) == 0 && name[n] == ':';
-}
-
 /* Another provider at the other end: refused on both sides with a sentence that names both. */
 static void other_provider(struct h *h)
 {
@@ -228,8 +220,7 @@ static void other_provider(struct h *h)
 	int n = xport_list(&a, c, sizeof(*c), 64), i = 0;
 
 	h_expect_log(h, "refused");
-	while (i < n && (c[i].state != XPORT_READY || strstr(h->config->backend, c[i].name) ||
-	                 !strchr(c[i].name, ':') || is_provider_of(c[i].name, h->config->backend)))
+	while (i < n && (c[i].state != XPORT_READY || h_asked_for(h, c[i].name) || !strchr(c[i].name, ':')))
 		i++;
 	if (i >= n || !strcmp(h->config->backend, "auto"))
 		h_skip(h, "a second usable provider is absent");

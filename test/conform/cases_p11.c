@@ -44,7 +44,7 @@ static void as_asked(struct h *h)
 	h_open(h, NULL);
 	snprintf(name, sizeof(name), "%s:%s", h->info.backend, h->info.provider);
 	if (is_set(h))
-		H_CHECK(strstr(h->config->backend, name) || !strcmp(h->config->backend, "auto"), "asked for %s, got %s",
+		H_CHECK(h_asked_for(h, name) || !strcmp(h->config->backend, "auto"), "asked for %s, got %s",
 		        h->config->backend, name);
 	else if (colon)
 		H_CHECK(!strcmp(name, h->config->backend), "asked for %s, got %s", h->config->backend, name);

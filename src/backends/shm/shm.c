@@ -58,7 +58,6 @@ static int shm_open_instance(const struct xpi_be_open_args *args, struct xpi_be 
 	memset(be, 0, sizeof(*be));
 	be->core = args->core;
 	be->up = args->up;
-	be->log = args->log;
 	be->err = args->err;
 	be->epoll = xpi_fd_up(epoll_create1(EPOLL_CLOEXEC));
 	if (be->epoll < 0) {
@@ -99,12 +98,12 @@ static void shm_query(struct xpi_be *be, struct xpi_be_caps *c)
 
 /* ---- sending ---- */
 
-static int peer_counts_wrong(struct xpi_be *be, struct shm_ep *ep)
+static int send_fails(struct xpi_be *be, struct shm_ep *ep)
 {
-	ep->broken = true;
-	return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
-	                "the peer's counter in shared memory says %u slots, of %u written",
-	                (unsigned)__atomic_load_n(&ep->peer->taken, __ATOMIC_RELAXED), (unsigned)ep->tx.filled);
+	if (!ep->broken)
+		shm_break(ep, "the peer's counter in shared memory says %u slots, of %u written",
+		          (unsigned)__atomic_load_n(&ep->peer->taken, __ATOMIC_RELAXED), (unsigned)ep->tx.filled);
+	return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "%s", ep->why);
 }
 
 /* In a send the frame comes first, then the look at the flag: a peer that goes to sleep does the reverse. */
@@ -117,7 +116,7 @@ static inline int shm_am_send_two(struct xpi_be *be, void *ep_, const void *hdr,
 
 	(void)req;
 	if (__builtin_expect(broken, 0) || !shm_ring_push(&ep->tx, hdr, hlen, data, dlen, &broken))
-		return broken ? peer_counts_wrong(be, ep) : XPORT_ERR_AGAIN;
+		return broken ? send_fails(be, ep) : XPORT_ERR_AGAIN;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	sleep = __atomic_load_n(&ep->peer->sleep, __ATOMIC_RELAXED);
 	if (__builtin_expect((sleep & 1) != 0 && sleep != ep->rung, 0))

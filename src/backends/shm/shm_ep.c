@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,30 +16,6 @@
 enum { EPS_MIN = 16 };
 
 /* ---- the own file ---- */
-
-/* Nobody changes its length, or writes to it but us; the last seal is unknown before Linux 5.1. */
-static void file_seal(int fd)
-{
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
-		(void)fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL);
-}
-
-static int file_new(struct xpi_shm *file, struct xport_error *err)
-{
-	struct shm_file *f;
-	int rc = xpi_shm_alloc(file, sizeof(*f), err);
-
-	if (rc == XPORT_ERR_NOT_SUPPORTED)
-		return xpi_fail_errno(err, XPORT_ERR_NO_BACKEND, "allow memfd_create(2)",
-		                      "this system has no anonymous shared memory");
-	if (rc != XPORT_OK)
-		return rc;
-	f = file->base;
-	f->slots = SHM_SLOTS;
-	f->magic = SHM_MAGIC;
-	file_seal(file->fd);
-	return XPORT_OK;
-}
 
 static void file_close(struct xpi_shm *file)
 {
@@ -55,6 +30,28 @@ static void file_free(struct xpi_shm *file)
 	xpi_shm_unmap(file->base, file->length);
 }
 
+static int file_new(struct xpi_shm *file, int *seals, struct xport_error *err)
+{
+	struct shm_file *f;
+	int rc = xpi_shm_alloc(file, sizeof(*f), err);
+
+	if (rc == XPORT_ERR_NOT_SUPPORTED)
+		return xpi_fail_errno(err, XPORT_ERR_NO_BACKEND, "allow memfd_create(2)",
+		                      "this system has no anonymous shared memory");
+	if (rc != XPORT_OK)
+		return rc;
+	f = file->base;
+	f->slots = SHM_SLOTS;
+	f->magic = SHM_MAGIC;
+	*seals = xpi_shm_fix(file);
+	if (*seals >= 0)
+		return XPORT_OK;
+	(void)xpi_fail_errno(err, XPORT_ERR_NO_MEMORY, NULL, "cannot allocate %zu bytes of shared memory",
+	                     file->length);
+	file_free(file);
+	return XPORT_ERR_NO_MEMORY;
+}
+
 int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
 	struct shm_ep *ep = ep_;
@@ -66,7 +63,7 @@ int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	if (*len < sizeof(address))
 		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of shm has %zu bytes",
 		                sizeof(address));
-	rc = file_new(&ep->file, be->err);
+	rc = file_new(&ep->file, &ep->seals, be->err);
 	if (rc != XPORT_OK)
 		return rc;
 	rc = shm_link_open(be, ep);
@@ -82,13 +79,13 @@ int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 
 /* ---- the peer's ---- */
 
-static int link_begin(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *to)
+static int link_begin(struct xpi_be *be, struct shm_ep *ep)
 {
 	struct epoll_event readable = {.events = EPOLLIN, .data.ptr = ep};
 	int rc = be->up->same_user(be->core, ep->core_ep);
 
 	if (rc == XPORT_OK)
-		rc = shm_link_connect(be, ep, to);
+		rc = shm_link_connect(be, ep);
 	if (rc != XPORT_OK)
 		return rc;
 	if (epoll_ctl(be->epoll, EPOLL_CTL_ADD, ep->sock, &readable) != 0)
@@ -115,14 +112,18 @@ static int eps_reserve(struct xpi_be *be)
 
 static int peer_map(struct xpi_be *be, struct shm_ep *ep, int fd)
 {
-	const struct shm_file *f = xpi_shm_map_file(fd, ep->file.length, ep->file.length, false);
+	size_t length = ep->file.length;
+	const struct shm_file *f =
+		xpi_shm_is_fixed(fd, length, ep->seals) ? xpi_shm_map_file(fd, length, length, false) : NULL;
 	int e = errno;
 
 	close(fd);
 	errno = e;
-	if (f == NULL)
-		return xpi_fail_errno(be->err, errno == EACCES ? XPORT_ERR_AUTH : XPORT_ERR_PROTOCOL, NULL,
+	if (f == NULL && e == EACCES)
+		return xpi_fail_errno(be->err, XPORT_ERR_AUTH, "run both programs as the same user",
 		                      "cannot map the peer's shared memory");
+	if (f == NULL)
+		return xpi_fail_errno(be->err, XPORT_ERR_PROTOCOL, NULL, "cannot map the peer's shared memory");
 	if (f->magic != SHM_MAGIC || f->slots != SHM_SLOTS) {
 		xpi_shm_unmap((void *)(uintptr_t)f, ep->file.length);
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL,
@@ -135,17 +136,16 @@ static int peer_map(struct xpi_be *be, struct shm_ep *ep, int fd)
 int shm_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void *addr, size_t len)
 {
 	struct shm_ep *ep = ep_;
-	struct shm_address to;
 	int rc = XPORT_OK, fd;
 
 	(void)role;
-	if (len == sizeof(to))
-		memcpy(&to, addr, sizeof(to));
-	if (len != sizeof(to) || to.magic != SHM_MAGIC)
+	if (len == sizeof(ep->to))
+		memcpy(&ep->to, addr, sizeof(ep->to));
+	if (len != sizeof(ep->to) || ep->to.magic != SHM_MAGIC)
 		return xpi_fail(be->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "an address of %zu bytes is malformed",
 		                len);
 	if (!ep->watched)
-		rc = link_begin(be, ep, &to);
+		rc = link_begin(be, ep);
 	if (rc == XPORT_OK && !ep->sent) {
 		rc = shm_link_send(be, ep);
 		ep->sent = rc == XPORT_OK;
@@ -155,7 +155,7 @@ int shm_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	if (rc == XPORT_OK)
 		rc = eps_reserve(be);
 	if (rc == XPORT_OK)
-		rc = shm_link_recv(be, ep, &to, &fd);
+		rc = shm_link_recv(be, ep, &fd);
 	if (rc == XPORT_OK)
 		rc = peer_map(be, ep, fd);
 	if (rc != XPORT_OK)

@@ -2,9 +2,9 @@
 /*
  * shm_link.c - the socket of an endpoint: it carries the two files, and then the bell.
  *
- * It is a datagram socket with a random name that no file system has. Once it is connected, the kernel drops what
- * anybody but the peer sends; what came before is recognised by its sender's name. Each call says by itself that it must
- * not wait: a peer could change the flags of what both hold, and does not hold this socket.
+ * A datagram socket with a random abstract name. Once it is connected, the kernel rejects other senders with EPERM.
+ * Earlier datagrams are checked by their sender's name. It takes descriptors only from then until the peer's file has
+ * come (Linux 6.16): to close another one could block. Every call passes MSG_DONTWAIT.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -17,10 +17,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/user.h"
 #include "shm.h"
 
-enum { NAME_LEN = 1 + 6 + 32, FDS_MAX = 4, BELLS_MAX = 32, STRANGERS_MAX = 64 };
+enum { NAME_LEN = 1 + 6 + 32, FDS_MAX = 4, BELLS_MAX = 4, STRANGERS_MAX = 64 };
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* where it has another number, this one is refused */
+#endif
 
 static socklen_t link_name(const uint64_t bits[2], struct sockaddr_un *a)
 {
@@ -31,17 +34,22 @@ static socklen_t link_name(const uint64_t bits[2], struct sockaddr_un *a)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + NAME_LEN);
 }
 
+/* Lets senders pass descriptors, or not. False: errno says why. */
+static bool link_take_fds(int sock, int on)
+{
+	return setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0 || errno == ENOPROTOOPT ||
+	       errno == EOPNOTSUPP;
+}
+
 int shm_link_open(struct xpi_be *be, struct shm_ep *ep)
 {
 	struct sockaddr_un a;
 	socklen_t len = link_name(ep->file.name, &a);
-	int one = 1;
 
 	ep->sock = xpi_fd_up(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	if (ep->sock < 0)
 		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "cannot create a socket for an endpoint");
-	if (setsockopt(ep->sock, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) == 0 &&
-	    bind(ep->sock, (struct sockaddr *)&a, len) == 0)
+	if (link_take_fds(ep->sock, 0) && bind(ep->sock, (struct sockaddr *)&a, len) == 0)
 		return XPORT_OK;
 	(void)xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "cannot name the socket of an endpoint");
 	close(ep->sock);
@@ -49,16 +57,18 @@ int shm_link_open(struct xpi_be *be, struct shm_ep *ep)
 	return XPORT_ERR_SYSTEM;
 }
 
-int shm_link_connect(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *to)
+int shm_link_connect(struct xpi_be *be, struct shm_ep *ep)
 {
 	struct sockaddr_un a;
-	socklen_t len = link_name(to->name, &a);
+	socklen_t len = link_name(ep->to.name, &a);
 
-	if (connect(ep->sock, (struct sockaddr *)&a, len) == 0)
-		return XPORT_OK;
-	return xpi_fail_errno(be->err, XPORT_ERR_UNREACHABLE,
-	                      errno == ECONNREFUSED ? "shm connects processes of one network namespace" : NULL,
-	                      "cannot find the peer's socket");
+	if (connect(ep->sock, (struct sockaddr *)&a, len) != 0)
+		return xpi_fail_errno(be->err, XPORT_ERR_UNREACHABLE,
+		                      errno == ECONNREFUSED ? "shm connects processes of one network namespace" : NULL,
+		                      "cannot find the peer's socket");
+	if (!link_take_fds(ep->sock, 1))
+		return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "cannot take descriptors from the peer");
+	return XPORT_OK;
 }
 
 int shm_link_send(struct xpi_be *be, struct shm_ep *ep)
@@ -76,8 +86,8 @@ int shm_link_send(struct xpi_be *be, struct shm_ep *ep)
 	memcpy(CMSG_DATA(c), &ep->file.fd, sizeof(int));
 	if (sendmsg(ep->sock, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return XPORT_OK;
-	/* The queue is full, or too many descriptors of this user are under way. */
-	if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS)
+	/* The queue is full, too many descriptors of this user are under way, or (EPERM) the peer takes none yet. */
+	if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS || errno == EPERM)
 		return XPORT_ERR_AGAIN;
 	return xpi_fail_errno(be->err, errno == ECONNREFUSED ? XPORT_ERR_PEER_LOST : XPORT_ERR_SYSTEM, NULL,
 	                      "cannot send shared memory to the peer");
@@ -92,14 +102,14 @@ struct mail {
 	uint64_t magic;
 	int fds[FDS_MAX];
 	int nfds;
-	bool ours, cut; /* sent by our user; parts are missing */
+	bool cut; /* parts are missing */
 };
 
 /* False: errno says why. */
 static bool mail_take(int sock, struct mail *mail)
 {
 	struct iovec body = {&mail->magic, sizeof(mail->magic)};
-	alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+	alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_MAX * sizeof(int))];
 	struct msghdr m = {.msg_name = &mail->from,
 	                   .msg_namelen = sizeof(mail->from),
 	                   .msg_iov = &body,
@@ -114,17 +124,10 @@ static bool mail_take(int sock, struct mail *mail)
 	mail->from_len = m.msg_namelen;
 	mail->cut = (m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level != SOL_SOCKET)
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		if (c->cmsg_type == SCM_RIGHTS) {
-			mail->nfds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-			memcpy(mail->fds, CMSG_DATA(c), (size_t)mail->nfds * sizeof(int));
-		} else if (c->cmsg_type == SCM_CREDENTIALS) {
-			struct ucred who;
-
-			memcpy(&who, CMSG_DATA(c), sizeof(who));
-			mail->ours = xpi_user_is_ours(who.uid);
-		}
+		mail->nfds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(mail->fds, CMSG_DATA(c), (size_t)mail->nfds * sizeof(int));
 	}
 	return true;
 }
@@ -146,9 +149,6 @@ static bool mail_is_from(const struct mail *mail, const struct shm_address *peer
 
 static int mail_check(struct xpi_be *be, const struct mail *mail)
 {
-	if (!mail->ours)
-		return xpi_fail(be->err, XPORT_ERR_AUTH, 0, NULL, "run both programs as the same user",
-		                "the peer's shared memory was sent by another user");
 	if (mail->cut && mail->nfds == 0)
 		return xpi_fail(be->err, XPORT_ERR_SYSTEM, 0, NULL, "raise `ulimit -n`",
 		                "no descriptor is left for the peer's shared memory");
@@ -159,7 +159,7 @@ static int mail_check(struct xpi_be *be, const struct mail *mail)
 	return XPORT_OK;
 }
 
-int shm_link_recv(struct xpi_be *be, struct shm_ep *ep, const struct shm_address *from, int *fd)
+int shm_link_recv(struct xpi_be *be, struct shm_ep *ep, int *fd)
 {
 	struct mail mail;
 	int rc;
@@ -171,11 +171,13 @@ int shm_link_recv(struct xpi_be *be, struct shm_ep *ep, const struct shm_address
 			return xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL,
 			                      "cannot receive the peer's shared memory");
 		}
-		if (!mail_is_from(&mail, from)) {
+		if (!mail_is_from(&mail, &ep->to)) {
 			mail_drop(&mail);
 			continue;
 		}
 		rc = mail_check(be, &mail);
+		if (rc == XPORT_OK && !link_take_fds(ep->sock, 0))
+			rc = xpi_fail_errno(be->err, XPORT_ERR_SYSTEM, NULL, "cannot refuse more descriptors");
 		if (rc != XPORT_OK) {
 			mail_drop(&mail);
 			return rc;
@@ -198,18 +200,25 @@ void shm_bell_ring(struct xpi_be *be, struct shm_ep *ep, uint32_t asleep)
 		n = send(ep->sock, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	ep->rung = asleep;
-	/* A full queue is readable. A peer whose socket is gone does not sleep on it. */
-	if (n >= 0 || errno == EAGAIN || errno == ECONNREFUSED || errno == ENOTCONN || errno == EPIPE ||
-	    errno == ECONNRESET || ep->bell_due)
+	/* EAGAIN: a bell is already queued. The other errors: the peer's socket is closed, or refuses ours. */
+	if (n >= 0 || (errno != ENOBUFS && errno != ENOMEM) || ep->bell_due)
 		return;
 	ep->bell_due = true;
 	be->bells_due++;
 }
 
-void shm_bell_take(struct shm_ep *ep)
+/* The peer rings once for each value of `sleep`; two may have come. The strangers' datagrams came before the connection. */
+bool shm_bell_take(struct shm_ep *ep)
 {
 	struct mail mail;
+	int bells = 0;
 
-	for (int i = 0; i < BELLS_MAX && mail_take(ep->sock, &mail); i++)
+	while (bells < BELLS_MAX && mail_take(ep->sock, &mail)) {
+		bool is_bell = mail.len == 1 && mail.nfds == 0 && !mail.cut;
+
 		mail_drop(&mail);
+		if (mail_is_from(&mail, &ep->to))
+			bells += is_bell ? 1 : BELLS_MAX;
+	}
+	return bells < BELLS_MAX;
 }

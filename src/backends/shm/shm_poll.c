@@ -2,11 +2,11 @@
 /*
  * shm_poll.c - receiving, and waiting.
  *
- * A poll looks at the endpoints that were used last and at a few of the others, in turn. So idle endpoints cost almost
- * nothing, and no peer has a way to hide another one.
+ * A poll checks the SHM_HOT most recently used endpoints, and SHM_COLD of the others in rotation.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
@@ -33,9 +33,11 @@ static void eps_swap(struct xpi_be *be, uint32_t a, uint32_t b)
 	eps_place(be, was, b);
 }
 
-/* Makes it one of those that each poll looks at. */
+/* Makes it one of those that every poll checks. */
 static void ep_warm(struct xpi_be *be, struct shm_ep *ep)
 {
+	if (ep->index < be->nhot)
+		return;
 	if (be->nhot < SHM_HOT) {
 		eps_swap(be, ep->index, be->nhot++);
 		return;
@@ -65,15 +67,23 @@ void shm_poll_remove(struct xpi_be *be, struct shm_ep *ep)
 
 /* ---- receiving ---- */
 
-static void ep_break(struct xpi_be *be, struct shm_ep *ep)
+void shm_break(struct shm_ep *ep, const char *fmt, ...)
 {
-	char why[128];
+	va_list args;
 
-	snprintf(why, sizeof(why), "the peer wrote an invalid record (%" PRIu32 " bytes, slot %td) into shared memory",
-	         ep->rx.next->head, ep->rx.next - ep->rx.peer->ring);
+	va_start(args, fmt);
+	vsnprintf(ep->why, sizeof(ep->why), fmt, args);
+	va_end(args);
 	ep->broken = true;
 	ep->rx.next = &nothing;
-	be->up->ep_failed(be->core, ep->core_ep, EPROTO, why);
+}
+
+/* Its bells cannot wake us any more. */
+static void ep_failed(struct xpi_be *be, struct shm_ep *ep)
+{
+	(void)epoll_ctl(be->epoll, EPOLL_CTL_DEL, ep->sock, NULL);
+	ep->watched = false;
+	be->up->ep_failed(be->core, ep->core_ep, EPROTO, ep->why);
 }
 
 /* Awake again: the peer need not ring. */
@@ -94,10 +104,12 @@ static __attribute__((noinline)) int ep_receive(struct xpi_be *be, struct shm_ep
 		n++;
 		be->up->am_recv(be->core, ep->core_ep, be->frame, (size_t)len, NULL, 0);
 	}
-	if (len == SHM_RING_BROKEN)
-		ep_break(be, ep);
-	if (ep->index >= be->nhot)
-		ep_warm(be, ep);
+	if (len == SHM_RING_BROKEN) {
+		shm_break(ep, "the peer wrote an invalid record (%" PRIu32 " bytes, slot %td) into shared memory",
+		          shm_rx_head(ep->rx.next), ep->rx.next - ep->rx.peer->ring);
+		ep_failed(be, ep);
+	}
+	ep_warm(be, ep);
 	return n;
 }
 
@@ -150,7 +162,10 @@ int shm_fds(struct xpi_be *be, int *fds, int max)
 	return 1;
 }
 
-/* False: an endpoint that is being connected has something to receive, or there may be more. */
+/*
+ * The flag of an endpoint whose bell rang changes: the peer rings once for each of its values. False: an endpoint that is
+ * being connected has something to receive, one failed, or there may be more.
+ */
 static bool bells_take(struct xpi_be *be)
 {
 	struct epoll_event events[EVENTS];
@@ -160,10 +175,17 @@ static bool bells_take(struct xpi_be *be)
 	for (int i = 0; i < n; i++) {
 		struct shm_ep *ep = events[i].data.ptr;
 
-		if (ep->ready)
-			shm_bell_take(ep);
-		else
+		if (!ep->ready) {
 			all = false;
+			continue;
+		}
+		ep_wake(ep);
+		ep_warm(be, ep);
+		if (shm_bell_take(ep) || ep->broken)
+			continue;
+		shm_break(ep, "the peer sent too many bells, or other data, to the socket of shared memory");
+		ep_failed(be, ep);
+		all = false;
 	}
 	return all && n >= 0;
 }
@@ -181,7 +203,9 @@ int shm_arm(struct xpi_be *be)
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < be->neps; i++)
-		if (ep_has_frame(be->eps[i]))
+		if (ep_has_frame(be->eps[i])) {
+			ep_warm(be, be->eps[i]);
 			return XPORT_ERR_AGAIN;
+		}
 	return XPORT_OK;
 }

@@ -10,7 +10,7 @@ void shm_ring_init(struct shm_tx *tx, struct shm_rx *rx, struct shm_file *own, c
 
 bool shm_tx_fits(struct shm_tx *tx, uint32_t slots, bool *broken)
 {
-	uint32_t taken = __atomic_load_n(&tx->peer->taken, __ATOMIC_ACQUIRE);
+	uint32_t taken = shm_load(&tx->peer->taken);
 
 	/* A reader is never ahead of the writer, and never goes back. */
 	if (tx->filled - taken > tx->filled - tx->taken) {

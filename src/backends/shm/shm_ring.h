@@ -28,8 +28,10 @@ enum {
 	SHM_SLOT = 64,
 	SHM_SLOTS = 2048, /* 128 KiB */
 	SHM_HEAD = 8,
-	SHM_AM_MAX = 133 * SHM_SLOT - SHM_HEAD, /* 8 KiB of data and the headers of the core */
-	SHM_TELL = SHM_SLOTS / 8                /* the reader reports after so many slots */
+	SHM_AM_SLOTS = 133,
+	SHM_AM_MAX = SHM_AM_SLOTS * SHM_SLOT - SHM_HEAD, /* 8 KiB of data and the headers of the core */
+	SHM_TELL = SHM_SLOTS / 32,                       /* the reader reports after so many slots */
+	SHM_LOST = SHM_AM_SLOTS + SHM_TELL + 2           /* skipped at the end, not reported yet, cleared ahead */
 };
 
 #define SHM_MAGIC UINT64_C(0x316d687374726f70) /* "portshm1" */
@@ -78,7 +80,7 @@ bool shm_tx_fits(struct shm_tx *tx, uint32_t slots, bool *broken);
 /*
  * shm_rx_skip - follow a head that says SHM_SKIP.
  *
- * Returns SHM_RING_EMPTY if the record there is not complete, SHM_RING_BROKEN, or its head.
+ * Returns its head, or SHM_RING_BROKEN.
  */
 int shm_rx_skip(struct shm_rx *rx);
 
@@ -87,9 +89,22 @@ static inline uint32_t shm_slots_of(size_t len)
 	return (uint32_t)((len + SHM_HEAD + SHM_SLOT - 1) / SHM_SLOT);
 }
 
+#ifndef SHM_LOADED /* where the fuzz target changes the word */
+#define SHM_LOADED(word) ((void)0)
+#endif
+
+/* Reads a word of the peer, which may change it at any time. */
+static inline uint32_t shm_load(const uint32_t *word)
+{
+	uint32_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+
+	SHM_LOADED(word);
+	return value;
+}
+
 static inline uint32_t shm_rx_head(const struct shm_slot *slot)
 {
-	return __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
+	return shm_load(&slot->head);
 }
 
 /*
