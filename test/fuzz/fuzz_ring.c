@@ -5,6 +5,12 @@
  * The files, and what a frame is copied to, are blocks of exactly their size: a sanitizer sees each byte beyond. A
  * second pair of rings has honest sides: what is pushed there comes out, in order.
  */
+#include <stdint.h>
+
+/* The hostile side changes what was just loaded: who loads it twice sees two values. */
+static void loaded(const uint32_t *word);
+#define SHM_LOADED(word) loaded(word)
+
 #include "backends/shm/shm_ring.c"
 #include "fuzz/fuzz.h"
 
@@ -26,6 +32,20 @@ struct world {
 	bool broken;
 };
 
+static struct {
+	struct shm_file *file; /* of the hostile side */
+	uint32_t value;
+	bool armed;
+} flip;
+
+static void loaded(const uint32_t *word)
+{
+	uintptr_t at = (uintptr_t)word - (uintptr_t)flip.file;
+
+	if (flip.armed && at < sizeof(*flip.file))
+		*(uint32_t *)((uint8_t *)flip.file + at) = flip.value;
+}
+
 static struct shm_file *file_new(void)
 {
 	struct shm_file *f = aligned_alloc(SHM_SLOT, sizeof(*f));
@@ -42,6 +62,9 @@ static void spoil(struct fuzz_in *in, struct shm_file *f)
 	uint32_t slot = fuzz_u16(in) % SHM_SLOTS, value = (uint32_t)fuzz_le(in, 4);
 	unsigned how = fuzz_u8(in);
 
+	/* What is loaded next becomes another length. */
+	flip.armed = (how & 0x40) != 0;
+	flip.value = how & 0x20 ? SHM_SKIP : value >> 16;
 	switch (how % 5) {
 	case 0:
 		f->ring[slot].head = value;
@@ -130,6 +153,8 @@ int FUZZ_ENTRY(ring)(const uint8_t *data, size_t size)
 	FUZZ_CHECK(w != NULL);
 	w->us.own = file_new();
 	w->hostile.own = file_new();
+	flip.file = w->hostile.own;
+	flip.armed = false;
 	w->writer.own = file_new();
 	w->reader.own = file_new();
 	w->frame = malloc(SHM_AM_MAX);
