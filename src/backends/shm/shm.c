@@ -2,8 +2,8 @@
 /*
  * shm.c - shared memory of the library's own, for processes of one user on one host.
  *
- *   frames       by a ring of shared memory in each direction (shm_ring.h). Each process writes to its own file only,
- *                so that a peer that is killed, stopped or hostile harms nobody but its own endpoint
+ *   frames       by a ring of shared memory in each direction (shm_ring.h). Each process writes to its own file only.
+ *                A peer that is killed, stopped or hostile harms its own endpoint only; doc/threat-model.md has the rest
  *   long data    the core reads it out of the peer's memory (cma_min)
  *   puts, gets   to memory from mr_alloc, which the peer maps: the core copies. To registered memory by frames
  *   connections  a socket of each endpoint carries the file, which has no name, and rings the bell of a peer that sleeps

@@ -2,15 +2,16 @@
 /*
  * shm_ring.h - the ring by which frames go from one process to another.
  *
- * Each side of an endpoint makes one file. It alone writes to its file, and the peer maps it for reading: a process can
- * spoil only what it sends itself. A file holds
+ * Each side of an endpoint makes one file. It alone writes to its file, and the peer maps it for reading: a process
+ * cannot spoil what others write. A file holds
  *   - the ring of the frames that its owner sends
  *   - how much of the peer's ring its owner has read
  *   - whether its owner sleeps
  *
  * The ring consists of slots. A record is a head, the length of the frame, and the frame; it begins with a slot and
  * lies in one piece. The reader finds a record by its head: no counter has to be read first, and a short frame costs one
- * cache line. So the writer clears the next head before it writes a head that is not zero.
+ * cache line. The writer clears the head after a record before it publishes the record, so the reader never sees a stale
+ * head.
  *
  * The reader trusts nothing: it reads each head once, checks it, and copies the frame before anybody looks into it.
  */
