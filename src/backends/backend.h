@@ -3,7 +3,7 @@
  * backend.h - the contract between the core and a back end.
  *
  * A back end connects the core to one network stack. This header is all that its author needs: read it from top to
- * bottom. test/loop/ is the example to copy, and contrib/NEW-BACKEND.md walks through it.
+ * bottom. src/backends/shm/ is the example to copy, and contrib/NEW-BACKEND.md walks through it.
  *
  * Threads
  *   - The core calls one opened back end (struct xpi_be) from one thread at a time, not always from the same one.

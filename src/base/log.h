@@ -41,7 +41,7 @@ void xpi_log_to(struct xpi_log *log, int fd);
 /*
  * Writes one line.  `id` is four digits, unique to the place in the code ("0123"), never reused for another meaning.
  * Preserves errno.  Ranges: 00xx core, 01xx control channel, 02xx configuration and loading, 1xxx ucx, 2xxx verbs,
- * 3xxx ofi, 4xxx chaos, 9xxx tests.
+ * 3xxx ofi, 4xxx chaos, 5xxx shm, 9xxx tests.
  */
 void xpi_log(const struct xpi_log *log, int level, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5), cold));

@@ -108,6 +108,32 @@ void xpi_shm_free(struct xpi_shm *s)
 	s->base = NULL;
 }
 
+int xpi_shm_fix(const struct xpi_shm *s)
+{
+	static const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int rc;
+
+	do
+		rc = fallocate(s->fd, 0, 0, (off_t)s->length);
+	while (rc != 0 && errno == EINTR);
+	if (rc != 0)
+		return -1;
+	if (fcntl(s->fd, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) == 0)
+		return seals | F_SEAL_FUTURE_WRITE;
+	return fcntl(s->fd, F_ADD_SEALS, seals) == 0 ? seals : -1;
+}
+
+bool xpi_shm_is_fixed(int fd, uint64_t length, int seals)
+{
+	int has = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= length)
+		return true;
+	errno = ENOENT;
+	return false;
+}
+
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY])
 {
 	struct xpi_wr w = xpi_wr(key, XPI_SHM_KEY);
@@ -206,6 +232,16 @@ static bool is_ours(const struct stat *file)
 	return false;
 }
 
+void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing)
+{
+	void *base = MAP_FAILED;
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && is_ours(&st) && is_whole(fd, &st, size))
+		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	return base == MAP_FAILED ? NULL : base;
+}
+
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 {
 	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
@@ -213,8 +249,7 @@ void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 	uint64_t size = xpi_rd_u64(&r);
 	uint32_t maker = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
 	bool writable = xpi_rd_u64(&r) != 0;
-	void *base = MAP_FAILED;
-	struct stat st;
+	void *base;
 	int fd, e;
 
 	errno = EINVAL;
@@ -223,12 +258,11 @@ void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
 	fd = open_named(maker, theirs, bits, writing ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && is_ours(&st) && is_whole(fd, &st, size))
-		base = mmap(NULL, length, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	base = xpi_shm_map_file(fd, size, length, writing);
 	e = errno;
 	close(fd);
 	errno = e;
-	return base == MAP_FAILED ? NULL : base;
+	return base;
 }
 
 pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY])

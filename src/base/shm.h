@@ -38,6 +38,18 @@ bool xpi_file_allowed(uint64_t length);
 int xpi_shm_alloc(struct xpi_shm *s, size_t length, struct xport_error *err);
 void xpi_shm_free(struct xpi_shm *s);
 
+/*
+ * xpi_shm_fix - provide all pages now, seal the length, and forbid new writable mappings and holes.
+ *
+ * An access to a page that the system cannot provide would end the process by SIGBUS. Linux before 5.1 does not know
+ * the last seal (F_SEAL_FUTURE_WRITE).
+ *
+ * Returns the seals; -1: errno says why not.
+ */
+int xpi_shm_fix(const struct xpi_shm *s);
+/* xpi_shm_is_fixed - find out whether a peer has done so, with these seals. False: errno is ENOENT. */
+bool xpi_shm_is_fixed(int fd, uint64_t length, int seals);
+
 /* Writes the key; `writable`: whether peers may map it for writing. */
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY]);
 
@@ -53,6 +65,8 @@ pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
  *   others   that much is not (or no longer) there, may not be written to, may become shorter, or is of another host
  */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
+/* xpi_shm_map_file - the same for a descriptor of the file, which must have `size` bytes. The caller closes it. */
+void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing);
 void xpi_shm_unmap(void *base, size_t length);
 
 #endif

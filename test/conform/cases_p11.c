@@ -44,7 +44,7 @@ static void as_asked(struct h *h)
 	h_open(h, NULL);
 	snprintf(name, sizeof(name), "%s:%s", h->info.backend, h->info.provider);
 	if (is_set(h))
-		H_CHECK(strstr(h->config->backend, name) || !strcmp(h->config->backend, "auto"), "asked for %s, got %s",
+		H_CHECK(h_asked_for(h, name) || !strcmp(h->config->backend, "auto"), "asked for %s, got %s",
 		        h->config->backend, name);
 	else if (colon)
 		H_CHECK(!strcmp(name, h->config->backend), "asked for %s, got %s", h->config->backend, name);
@@ -323,7 +323,7 @@ static bool is_shared_memory(const char *name)
 {
 	const char *colon = strchr(name, ':');
 
-	return colon != NULL && strcmp(colon, ":shm") == 0;
+	return (colon != NULL && strcmp(colon, ":shm") == 0) || strncmp(name, "shm:", 4) == 0;
 }
 
 /* "auto" opens one that is ready first; if any is ready, one of shared memory. The others come with their peers. */
@@ -381,7 +381,7 @@ static int connect_from_inside(struct h *h, const char *address)
 static void inside(struct h *h)
 {
 	/* One of several that works is taken. */
-	bool shares = strstr(h->config->backend, ":shm") != NULL && !is_set(h);
+	bool shares = strstr(h->config->backend, "shm") != NULL && !is_set(h);
 	char address[80];
 	int status = 0;
 	pid_t pid;

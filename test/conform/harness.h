@@ -130,6 +130,8 @@ _Atomic uint64_t *h_word(struct h *h, int i);
 
 /* What h_open would open with, to be changed and given to h_open. */
 struct xport_attr h_attr(struct h *h);
+/* Whether the transport of that name, BACKEND:PROVIDER, is among those asked for: BACKEND alone means any of its providers. */
+bool h_asked_for(const struct h *h, const char *name);
 /* Opens h->x; NULL: h_attr. */
 void h_open(struct h *h, const struct xport_attr *attr);
 /* Listens on loopback, or where the role has its place, once; h->address tells. */

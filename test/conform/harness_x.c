@@ -61,6 +61,20 @@ struct xport_attr h_attr(struct h *h)
 	return a;
 }
 
+bool h_asked_for(const struct h *h, const char *name)
+{
+	const char *item = h->config->backend;
+
+	if (strstr(item, name))
+		return true;
+	for (size_t n; *item; item += n + (item[n] != 0)) {
+		n = strcspn(item, "+,");
+		if (n > 0 && strncmp(name, item, n) == 0 && name[n] == ':')
+			return true;
+	}
+	return false;
+}
+
 void h_open(struct h *h, const struct xport_attr *attr)
 {
 	struct xport_attr a = h_attr(h);

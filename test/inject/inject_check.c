@@ -402,7 +402,8 @@ static bool usable(const char *backend)
 
 static void take_usable(void)
 {
-	static const char *const all[] = {"loop:native", "loop:rdma", "ucx:tcp", "ucx:shm", "ofi:tcp", "ofi:shm"};
+	static const char *const all[] = {"loop:native", "loop:rdma", "ucx:tcp", "ucx:shm",
+	                                  "ofi:tcp",     "ofi:shm",   "shm:ring"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (usable(all[i]))

@@ -7,7 +7,7 @@
  *
  * Each cell, an end of the victim in a step of a connection, is a test "ucx_tcp/killed.put_target".  --kills: how many
  * ends in all, at least one a cell that is run.  --measure N: at one end in N the third peer's rate is measured (0: never), for MS
- * milliseconds before and after.  --seed: another sequence of random moments.  Without names: UCX and libfabric as far as they
+ * milliseconds before and after.  --seed: another sequence of random moments.  Without names: shm, UCX and libfabric as far as they
  * are ready.  Of "ucx:shm+ofi:tcp" the survivor has both transports, and each victim has the one whose turn it is.
  */
 #include <gtest/gtest.h>
@@ -211,7 +211,8 @@ private:
 
 std::vector<std::string> ready_ones()
 {
-	static const char *const wanted[] = {"ucx:tcp", "ucx:shm", "ofi:tcp", "ofi:sockets", "ofi:shm", "ofi:net"};
+	static const char *const wanted[] = {"shm:ring",    "ucx:tcp", "ucx:shm", "ofi:tcp",
+	                                     "ofi:sockets", "ofi:shm", "ofi:net"};
 	static const char *const several = "ucx:shm+ofi:tcp";
 	static xport_candidate list[64];
 	int n = h_list_candidates(list, 64);

@@ -123,7 +123,7 @@ protected:
 /* Where the network, or its library, does not say who sent a frame. */
 static bool anonymous(const std::string &name)
 {
-	for (const char *part : {"ucx", "shm", "rxm", "rxd", "udp"})
+	for (const char *part : {"ucx", "ofi:shm", "rxm", "rxd", "udp"})
 		if (name.find(part) != std::string::npos)
 			return true;
 	return false;

@@ -158,9 +158,11 @@ static void candidate_name(struct xpi_candidate *c, const char *item)
 	snprintf(c->provider, sizeof(c->provider), "%s", item[n] == ':' ? item + n + 1 : "");
 	if (strcmp(item, "ucx") == 0)
 		strcpy(c->provider, "default");
+	if (strcmp(item, "shm") == 0)
+		strcpy(c->provider, "ring");
 	/* The providers of verbs are the devices of this machine. */
 	c->any_provider = c->provider[0] == '\0' || strcmp(c->backend, "verbs") == 0;
-	c->shares_memory = strcmp(c->provider, "shm") == 0;
+	c->shares_memory = strcmp(c->provider, "shm") == 0 || strcmp(c->backend, "shm") == 0;
 }
 
 static void candidates_add(struct xpi_candidates *c, const char *item)
