@@ -61,11 +61,15 @@ int svc_group_root_open(const struct svc_group_choice *choice, const char *argum
                         const char *operation);
 int svc_group_dir_open(const struct svc_group_choice *choice, const char *argument, struct svc_group_source **source,
                        const char *operation);
-int svc_group_pmi_open(const struct svc_group_choice *choice, struct svc_group_source **source, const char *operation);
+/* What PMI_FD, PMI_RANK and PMI_SIZE describe. */
+int svc_group_pmi1_open(struct svc_group_source **source, const char *operation);
+int svc_group_pmi2_open(struct svc_group_source **source, const char *operation);
+int svc_group_pmix_open(struct svc_group_source **source, const char *operation);
 int svc_group_exchange_open(const struct svc_group_choice *choice, struct svc_group_source **source,
                             const char *operation);
 
-/* An open connection to a PMI-1 server, instead of that of PMI_FD; for tests. */
-int svc_group_pmi_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
+/* An open connection to a PMI server, instead of that of PMI_FD; for tests. */
+int svc_group_pmi1_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
+int svc_group_pmi2_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
 
 #endif

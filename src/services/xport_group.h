@@ -8,9 +8,11 @@
  *   root:HOST:PORT   one process serves at this address: rank 0, or the process that calls xport_group_serve
  *   dir:PATH         files in a directory that all members share
  *   pmi1             the PMI-1 protocol of a launcher such as mpiexec.hydra, over the descriptor PMI_FD
+ *   pmi2             the PMI-2 protocol of a launcher such as srun --mpi=pmi2, over the descriptor PMI_FD
+ *   pmix             PMIx, by libpmix.so.2, which is loaded then; a launcher such as srun --mpi=pmix
  *
- * Or the application gives functions of its own (xport_group_attr.exchange).  If XPORT_GROUP is not set, and PMI_FD is, the
- * source is pmi1.  With root and dir, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set,
+ * Or the application gives functions of its own (xport_group_attr.exchange).  If XPORT_GROUP is not set, the source is pmi2
+ * if PMI_FD and SLURM_PROCID are set, pmi1 if PMI_FD alone is, and else pmix if PMIX_NAMESPACE is set.  With root and dir, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set,
  * those of a launcher are used: PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and
  * OMPI_COMM_WORLD_SIZE.
  *
@@ -147,7 +149,7 @@ struct xport_group_info {
 	int failed;       /* rank of the member that failed; -1: none */
 	int status;       /* enum xport_status: why the group failed; XPORT_OK: it has not */
 	int endpoints;    /* open endpoints */
-	char source[16];  /* "root", "dir", "pmi1" or "exchange" */
+	char source[16];  /* as in XPORT_GROUP: "root"; or "exchange" */
 	char address[64]; /* of this member's listener */
 	char why[256];    /* why the group failed, a sentence; "": it has not */
 };

@@ -120,7 +120,7 @@ int play(server &s, svc_group_card *got)
 {
 	svc_group_card mine = card_of(0);
 	svc_group_source *source;
-	int r = svc_group_pmi_open_fd(s.client(), 0, 2, &source, "test");
+	int r = svc_group_pmi1_open_fd(s.client(), 0, 2, &source, "test");
 
 	if (r != XPORT_OK)
 		return r;
@@ -218,7 +218,7 @@ TEST(Pmi, ALateAnswerIsDropped)
 	svc_group_card mine = card_of(0), got;
 	svc_group_source *source;
 
-	ASSERT_EQ(XPORT_OK, svc_group_pmi_open_fd(s.client(), 0, 2, &source, "test"));
+	ASSERT_EQ(XPORT_OK, svc_group_pmi1_open_fd(s.client(), 0, 2, &source, "test"));
 	source->left_ms = 2000;
 	ASSERT_EQ(XPORT_OK, source->ops->offer(source, &mine, 0));
 	while (source->ops->ready(source, 10) == XPORT_ERR_AGAIN)
@@ -240,19 +240,18 @@ TEST(Pmi, OneGroupAtATime)
 	server s(1024);
 	svc_group_card mine = card_of(0);
 	svc_group_source *first, *second;
-	svc_group_choice choice = {};
 	auto says = [&](const char *words) {
-		EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, svc_group_pmi_open(&choice, &second, "test"));
+		EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, svc_group_pmi1_open(&second, "test"));
 		EXPECT_NE(std::string::npos, group_world::error_of(XPORT_ERR_NOT_SUPPORTED).find(words));
 	};
 
 	setenv("PMI_FD", std::to_string(s.client()).c_str(), 1);
 	setenv("PMI_RANK", "0", 1);
 	setenv("PMI_SIZE", "2", 1);
-	ASSERT_EQ(XPORT_OK, svc_group_pmi_open(&choice, &first, "test"));
+	ASSERT_EQ(XPORT_OK, svc_group_pmi1_open(&first, "test"));
 	says("has a group that uses the launcher's PMI");
 	first->ops->close(first); /* it has not spoken yet */
-	ASSERT_EQ(XPORT_OK, svc_group_pmi_open(&choice, &first, "test"));
+	ASSERT_EQ(XPORT_OK, svc_group_pmi1_open(&first, "test"));
 	first->left_ms = 2000;
 	EXPECT_EQ(XPORT_OK, first->ops->offer(first, &mine, 0));
 	says("has a group that uses the launcher's PMI");

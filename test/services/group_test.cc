@@ -473,7 +473,7 @@ TEST(Wrong, Variables)
 	} wrong[] = {
 		{"XPORT_GROUP", "pmix", "there is no such source|there are root:HOST:PORT, dir:PATH, pmi1"},
 		{"XPORT_GROUP", "etcd:http://localhost:2379", "XPORT_ERR_NOT_SUPPORTED"},
-		{"XPORT_GROUP", "", "no launcher was found: looked at XPORT_GROUP and PMI_FD"},
+		{"XPORT_GROUP", "", "no launcher was found: looked at XPORT_GROUP, PMI_FD and PMIX_NAMESPACE"},
 		{"XPORT_GROUP", "dir:/nonexistent", "is not a directory|make the directory"},
 		{"XPORT_GROUP", "dir:", "is empty"},
 		{"XPORT_GROUP", "root:nothing", "is not HOST:PORT"},
