@@ -16,7 +16,8 @@ static const char *const launchers[][2] = {
 	{"SLURM_PROCID", "SLURM_NTASKS"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 };
-static const char exist[] = "there are root:HOST:PORT, dir:PATH, pmi1, pmi2, pmix, and functions of the application";
+static const char exist[] =
+	"there are root:HOST:PORT, dir:PATH, etcd:URL, pmi1, pmi2, pmix, and functions  of the application";
 
 /* A variable that is set and not empty. None in a set-user-ID program. */
 static const char *variable(const char *name)
@@ -119,7 +120,7 @@ static int no_source(const char *operation)
 			: "";
 
 	return svc_fail(XPORT_ERR_CONFIG, operation,
-	                "set XPORT_GROUP to root:HOST:PORT or dir:PATH, or start by mpiexec.hydra",
+	                "set XPORT_GROUP to root:HOST:PORT, dir:PATH or etcd:URL, or start by mpiexec.hydra",
 	                "no launcher was found: looked at XPORT_GROUP, PMI_FD and PMIX_NAMESPACE; none is set%s", also);
 }
 
@@ -179,6 +180,8 @@ int svc_group_source_open(const struct svc_group_choice *c, struct svc_group_sou
 		r = svc_group_root_open(c, c->source + 5, source, operation);
 	else if (strncmp(c->source, "dir:", 4) == 0)
 		r = svc_group_dir_open(c, c->source + 4, source, operation);
+	else if (strncmp(c->source, "etcd:", 5) == 0)
+		r = svc_group_etcd_open(c, c->source + 5, source, operation);
 	else if (strcmp(c->source, "pmi1") == 0)
 		r = svc_group_pmi1_open(source, operation);
 	else if (strcmp(c->source, "pmi2") == 0)

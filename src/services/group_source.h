@@ -61,6 +61,8 @@ int svc_group_root_open(const struct svc_group_choice *choice, const char *argum
                         const char *operation);
 int svc_group_dir_open(const struct svc_group_choice *choice, const char *argument, struct svc_group_source **source,
                        const char *operation);
+int svc_group_etcd_open(const struct svc_group_choice *choice, const char *argument, struct svc_group_source **source,
+                        const char *operation);
 /* What PMI_FD, PMI_RANK and PMI_SIZE describe. */
 int svc_group_pmi1_open(struct svc_group_source **source, const char *operation);
 int svc_group_pmi2_open(struct svc_group_source **source, const char *operation);
