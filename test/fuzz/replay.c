@@ -16,7 +16,7 @@ static const struct {
 	int (*run)(const uint8_t *data, size_t size);
 } targets[] = {
 	{"key", fuzz_key},   {"hello", fuzz_hello},     {"settings", fuzz_settings}, {"frame", fuzz_frame},
-	{"chan", fuzz_chan}, {"session", fuzz_session}, {"services", fuzz_services},
+	{"chan", fuzz_chan}, {"session", fuzz_session}, {"services", fuzz_services}, {"cluster", fuzz_cluster},
 };
 
 static unsigned ran;

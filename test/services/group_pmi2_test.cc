@@ -210,7 +210,7 @@ TEST(Pmi2, WordsOfAMessage)
 	EXPECT_TRUE(svc_pmi2_word(text, "last", v, sizeof(v))); /* the end ends an item, too */
 	EXPECT_STREQ("2", v);
 	EXPECT_FALSE(svc_pmi2_word(text, "b", v, sizeof(v)));
-	EXPECT_FALSE(svc_pmi2_word(text, "alue", v, sizeof(v)));
+	EXPECT_FALSE(svc_pmi2_word(text, "las", v, sizeof(v)));
 	EXPECT_FALSE(svc_pmi2_word(text, "value", v, 6));
 	EXPECT_TRUE(svc_pmi2_word(text, "value", v, 7));
 }
