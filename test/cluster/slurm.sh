@@ -4,7 +4,7 @@
 slurm=$tmp/slurm
 host=$(hostname -s)
 # slurmd puts the sockets of its steps below: the path must be short.
-mkdir -p "$slurm/state" "$slurm/spool" "$slurm/munge"
+mkdir -p "$slurm/state" "$slurm/spool" "$slurm/tmp" "$slurm/munge"
 chmod 755 "$tmp" "$slurm"
 chmod 700 "$slurm/munge"
 (umask 077 && head -c 128 /dev/urandom >"$slurm/munge/key")
@@ -33,6 +33,7 @@ AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=0
 KillWait=2
+TmpFS=$slurm/tmp
 NodeName=$host NodeAddr=127.0.0.1 CPUs=64 State=UNKNOWN
 PartitionName=p Nodes=$host Default=YES State=UP
 END
