@@ -41,8 +41,8 @@ static struct svc_pmix_calls pmix;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 /* A PMIx_Init that did not return within its limit: there must be no other one. */
 static atomic_bool stuck;
-/* Each group of a process has another key: the members make their groups in the same order. */
-static atomic_uint groups;
+/* A process can join once: after it has left, the fences of the others do not wait for it any more. */
+static bool used, left;
 
 static int pmix_load(const char *operation)
 {
@@ -132,6 +132,33 @@ static bool call_wait(struct pmix_call *c, int ms)
 }
 
 /* ---- the life of a source ---- */
+
+static int pmix_join(const char *operation)
+{
+	bool busy, gone;
+
+	pthread_mutex_lock(&load_lock);
+	busy = used;
+	gone = left;
+	used = true;
+	pthread_mutex_unlock(&load_lock);
+	return !busy ? XPORT_OK
+	             : svc_fail(XPORT_ERR_NOT_SUPPORTED, operation,
+	                        "keep the first group, or use XPORT_GROUP=root:HOST:PORT",
+	                        "this process %s the launcher's PMIx: that can be joined only once",
+	                        gone ? "has left" : "has a group that uses");
+}
+
+/* `initialised`: PMIx_Init has succeeded. */
+static void pmix_leave(bool initialised)
+{
+	pthread_mutex_lock(&load_lock);
+	left = initialised;
+	used = initialised;
+	pthread_mutex_unlock(&load_lock);
+	if (initialised)
+		(void)pmix.finalize(NULL, 0);
+}
 
 static void *init_thread(void *arg)
 {
@@ -306,7 +333,7 @@ static void pmix_close(struct svc_group_source *s)
 	struct pmix_source *p = (struct pmix_source *)s;
 
 	call_leave(p->call);
-	(void)pmix.finalize(NULL, 0);
+	pmix_leave(true);
 	free(p);
 }
 
@@ -331,17 +358,22 @@ int svc_group_pmix_open(struct svc_group_source **source, const char *operation)
 		                "the source pmix needs PMIX_NAMESPACE, which is not set");
 	r = pmix_load(operation);
 	if (r == XPORT_OK)
-		r = pmix_init(&own, operation);
+		r = pmix_join(operation);
 	if (r != XPORT_OK)
 		return r;
+	r = pmix_init(&own, operation);
+	if (r != XPORT_OK) {
+		pmix_leave(false);
+		return r;
+	}
 	r = pmix_members(&own, &members, operation);
 	p = r == XPORT_OK ? calloc(1, sizeof(*p)) : NULL;
 	if (p == NULL) {
-		(void)pmix.finalize(NULL, 0);
+		pmix_leave(true);
 		return r != XPORT_OK ? r : svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	}
 	p->own = own;
-	snprintf(p->key, sizeof(p->key), "xport.group.%u", atomic_fetch_add(&groups, 1));
+	snprintf(p->key, sizeof(p->key), "xport.group");
 	p->head.ops = &pmix_ops;
 	p->head.rank = (int)own.rank;
 	p->head.members = members;
