@@ -209,7 +209,8 @@ static int group_connect(struct xport_group *g, int64_t until)
 		if (!svc_group_neighbours(g, i))
 			continue;
 		r = source_wait(g, CARD, i, &card, until);
-		if (r == XPORT_OK)
+		/* One that waited for long has connected itself, and that is taken. */
+		if (r == XPORT_OK && g->member[i].state == SVC_MEMBER_ABSENT)
 			r = svc_member_connect(g, i, &card, create_op);
 		if (r != XPORT_OK)
 			return r;
