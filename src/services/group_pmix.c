@@ -35,6 +35,7 @@ struct pmix_source {
 	struct svc_pmix_proc own;
 	char key[32];
 	struct pmix_call *call; /* in progress; NULL: none */
+	int rank;               /* whose card the call gets */
 };
 
 static struct svc_pmix_calls pmix;
@@ -153,8 +154,8 @@ static int pmix_join(const char *operation)
 static void pmix_leave(bool initialised)
 {
 	pthread_mutex_lock(&load_lock);
-	left = initialised;
-	used = initialised;
+	left = left || initialised;
+	used = left;
 	pthread_mutex_unlock(&load_lock);
 	if (initialised)
 		(void)pmix.finalize(NULL, 0);
@@ -300,7 +301,13 @@ static int pmix_card(struct svc_group_source *s, int rank, struct svc_group_card
 	int status, r;
 
 	of.rank = (uint32_t)rank;
+	if (p->call != NULL && p->rank != rank) {
+		/* Its caller has given up. */
+		call_leave(p->call);
+		p->call = NULL;
+	}
 	if (p->call == NULL) {
+		p->rank = rank;
 		p->call = call_new(s->operation);
 		if (p->call == NULL)
 			return XPORT_ERR_NO_MEMORY;
