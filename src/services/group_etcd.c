@@ -8,8 +8,9 @@
  *	waits until all cards have its number        puts its card, with the number of rank 0
  *	puts `complete`, a digest of all cards       waits for `complete`, and reads all cards
  *
- * The digest has the random number of each member. So entries of an earlier job, which may be there until their leases expire,
- * never make a group complete. After that etcd is not asked any more.
+ * The digest is computed from each member's random number. So entries of an earlier job, which may be there until their leases
+ * expire, never make a group complete. Each member keeps its entries until all have joined. After that etcd is not asked any
+ * more.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -22,11 +23,11 @@
 #include "services/group_source.h"
 #include "services/last_error.h"
 
-enum { TTL_S = 10, GRACE_MS = 3000, PAUSE_MS = 10, PAUSE_MAX_MS = 200 };
+enum { TTL_S = 10, GRACE_MS = 3000, PAUSE_MS = 10, PAUSE_MAX_MS = 200, KEEP_MS = 1000, KEEP_PAUSE_MS = 2000 };
 
 struct etcd_source {
 	struct svc_group_source head;
-	struct svc_etcd *etcd;
+	struct svc_etcd *etcd; /* NULL: all have joined */
 	char prefix[96]; /* xport/group/NAME/ */
 	char ranks[104]; /* of the cards */
 	int64_t lease;   /* 0: none */
@@ -35,7 +36,10 @@ struct etcd_source {
 	int pause_ms;
 	int64_t taken_at; /* since when another process has this rank; 0: none has */
 	char taken[160];  /* by whom */
+	int64_t differs_at; /* since when rank 0 has another number of members; 0: it has the same */
+	int differs;        /* that number */
 	bool written;
+	bool completed;     /* rank 0 has put `complete` */
 	uint64_t group; /* the number of rank 0 */
 	struct svc_group_card mine;
 	struct svc_group_card *cards;
@@ -84,15 +88,15 @@ static int etcd_lease(struct etcd_source *s)
 	if (s->lease != 0 && now < s->renew_at)
 		return XPORT_OK;
 	if (s->lease != 0) {
-		r = svc_etcd_lease_keep(s->etcd, s->lease, &alive, s->head.left_ms);
+		r = svc_etcd_lease_keep(s->etcd, s->lease, &alive, s->head.until);
 		if (r != XPORT_OK)
 			return r;
 	}
 	if (!alive) {
 		s->ttl_s = TTL_S;
-		s->written = false; /* what was there has gone with the lease */
+		s->written = s->completed = false; /* what was there has gone with the lease */
 		s->lease = 0;
-		r = svc_etcd_lease_new(s->etcd, &s->lease, &s->ttl_s, s->head.left_ms);
+		r = svc_etcd_lease_new(s->etcd, &s->lease, &s->ttl_s, s->head.until);
 		if (r != XPORT_OK)
 			return r;
 	}
@@ -131,7 +135,7 @@ static int etcd_write(struct etcd_source *s)
 	card_key(s, s->head.rank, &entry);
 	for (int i = 0; i < 3; i++) {
 		entry.len = svc_card_encode(&card, entry.value);
-		r = svc_etcd_put(s->etcd, &entry, s->lease, &put, s->head.left_ms);
+		r = svc_etcd_put(s->etcd, &entry, s->lease, &put, s->head.until);
 		if (r == XPORT_ERR_UNREACHABLE) {
 			s->lease = 0;
 			return XPORT_ERR_AGAIN;
@@ -152,6 +156,17 @@ static int etcd_write(struct etcd_source *s)
 	return etcd_later(s);
 }
 
+/* The card of rank 0 has another number. It may be of a process that has died: then it vanishes. */
+static int etcd_differs(struct etcd_source *s, int members)
+{
+	if (s->differs_at == 0 || s->differs != members)
+		s->differs_at = svc_now_ms();
+	s->differs = members;
+	if (svc_now_ms() < s->differs_at + s->ttl_s * 1000 + GRACE_MS)
+		return etcd_later(s);
+	return etcd_number(s, 0, members);
+}
+
 /* Looks at the card of rank 0. *complete has the digest; revision 0: there is none. */
 static int etcd_look(struct etcd_source *s, struct svc_etcd_entry *complete)
 {
@@ -161,18 +176,21 @@ static int etcd_look(struct etcd_source *s, struct svc_etcd_entry *complete)
 
 	card_key(s, 0, &first);
 	snprintf(complete->key, sizeof(complete->key), "%scomplete", s->prefix);
-	r = svc_etcd_get_two(s->etcd, &first, complete, s->head.left_ms);
+	r = svc_etcd_get_two(s->etcd, &first, complete, s->head.until);
 	if (r != XPORT_OK)
 		return r;
 	s->present[0] = first.revision != 0;
-	if (first.revision == 0)
+	if (first.revision == 0) {
+		s->differs_at = 0;
 		return etcd_later(s);
+	}
 	if (!svc_card_decode(&c, first.value, first.len) || c.rank != 0)
 		return etcd_stranger(s, first.key);
 	if (svc_card_dead(&c))
 		return etcd_later(s);
 	if (c.members != s->head.members)
-		return etcd_number(s, 0, c.members);
+		return etcd_differs(s, c.members);
+	s->differs_at = 0;
 	if (c.own != s->group) {
 		s->group = c.own;
 		s->written = false;
@@ -219,7 +237,7 @@ static int etcd_cards(struct etcd_source *s)
 	int r;
 
 	memset(s->present, 0, (size_t)s->head.members);
-	r = svc_etcd_list(s->etcd, s->ranks, etcd_take, s, s->head.left_ms);
+	r = svc_etcd_list(s->etcd, s->ranks, s->head.members, etcd_take, s, s->head.until);
 	if (r != XPORT_OK)
 		return r;
 	for (int i = 0; i < s->head.members; i++)
@@ -228,26 +246,33 @@ static int etcd_cards(struct etcd_source *s)
 	return XPORT_OK;
 }
 
-static int etcd_finish(struct etcd_source *s)
+/* Puts `complete`; the cards are all there. */
+static int etcd_complete(struct etcd_source *s)
 {
 	struct svc_etcd_entry complete = {.revision = 0};
-	int64_t n = 0;
 	bool put = false;
-	int r = svc_etcd_count(s->etcd, s->ranks, &n, s->head.left_ms);
+	int r = XPORT_OK;
 
-	if (r == XPORT_OK)
-		r = n < s->head.members ? etcd_later(s) : etcd_cards(s);
-	if (r != XPORT_OK)
-		return r;
 	snprintf(complete.key, sizeof(complete.key), "%scomplete", s->prefix);
 	for (int i = 0; i < 3 && r == XPORT_OK && !put; i++) {
 		etcd_digest(s, (char *)complete.value);
 		complete.len = 16;
-		r = svc_etcd_put(s->etcd, &complete, s->lease, &put, s->head.left_ms);
+		r = svc_etcd_put(s->etcd, &complete, s->lease, &put, s->head.until);
 	}
 	if (r == XPORT_ERR_UNREACHABLE)
 		s->lease = 0;
-	return r == XPORT_OK && put ? XPORT_OK : r == XPORT_OK || r == XPORT_ERR_UNREACHABLE ? XPORT_ERR_AGAIN : r;
+	s->completed = r == XPORT_OK && put;
+	return s->completed ? XPORT_OK : r == XPORT_OK || r == XPORT_ERR_UNREACHABLE ? XPORT_ERR_AGAIN : r;
+}
+
+static int etcd_finish(struct etcd_source *s)
+{
+	int64_t n = 0;
+	int r = svc_etcd_count(s->etcd, s->ranks, &n, s->head.until);
+
+	if (r == XPORT_OK)
+		r = n < s->head.members ? etcd_later(s) : etcd_cards(s);
+	return r == XPORT_OK ? etcd_complete(s) : r;
 }
 
 /* One step of the table above. OK: the group is complete. */
@@ -318,18 +343,53 @@ static int etcd_card(struct svc_group_source *head, int rank, struct svc_group_c
 	return XPORT_OK;
 }
 
+/* Another member may have been suspended, and read the entries only now. Without etcd it cannot: then all is as it was. */
+static void etcd_keep(struct svc_group_source *head)
+{
+	struct etcd_source *s = (struct etcd_source *)head;
+	bool there = s->written && (head->rank > 0 || s->completed);
+	int64_t now = svc_now_ms();
+	int r;
+
+	if (now < s->ask_at || (there && now < s->renew_at))
+		return;
+	head->until = now + KEEP_MS;
+	r = etcd_lease(s);
+	if (r == XPORT_OK && !s->written)
+		r = etcd_write(s);
+	if (r == XPORT_OK && head->rank == 0 && !s->completed)
+		r = etcd_complete(s);
+	if (r != XPORT_OK)
+		s->ask_at = svc_now_ms() + KEEP_PAUSE_MS;
+}
+
+static void etcd_leave(struct svc_group_source *head)
+{
+	struct etcd_source *s = (struct etcd_source *)head;
+
+	if (s->etcd == NULL)
+		return;
+	if (s->lease != 0)
+		(void)svc_etcd_lease_end(s->etcd, s->lease, svc_now_ms() + 1000);
+	svc_etcd_close(s->etcd);
+	s->etcd = NULL;
+}
+
 static void etcd_missing(struct svc_group_source *head, char *text, size_t size)
 {
 	struct etcd_source *s = (struct etcd_source *)head;
 	const char *why = svc_etcd_why(s->etcd);
 
-	head->left_ms = 1000;
+	head->until = svc_now_ms() + 1000;
 	if (why[0] == '\0' && s->written)
 		(void)etcd_cards(s);
 	if (why[0] != '\0')
 		snprintf(text, size, "etcd, which does not answer: %s", why);
 	else if (s->taken_at != 0)
 		snprintf(text, size, "the end of %s, which has the same rank", s->taken);
+	else if (s->differs_at != 0)
+		snprintf(text, size, "rank 0 with the same number: it says that the group has %d members, not %d",
+		         s->differs, head->members);
 	else if (!s->written)
 		snprintf(text, size, "rank 0");
 	else
@@ -340,9 +400,7 @@ static void etcd_close(struct svc_group_source *head)
 {
 	struct etcd_source *s = (struct etcd_source *)head;
 
-	if (s->lease != 0)
-		(void)svc_etcd_lease_end(s->etcd, s->lease, 1000);
-	svc_etcd_close(s->etcd);
+	etcd_leave(head);
 	free(s->cards);
 	free(s->present);
 	free(s);
@@ -354,6 +412,8 @@ static const struct svc_group_source_ops etcd_ops = {
 	.ready = etcd_ready,
 	.card = etcd_card,
 	.missing = etcd_missing,
+	.keep = etcd_keep,
+	.joined = etcd_leave,
 	.close = etcd_close,
 };
 

@@ -14,16 +14,19 @@
 #include "services/group_http.h"
 #include "services/last_error.h"
 
-enum { URLS_MAX = 16, REQUEST_MS = 3000, PAGE = 500, BODY_BYTES = 4096, KEY_TEXT = 4 * (SVC_ETCD_KEY_MAX / 3 + 2) };
+enum { URLS_MAX = 16, REQUEST_MS = 3000, PAGE = 500, WORDS = 200, PASSWORD_MAX = 256, BODY_BYTES = 4096, KEY_TEXT = 4 * (SVC_ETCD_KEY_MAX / 3 + 2) };
 
 /* Statuses of gRPC. */
 enum {
+	RPC_CANCELLED = 1,
+	RPC_UNKNOWN = 2,
 	RPC_INVALID = 3,
 	RPC_LATE = 4,
 	RPC_NOT_FOUND = 5,
 	RPC_DENIED = 7,
 	RPC_EXHAUSTED = 8,
 	RPC_PRECONDITION = 9,
+	RPC_INTERNAL = 13,
 	RPC_UNAVAILABLE = 14,
 	RPC_UNAUTHENTICATED = 16
 };
@@ -35,28 +38,20 @@ struct svc_etcd {
 	const char *url[URLS_MAX];
 	int urls, now;
 	char *ca, *certificate, *key, *user, *password;
-	char token[512]; /* "": none yet */
+	char token[SVC_HTTP_TOKEN_MAX + 1]; /* "": none yet */
 	char why[300];
 };
 
 /* ---- requests ---- */
 
-static int etcd_wrong(struct svc_etcd *e, const char *path, const struct svc_http_answer *a)
+/* Copies the beginning of a server's text. Bytes that cannot be printed become question marks. */
+static void etcd_words(const char *text, size_t len, char *words, size_t size)
 {
-	char text[81];
 	size_t i;
 
-	/* Bytes that cannot be printed become question marks. */
-	for (i = 0; i < sizeof(text) - 1 && i < a->len; i++)
-		text[i] = a->body[i] >= ' ' && a->body[i] <= '~' ? a->body[i] : '?';
-	text[i] = '\0';
-	/* etcd with users would take the common name for one, but its gateway cannot: no JSON. */
-	if (strncmp(text, "CommonName", 10) == 0)
-		return svc_fail(XPORT_ERR_AUTH, e->operation, "use a client certificate without a common name",
-		                "etcd at %.100s refused: %s", e->url[e->now], text);
-	return svc_fail(XPORT_ERR_PROTOCOL, e->operation, "name the client URLs of an etcd of version 3.4 or later",
-	                "%.100s%s answered with HTTP status %d and \"%s\": that is no answer of etcd", e->url[e->now],
-	                path, a->status, text);
+	for (i = 0; i < size - 1 && i < len; i++)
+		words[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	words[i] = '\0';
 }
 
 /* Remembers why this member did not answer, and takes the next one. */
@@ -66,10 +61,40 @@ static void etcd_next(struct svc_etcd *e, const char *why)
 	e->now = (e->now + 1) % e->urls;
 }
 
+/* An answer that is not etcd's. AGAIN: another member may do better. */
+static int etcd_wrong(struct svc_etcd *e, const char *path, const struct svc_http_answer *a)
+{
+	char text[81];
+
+	etcd_words(a->body == NULL ? "" : a->body, a->len, text, sizeof(text));
+	/* A member that ends, or what stands before it. */
+	if (a->status == 408 || (a->status >= 502 && a->status <= 504)) {
+		char why[120];
+
+		snprintf(why, sizeof(why), "HTTP status %d, \"%s\"", a->status, text);
+		etcd_next(e, why);
+		return XPORT_ERR_AGAIN;
+	}
+	/* etcd with users would take the common name for one, but its gateway cannot: no JSON. */
+	if (strncmp(text, "CommonName", 10) == 0)
+		return svc_fail(XPORT_ERR_AUTH, e->operation, "use a client certificate without a common name",
+		                "etcd at %.100s refused: %s", e->url[e->now], text);
+	return svc_fail(XPORT_ERR_PROTOCOL, e->operation, "name the client URLs of an etcd of version 3.4 or later",
+	                "%.100s%s answered with HTTP status %d and \"%s\": that is no answer of etcd", e->url[e->now],
+	                path, a->status, text);
+}
+
+/* An error that a member reports, and another one may not. */
+static bool etcd_passes(int code, const char *text)
+{
+	return code == RPC_CANCELLED || code == RPC_UNKNOWN || code == RPC_LATE || code == RPC_INTERNAL ||
+	       code == RPC_UNAVAILABLE || strstr(text, "too many requests") != NULL;
+}
+
 /* An error that etcd reports. AGAIN: another member may do better. UNREACHABLE is not described. */
 static int etcd_refused(struct svc_etcd *e, int code, const char *text)
 {
-	if (code == RPC_UNAVAILABLE || code == RPC_LATE || strstr(text, "too many requests") != NULL) {
+	if (etcd_passes(code, text)) {
 		etcd_next(e, text);
 		return XPORT_ERR_AGAIN;
 	}
@@ -97,8 +122,8 @@ static int etcd_request(struct svc_etcd *e, const char *path, const char *body, 
                         bool *expired)
 {
 	struct svc_http_answer a;
+	char url[1100], words[WORDS + 1];
 	const char *text;
-	char url[1100];
 	int code, r;
 
 	snprintf(url, sizeof(url), "%s%s", e->url[e->now], path);
@@ -115,7 +140,7 @@ static int etcd_request(struct svc_etcd *e, const char *path, const char *body, 
 		                "server wants one, XPORT_ETCD_CERT and XPORT_ETCD_KEY",
 		                "%.100s: %.190s", e->url[e->now], a.why);
 	case SVC_HTTP_TOO_LONG:
-		return svc_fail(XPORT_ERR_PROTOCOL, e->operation, NULL, "%.100s sent more than 8 MiB", e->url[e->now]);
+		return svc_fail(XPORT_ERR_PROTOCOL, e->operation, NULL, "%.100s sent more than 2 MiB", e->url[e->now]);
 	default:
 		return svc_fail(XPORT_ERR_NO_MEMORY, e->operation, NULL, "out of memory");
 	}
@@ -124,8 +149,11 @@ static int etcd_request(struct svc_etcd *e, const char *path, const char *body, 
 		return etcd_wrong(e, path, &a);
 	e->why[0] = '\0';
 	if (svc_etcd_error_read(*answer, &code, &text)) {
-		*expired = code == RPC_UNAUTHENTICATED && e->token[0] != '\0';
-		r = *expired ? XPORT_ERR_AGAIN : etcd_refused(e, code, text);
+		etcd_words(text, strlen(text), words, sizeof(words));
+		/* The second: users or rights have changed since the login. */
+		*expired = e->token[0] != '\0' &&
+		           (code == RPC_UNAUTHENTICATED || strstr(words, "revision of auth store is old") != NULL);
+		r = *expired ? XPORT_ERR_AGAIN : etcd_refused(e, code, words);
 	} else {
 		r = a.status == 200 ? XPORT_OK : etcd_wrong(e, path, &a);
 	}
@@ -138,7 +166,7 @@ static int etcd_request(struct svc_etcd *e, const char *path, const char *body, 
 
 static int etcd_login(struct svc_etcd *e, int ms)
 {
-	char name[300], password[600], body[1000];
+	char name[300], password[2 * PASSWORD_MAX + 40], body[1000];
 	struct svc_json *answer;
 	const char *token;
 	bool expired = false;
@@ -148,6 +176,8 @@ static int etcd_login(struct svc_etcd *e, int ms)
 		return svc_fail(XPORT_ERR_CONFIG, e->operation, NULL, "the user or the password of etcd is too long");
 	snprintf(body, sizeof(body), "{\"name\":%s,\"password\":%s}", name, password);
 	r = etcd_request(e, "/v3/auth/authenticate", body, ms, &answer, &expired);
+	explicit_bzero(password, sizeof(password));
+	explicit_bzero(body, sizeof(body));
 	if (r != XPORT_OK)
 		return r;
 	token = svc_json_text(svc_json_member(answer, "token"));
@@ -160,13 +190,13 @@ static int etcd_login(struct svc_etcd *e, int ms)
 }
 
 /* A request to the first member that answers. */
-static int etcd_call(struct svc_etcd *e, const char *path, const char *body, struct svc_json **answer, int left_ms)
+static int etcd_call(struct svc_etcd *e, const char *path, const char *body, struct svc_json **answer, int64_t until)
 {
-	int64_t until = left_ms < 0 ? INT64_MAX : svc_now_ms() + left_ms;
+	int64_t end = until < 0 ? INT64_MAX : until;
 	int r = XPORT_ERR_AGAIN;
 
 	for (int i = 0; i < e->urls + 1 && r == XPORT_ERR_AGAIN; i++) {
-		int64_t left = until - svc_now_ms();
+		int64_t left = end - svc_now_ms();
 		int ms = left > REQUEST_MS ? REQUEST_MS : left < 1 ? 1 : (int)left;
 		bool expired = false;
 
@@ -186,7 +216,7 @@ static int etcd_call(struct svc_etcd *e, const char *path, const char *body, str
 
 /* ---- leases ---- */
 
-int svc_etcd_lease_new(struct svc_etcd *e, int64_t *lease, int *seconds, int left_ms)
+int svc_etcd_lease_new(struct svc_etcd *e, int64_t *lease, int *seconds, int64_t until)
 {
 	struct svc_json *answer;
 	char body[64];
@@ -194,10 +224,10 @@ int svc_etcd_lease_new(struct svc_etcd *e, int64_t *lease, int *seconds, int lef
 	int r;
 
 	snprintf(body, sizeof(body), "{\"TTL\":%d}", *seconds);
-	r = etcd_call(e, "/v3/lease/grant", body, &answer, left_ms);
+	r = etcd_call(e, "/v3/lease/grant", body, &answer, until);
 	if (r != XPORT_OK)
 		return r == XPORT_ERR_UNREACHABLE ? XPORT_ERR_AGAIN : r;
-	if (!svc_json_number(svc_json_member(answer, "ID"), lease) ||
+	if (!svc_json_number(svc_json_member(answer, "ID"), lease) || *lease <= 0 ||
 	    !svc_json_number(svc_json_member(answer, "TTL"), &ttl) || ttl < 1 || ttl > 86400)
 		r = svc_fail(XPORT_ERR_PROTOCOL, e->operation, NULL, "etcd at %.100s granted no lease", e->url[e->now]);
 	else
@@ -206,7 +236,7 @@ int svc_etcd_lease_new(struct svc_etcd *e, int64_t *lease, int *seconds, int lef
 	return r;
 }
 
-int svc_etcd_lease_keep(struct svc_etcd *e, int64_t lease, bool *alive, int left_ms)
+int svc_etcd_lease_keep(struct svc_etcd *e, int64_t lease, bool *alive, int64_t until)
 {
 	struct svc_json *answer;
 	int64_t ttl = 0;
@@ -214,7 +244,7 @@ int svc_etcd_lease_keep(struct svc_etcd *e, int64_t lease, bool *alive, int left
 	int r;
 
 	snprintf(body, sizeof(body), "{\"ID\":\"%" PRId64 "\"}", lease);
-	r = etcd_call(e, "/v3/lease/keepalive", body, &answer, left_ms);
+	r = etcd_call(e, "/v3/lease/keepalive", body, &answer, until);
 	*alive = false;
 	if (r == XPORT_ERR_UNREACHABLE)
 		return XPORT_OK;
@@ -226,14 +256,14 @@ int svc_etcd_lease_keep(struct svc_etcd *e, int64_t lease, bool *alive, int left
 	return XPORT_OK;
 }
 
-int svc_etcd_lease_end(struct svc_etcd *e, int64_t lease, int left_ms)
+int svc_etcd_lease_end(struct svc_etcd *e, int64_t lease, int64_t until)
 {
 	struct svc_json *answer;
 	char body[64];
 	int r;
 
 	snprintf(body, sizeof(body), "{\"ID\":\"%" PRId64 "\"}", lease);
-	r = etcd_call(e, "/v3/lease/revoke", body, &answer, left_ms);
+	r = etcd_call(e, "/v3/lease/revoke", body, &answer, until);
 	if (r == XPORT_OK)
 		svc_json_free(answer);
 	return r;
@@ -256,7 +286,7 @@ static int entry_first(struct svc_etcd *e, const struct svc_json *range, struct 
 	return kv == NULL || svc_etcd_entry_read(kv, entry) ? XPORT_OK : entry_wrong(e);
 }
 
-int svc_etcd_put(struct svc_etcd *e, struct svc_etcd_entry *entry, int64_t lease, bool *put, int left_ms)
+int svc_etcd_put(struct svc_etcd *e, struct svc_etcd_entry *entry, int64_t lease, bool *put, int64_t until)
 {
 	char key[KEY_TEXT], value[4 * (SVC_ETCD_VALUE_MAX / 3 + 2)], body[BODY_BYTES];
 	struct svc_json *answer, *response;
@@ -270,7 +300,7 @@ int svc_etcd_put(struct svc_etcd *e, struct svc_etcd_entry *entry, int64_t lease
 	         "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",\"lease\":\"%" PRId64 "\"}}],"
 	         "\"failure\":[{\"request_range\":{\"key\":\"%s\"}}]}",
 	         key, entry->revision, key, value, lease, key);
-	r = etcd_call(e, "/v3/kv/txn", body, &answer, left_ms);
+	r = etcd_call(e, "/v3/kv/txn", body, &answer, until);
 	*put = false;
 	if (r != XPORT_OK)
 		return r;
@@ -282,7 +312,7 @@ int svc_etcd_put(struct svc_etcd *e, struct svc_etcd_entry *entry, int64_t lease
 	return r;
 }
 
-int svc_etcd_get_two(struct svc_etcd *e, struct svc_etcd_entry *first, struct svc_etcd_entry *second, int left_ms)
+int svc_etcd_get_two(struct svc_etcd *e, struct svc_etcd_entry *first, struct svc_etcd_entry *second, int64_t until)
 {
 	char one[KEY_TEXT], two[KEY_TEXT], body[BODY_BYTES];
 	struct svc_json *answer, *list;
@@ -292,7 +322,7 @@ int svc_etcd_get_two(struct svc_etcd *e, struct svc_etcd_entry *first, struct sv
 	svc_base64_encode(second->key, strlen(second->key), two);
 	snprintf(body, sizeof(body),
 	         "{\"success\":[{\"request_range\":{\"key\":\"%s\"}},{\"request_range\":{\"key\":\"%s\"}}]}", one, two);
-	r = etcd_call(e, "/v3/kv/txn", body, &answer, left_ms);
+	r = etcd_call(e, "/v3/kv/txn", body, &answer, until);
 	if (r != XPORT_OK)
 		return r == XPORT_ERR_UNREACHABLE ? XPORT_ERR_AGAIN : r;
 	list = svc_json_member(answer, "responses");
@@ -308,7 +338,7 @@ int svc_etcd_get_two(struct svc_etcd *e, struct svc_etcd_entry *first, struct sv
 
 /* A request for the keys from `from` to the end of those with the prefix, which ends with a slash. */
 static int etcd_range(struct svc_etcd *e, const char *prefix, const char *from, size_t from_len, const char *more,
-                      struct svc_json **answer, int left_ms)
+                      struct svc_json **answer, int64_t until)
 {
 	char last[SVC_ETCD_KEY_MAX + 1], begin[KEY_TEXT], end[KEY_TEXT], body[BODY_BYTES];
 	int r;
@@ -318,14 +348,14 @@ static int etcd_range(struct svc_etcd *e, const char *prefix, const char *from, 
 	svc_base64_encode(from, from_len, begin);
 	svc_base64_encode(last, strlen(last), end);
 	snprintf(body, sizeof(body), "{\"key\":\"%s\",\"range_end\":\"%s\",%s}", begin, end, more);
-	r = etcd_call(e, "/v3/kv/range", body, answer, left_ms);
+	r = etcd_call(e, "/v3/kv/range", body, answer, until);
 	return r == XPORT_ERR_UNREACHABLE ? XPORT_ERR_AGAIN : r;
 }
 
-int svc_etcd_count(struct svc_etcd *e, const char *prefix, int64_t *n, int left_ms)
+int svc_etcd_count(struct svc_etcd *e, const char *prefix, int64_t *n, int64_t until)
 {
 	struct svc_json *answer;
-	int r = etcd_range(e, prefix, prefix, strlen(prefix), "\"count_only\":true", &answer, left_ms);
+	int r = etcd_range(e, prefix, prefix, strlen(prefix), "\"count_only\":true", &answer, until);
 
 	if (r != XPORT_OK)
 		return r;
@@ -335,26 +365,33 @@ int svc_etcd_count(struct svc_etcd *e, const char *prefix, int64_t *n, int left_
 	return XPORT_OK;
 }
 
-int svc_etcd_list(struct svc_etcd *e, const char *prefix, int (*take)(void *arg, const struct svc_etcd_entry *entry),
-                  void *arg, int left_ms)
+int svc_etcd_list(struct svc_etcd *e, const char *prefix, int most, int (*take)(void *arg, const struct svc_etcd_entry *entry),
+                  void *arg, int64_t until)
 {
-	struct svc_etcd_entry entry;
-	char from[SVC_ETCD_KEY_MAX + 2];
-	size_t len = strlen(prefix), n = PAGE;
-	char more[32];
+	char from[SVC_ETCD_KEY_MAX + 2], before[SVC_ETCD_KEY_MAX + 1] = "", more[32];
+	struct svc_etcd_entry entry = {.revision = 0};
+	size_t prefix_len = strlen(prefix), len = prefix_len, n = PAGE;
 
 	memcpy(from, prefix, len + 1);
 	snprintf(more, sizeof(more), "\"limit\":%d", PAGE);
-	while (n == PAGE) {
+	for (int pages = 0; n == PAGE; pages++) {
 		struct svc_json *answer, *kvs;
-		int r = etcd_range(e, prefix, from, len, more, &answer, left_ms);
+		int r = etcd_range(e, prefix, from, len, more, &answer, until);
 
+		if (r == XPORT_OK && pages > most / PAGE) {
+			svc_json_free(answer);
+			r = XPORT_ERR_AGAIN;
+		}
 		if (r != XPORT_OK)
 			return r;
 		kvs = svc_json_member(answer, "kvs");
 		n = svc_json_size(kvs);
 		for (size_t i = 0; i < n && r == XPORT_OK; i++) {
-			r = svc_etcd_entry_read(svc_json_at(kvs, i), &entry) ? take(arg, &entry) : entry_wrong(e);
+			bool good = svc_etcd_entry_read(svc_json_at(kvs, i), &entry) &&
+			            strncmp(entry.key, prefix, prefix_len) == 0 && strcmp(entry.key, before) > 0;
+
+			r = good ? take(arg, &entry) : entry_wrong(e);
+			memcpy(before, entry.key, sizeof(before));
 		}
 		svc_json_free(answer);
 		if (r != XPORT_OK)
@@ -384,15 +421,24 @@ static bool etcd_variable(const char *name, char **copy)
 static int etcd_password(struct svc_etcd *e)
 {
 	const char *path = secure_getenv("XPORT_ETCD_PASSWORD_FILE");
-	char text[257];
+	char text[PASSWORD_MAX + 2]; /* with a newline, or one byte too many */
 	ssize_t n = -1;
-	int fd = -1;
+	int fd = -1, r;
 
 	if (path != NULL && path[0] != '\0')
 		fd = svc_fd_open(path, O_RDONLY | O_NONBLOCK, 0);
 	if (fd >= 0) {
 		n = read(fd, text, sizeof(text) - 1);
 		close(fd);
+	}
+	if (n > PASSWORD_MAX && memchr(text, '\n', (size_t)n) == NULL)
+		r = svc_fail(XPORT_ERR_CONFIG, e->operation, "at most 256 bytes, and a newline",
+		             "the password in XPORT_ETCD_PASSWORD_FILE=%.100s is too long", path);
+	else
+		r = XPORT_OK;
+	if (r != XPORT_OK) {
+		explicit_bzero(text, sizeof(text));
+		return r;
 	}
 	if (n < 1)
 		return svc_fail(XPORT_ERR_CONFIG, e->operation, "write the password into a file that only you may read",
@@ -405,10 +451,37 @@ static int etcd_password(struct svc_etcd *e)
 	return e->password != NULL ? XPORT_OK : svc_fail(XPORT_ERR_NO_MEMORY, e->operation, NULL, "out of memory");
 }
 
+/* Whether a URL's bytes stay on this host. */
+static bool url_local(const char *url)
+{
+	const char *host = strstr(url, "://") + 3;
+	size_t len = strncmp(host, "[::1]", 5) == 0       ? 5
+	             : strncmp(host, "localhost", 9) == 0 ? 9
+	             : strncmp(host, "127.", 4) == 0      ? strspn(host, "0123456789.")
+	                                                  : 0;
+
+	return len > 0 && (host[len] == ':' || host[len] == '/' || host[len] == '\0');
+}
+
+/* A password is sent over TLS only. */
+static int etcd_secret(const struct svc_etcd *e)
+{
+	for (int i = 0; i < e->urls; i++)
+		if (strncmp(e->url[i], "https://", 8) != 0 && !url_local(e->url[i]))
+			return svc_fail(XPORT_ERR_CONFIG, e->operation, "use https:// and XPORT_ETCD_CACERT",
+			                "XPORT_ETCD_USER is set, and %.100s would get the password in clear",
+			                e->url[i]);
+	return XPORT_OK;
+}
+
 static int etcd_urls(struct svc_etcd *e, const char *argument)
 {
 	char *at, *save = NULL;
 
+	/* The argument may have a password: it is not repeated. */
+	if (strchr(argument, '@') != NULL)
+		return svc_fail(XPORT_ERR_CONFIG, e->operation, "set XPORT_ETCD_USER and XPORT_ETCD_PASSWORD_FILE",
+		                "a URL of etcd must have no user and no password");
 	e->text = strdup(argument);
 	if (e->text == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, e->operation, NULL, "out of memory");
@@ -416,7 +489,7 @@ static int etcd_urls(struct svc_etcd *e, const char *argument)
 		size_t len = strlen(at);
 
 		if ((strncmp(at, "http://", 7) != 0 && strncmp(at, "https://", 8) != 0) || len > 1000 ||
-		    strpbrk(at, " \t\r\n\"") != NULL || e->urls == URLS_MAX)
+		    strpbrk(at, " \t\r\n\"?#") != NULL || e->urls == URLS_MAX)
 			break;
 		while (len > 0 && at[len - 1] == '/')
 			at[--len] = '\0';
@@ -444,6 +517,8 @@ int svc_etcd_open(const char *argument, struct svc_etcd **etcd, const char *oper
 	     !etcd_variable("XPORT_ETCD_KEY", &e->key) || !etcd_variable("XPORT_ETCD_USER", &e->user)))
 		r = svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	if (r == XPORT_OK && e->user != NULL)
+		r = etcd_secret(e);
+	if (r == XPORT_OK && e->user != NULL)
 		r = etcd_password(e);
 	if (r == XPORT_OK)
 		r = svc_json_load("etcd", operation);
@@ -470,6 +545,7 @@ void svc_etcd_close(struct svc_etcd *e)
 	free(e->key);
 	free(e->user);
 	free(e->password);
+	explicit_bzero(e->token, sizeof(e->token));
 	free(e);
 }
 

@@ -24,12 +24,17 @@ enum {
 	OPT_SSLCERT = 10025,
 	OPT_CAINFO = 10065,
 	OPT_SSLKEY = 10087,
+	OPT_CAPATH = 10097,
+	OPT_SSL_VERIFYPEER = 64,
+	OPT_SSL_VERIFYHOST = 81,
 	OPT_NOSIGNAL = 99,
 	OPT_TIMEOUT_MS = 155,
 	OPT_CONNECTTIMEOUT_MS = 156,
 	OPT_WRITEFUNCTION = 20011,
 	OPT_OPENSOCKETFUNCTION = 20163,
+	OPT_QUICK_EXIT = 322,
 	INFO_RESPONSE_CODE = 0x200002,
+	CODE_NOT_BUILT_IN = 4,
 	CODE_WRITE_ERROR = 23,
 	CODE_OUT_OF_MEMORY = 27,
 	CODE_SSL_CONNECT_ERROR = 35,
@@ -39,7 +44,8 @@ enum {
 	CODE_SSL_CACERT_BADFILE = 77,
 	GLOBAL_ALL = 3,
 	ERROR_BYTES = 256,
-	BODY_MAX = 8 << 20
+	BODY_MAX = 2 << 20, /* a page of entries has less than 1 MiB; as JSON in memory it takes up to 80 times as much */
+	LINE_BYTES = SVC_HTTP_TOKEN_MAX + 32
 };
 
 /* struct curl_sockaddr. */
@@ -126,9 +132,44 @@ static int http_socket(void *arg, int purpose, struct socket_address *a)
 	return svc_fd_up(socket(a->family, a->type | SOCK_CLOEXEC, a->protocol));
 }
 
+/* Returns a code of libcurl. */
+static int http_options(struct svc_http *h, const struct svc_http_tls *tls)
+{
+	int code = curl.set(h->handle, OPT_NOSIGNAL, 1L);
+
+	if (code == 0)
+		code = curl.set(h->handle, OPT_PROXY, "");
+	if (code == 0)
+		code = curl.set(h->handle, OPT_WRITEFUNCTION, http_take);
+	if (code == 0)
+		code = curl.set(h->handle, OPT_WRITEDATA, h);
+	if (code == 0)
+		code = curl.set(h->handle, OPT_OPENSOCKETFUNCTION, http_socket);
+	if (code == 0)
+		code = curl.set(h->handle, OPT_ERRORBUFFER, h->error);
+	if (code == 0)
+		code = curl.set(h->handle, OPT_SSL_VERIFYPEER, 1L);
+	if (code == 0)
+		code = curl.set(h->handle, OPT_SSL_VERIFYHOST, 2L);
+	if (code == 0 && tls->ca != NULL)
+		code = curl.set(h->handle, OPT_CAINFO, tls->ca);
+	/* Without it the authorities of the system would be trusted, too. */
+	if (code == 0 && tls->ca != NULL)
+		code = curl.set(h->handle, OPT_CAPATH, NULL);
+	if (code == CODE_NOT_BUILT_IN)
+		code = 0; /* this build knows no directory of authorities */
+	if (code == 0 && tls->certificate != NULL)
+		code = curl.set(h->handle, OPT_SSLCERT, tls->certificate);
+	if (code == 0 && tls->key != NULL)
+		code = curl.set(h->handle, OPT_SSLKEY, tls->key);
+	/* A name server that does not answer must not hold a request beyond its limit. Before 7.87 there is no such option. */
+	(void)curl.set(h->handle, OPT_QUICK_EXIT, 1L);
+	return code;
+}
+
 int svc_http_open(const struct svc_http_tls *tls, const char *source, struct svc_http **http, const char *operation)
 {
-	int r = http_load(source, operation);
+	int r = http_load(source, operation), code;
 	struct svc_http *h;
 
 	if (r != XPORT_OK)
@@ -140,18 +181,14 @@ int svc_http_open(const struct svc_http_tls *tls, const char *source, struct svc
 		free(h);
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	}
-	curl.set(h->handle, OPT_NOSIGNAL, 1L);
-	curl.set(h->handle, OPT_PROXY, "");
-	curl.set(h->handle, OPT_WRITEFUNCTION, http_take);
-	curl.set(h->handle, OPT_WRITEDATA, h);
-	curl.set(h->handle, OPT_OPENSOCKETFUNCTION, http_socket);
-	curl.set(h->handle, OPT_ERRORBUFFER, h->error);
-	if (tls->ca != NULL)
-		curl.set(h->handle, OPT_CAINFO, tls->ca);
-	if (tls->certificate != NULL)
-		curl.set(h->handle, OPT_SSLCERT, tls->certificate);
-	if (tls->key != NULL)
-		curl.set(h->handle, OPT_SSLKEY, tls->key);
+	code = http_options(h, tls);
+	if (code != 0) {
+		r = svc_fail(code == CODE_OUT_OF_MEMORY ? XPORT_ERR_NO_MEMORY : XPORT_ERR_NOT_SUPPORTED, operation,
+		             "a libcurl with TLS, of version 7.32 or later", "libcurl refuses an option: %s",
+		             curl.text(code));
+		svc_http_close(h);
+		return r;
+	}
 	*http = h;
 	return XPORT_OK;
 }
@@ -199,16 +236,19 @@ static enum svc_http_end http_end(const struct svc_http *h, int code)
 void svc_http_post(struct svc_http *h, const char *url, const char *body, const char *token, int timeout_ms,
                    struct svc_http_answer *answer)
 {
-	char line[640];
+	char line[LINE_BYTES];
 	void *list, *longer;
 	long status = 0;
 	int code;
 
 	memset(answer, 0, sizeof(*answer));
 	answer->end = SVC_HTTP_NO_MEMORY;
-	snprintf(line, sizeof(line), "Authorization: %s", token);
+	if (strlen(token) > SVC_HTTP_TOKEN_MAX)
+		return;
 	list = curl.list_append(NULL, "Content-Type: application/json");
+	snprintf(line, sizeof(line), "Authorization: %s", token);
 	longer = list == NULL || token[0] == '\0' ? list : curl.list_append(list, line);
+	explicit_bzero(line, sizeof(line));
 	if (longer == NULL) {
 		curl.list_free(list);
 		return;
@@ -237,6 +277,8 @@ void svc_http_post(struct svc_http *h, const char *url, const char *body, const 
 void svc_http_close(struct svc_http *h)
 {
 	curl.cleanup(h->handle);
+	if (h->body != NULL)
+		explicit_bzero(h->body, h->size); /* it may have had a token */
 	free(h->body);
 	free(h);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* group_http.h - HTTP requests, by libcurl.so.4, which is loaded when it is used. */
+/*
+ * group_http.h - HTTP requests, by libcurl.so.4, which is loaded when it is used. libcurl may have sockets that a program
+ * inherits which another thread starts meanwhile: a handle is to be closed soon.
+ */
 #ifndef SVC_GROUP_HTTP_H
 #define SVC_GROUP_HTTP_H
 
@@ -7,6 +10,8 @@
 #include <stddef.h>
 
 struct svc_http;
+
+enum { SVC_HTTP_TOKEN_MAX = 4096 };
 
 /* Files of certificates and of a key; NULL: those of the system, or none. The strings must last as long as the handle. */
 struct svc_http_tls {

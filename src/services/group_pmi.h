@@ -25,6 +25,7 @@ struct svc_pmi {
 	const struct svc_pmi_version *version;
 	int fd;
 	bool initialised, in_barrier;
+	bool asked;   /* something was sent */
 	bool broken;  /* an answer was wrong */
 	bool claimed; /* it is that of PMI_FD */
 	int owed;     /* answers that did not come in time: each is dropped before the next request */

@@ -100,7 +100,7 @@ static void pmi1_close(struct svc_group_source *s)
 	char text[SVC_PMI_MESSAGE_MAX];
 
 	/* Without it the launcher takes the end of the process for a crash. */
-	s->left_ms = 1000;
+	s->until = svc_now_ms() + 1000;
 	if (p->initialised && !p->in_barrier)
 		(void)svc_pmi_ask(p, "cmd=finalize\n", "finalize_ack", text);
 	svc_pmi_free(p);

@@ -48,7 +48,7 @@ int svc_pmi_say(struct svc_pmi *p, const char *message)
 	size_t len = strlen(message), at = 0;
 
 	while (at < len) {
-		ssize_t n = send(p->fd, message + at, len - at, MSG_NOSIGNAL);
+		ssize_t n = send(p->fd, message + at, len - at, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -116,7 +116,7 @@ static int pmi_drop(struct svc_pmi *p, char *text, int64_t until)
 
 int svc_pmi_ask(struct svc_pmi *p, const char *request, const char *expected, char *text)
 {
-	int limit = p->head.left_ms >= 0 && p->head.left_ms < REPLY_MS ? p->head.left_ms : REPLY_MS, r;
+	int limit = svc_source_left(&p->head, REPLY_MS), r;
 	int64_t until = svc_now_ms() + limit;
 	char word[64];
 
@@ -125,6 +125,7 @@ int svc_pmi_ask(struct svc_pmi *p, const char *request, const char *expected, ch
 	r = pmi_drop(p, text, until);
 	if (r == XPORT_OK) {
 		p->broken = true;
+		p->asked = true;
 		r = svc_pmi_say(p, request);
 		if (r == XPORT_OK)
 			r = svc_pmi_hear(p, text, svc_now_ms() < until ? (int)(until - svc_now_ms()) : 0);
@@ -223,7 +224,7 @@ void svc_pmi_missing(struct svc_group_source *s, char *text, size_t size)
 void svc_pmi_free(struct svc_pmi *p)
 {
 	if (p->claimed)
-		atomic_store(&launcher, p->initialised ? PMI_LEFT : PMI_FREE);
+		atomic_store(&launcher, p->asked ? PMI_LEFT : PMI_FREE);
 	free(p);
 }
 
@@ -240,7 +241,7 @@ int svc_pmi_open_fd(const struct svc_pmi_version *version, const struct svc_grou
 	p->head.rank = rank;
 	p->head.members = members;
 	p->head.operation = operation;
-	p->head.left_ms = -1;
+	p->head.until = -1;
 	*source = &p->head;
 	return XPORT_OK;
 }

@@ -128,7 +128,7 @@ int play2(server2 &s)
 	snprintf(mine.address, sizeof(mine.address), "127.0.0.1:1234");
 	if (r != XPORT_OK)
 		return r;
-	source->left_ms = 300;
+	source->until = svc_now_ms() + 300;
 	r = source->ops->offer(source, &mine, 0);
 	if (r == XPORT_OK)
 		do
