@@ -2,7 +2,7 @@
 /*
  * member.c - a member of a group, for test/cluster/run:   member LIMIT_MS [TIMES]
  *
- * Joins so many times one after the other, with a barrier each.  Prints "rank R of N by SOURCE", or the error.
+ * Joins TIMES times one after the other, with a barrier each.  Prints "rank R of N by SOURCE", or the error.
  */
 #include <stdio.h>
 #include <stdlib.h>
