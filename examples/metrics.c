@@ -31,6 +31,18 @@ static void must(int status)
 	exit(1);
 }
 
+/* The same for a function of libxport_services, which describes its failures itself. */
+static void must_service(int status)
+{
+	struct xport_error e = {.size = sizeof(e)};
+
+	if (status >= 0)
+		return;
+	xport_services_last_error(&e);
+	fprintf(stderr, "metrics: %s: %s\n", e.operation, e.text);
+	exit(1);
+}
+
 static int http_listen(int port)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -72,10 +84,13 @@ static void http_answer(int listener, xport_ep *ep)
 		/* The text may have grown since its size was asked for. */
 		free(page);
 		page = malloc(len);
-		if (page == NULL)
-			len = 0;
+		if (page == NULL) {
+			fprintf(stderr, "metrics: out of memory\n");
+			close(fd);
+			return;
+		}
 	}
-	must(r);
+	must_service(r);
 	snprintf(head, sizeof(head),
 	         "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
 	         "Content-Length: %zu\r\nConnection: close\r\n\r\n",

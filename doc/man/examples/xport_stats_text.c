@@ -42,7 +42,13 @@ int main(void)
 		if (text == NULL)
 			return 1;
 	}
-	must(r);
+	if (r != XPORT_OK) {
+		struct xport_error e = {.size = sizeof(e)};
+
+		xport_services_last_error(&e);
+		fprintf(stderr, "%s: %s\n", e.operation, e.text);
+		return 1;
+	}
 	fputs(text, stdout);
 	r = strstr(text, "xport_ep_operations_total{") == NULL;
 	free(text);
