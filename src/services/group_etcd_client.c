@@ -14,7 +14,15 @@
 #include "services/group_http.h"
 #include "services/last_error.h"
 
-enum { URLS_MAX = 16, REQUEST_MS = 3000, PAGE = 500, WORDS = 200, PASSWORD_MAX = 256, BODY_BYTES = 4096, KEY_TEXT = 4 * (SVC_ETCD_KEY_MAX / 3 + 2) };
+enum {
+	URLS_MAX = 16,
+	REQUEST_MS = 3000,
+	PAGE = 500,
+	WORDS = 200,
+	PASSWORD_MAX = 256,
+	BODY_BYTES = 4096,
+	KEY_TEXT = 4 * (SVC_ETCD_KEY_MAX / 3 + 2)
+};
 
 /* Statuses of gRPC. */
 enum {
@@ -365,8 +373,8 @@ int svc_etcd_count(struct svc_etcd *e, const char *prefix, int64_t *n, int64_t u
 	return XPORT_OK;
 }
 
-int svc_etcd_list(struct svc_etcd *e, const char *prefix, int most, int (*take)(void *arg, const struct svc_etcd_entry *entry),
-                  void *arg, int64_t until)
+int svc_etcd_list(struct svc_etcd *e, const char *prefix, int most,
+                  int (*take)(void *arg, const struct svc_etcd_entry *entry), void *arg, int64_t until)
 {
 	char from[SVC_ETCD_KEY_MAX + 2], before[SVC_ETCD_KEY_MAX + 1] = "", more[32];
 	struct svc_etcd_entry entry = {.revision = 0};

@@ -36,8 +36,8 @@ int svc_etcd_get_two(struct svc_etcd *e, struct svc_etcd_entry *first, struct sv
  * Gives `take` the entries whose keys begin with `prefix`. `take` returns XPORT_OK, or an error that it has described. AGAIN,
  * too: there are more than `most` entries.
  */
-int svc_etcd_list(struct svc_etcd *e, const char *prefix, int most, int (*take)(void *arg, const struct svc_etcd_entry *entry),
-                  void *arg, int64_t until);
+int svc_etcd_list(struct svc_etcd *e, const char *prefix, int most,
+                  int (*take)(void *arg, const struct svc_etcd_entry *entry), void *arg, int64_t until);
 /* The number of entries whose keys begin with `prefix`. */
 int svc_etcd_count(struct svc_etcd *e, const char *prefix, int64_t *n, int64_t until);
 

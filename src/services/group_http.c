@@ -44,7 +44,7 @@ enum {
 	CODE_SSL_CACERT_BADFILE = 77,
 	GLOBAL_ALL = 3,
 	ERROR_BYTES = 256,
-	BODY_MAX = 2 << 20, /* a page of entries has less than 1 MiB; as JSON in memory it takes up to 80 times as much */
+	BODY_MAX = 2 << 20, /* a page of entries has less than half; parsed, it takes up to 80 times as much */
 	LINE_BYTES = SVC_HTTP_TOKEN_MAX + 32
 };
 

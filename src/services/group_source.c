@@ -17,7 +17,7 @@ static const char *const launchers[][2] = {
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 };
 static const char exist[] =
-	"there are root:HOST:PORT, dir:PATH, etcd:URL, pmi1, pmi2, pmix, and functions  of the application";
+	"there are root:HOST:PORT, dir:PATH, etcd:URL, pmi1, pmi2, pmix, and functions of the application";
 
 /* A variable that is set and not empty. None in a set-user-ID program. */
 static const char *variable(const char *name)

@@ -14,9 +14,9 @@
  *   pmix             PMIx, by libpmix.so.2, which is loaded then; a launcher such as srun --mpi=pmix
  *
  * Or the application gives functions of its own (xport_group_attr.exchange).  If XPORT_GROUP is not set, the source is pmi2
- * if PMI_FD and SLURM_PROCID are set, pmi1 if PMI_FD alone is, and else pmix if PMIX_NAMESPACE is set.  With root, dir and etcd, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set,
- * those of a launcher are used: PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and
- * OMPI_COMM_WORLD_SIZE.
+ * if PMI_FD and SLURM_PROCID are set, pmi1 if only PMI_FD is set, and else pmix if PMIX_NAMESPACE is set.  With root, dir and
+ * etcd, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set, those of a launcher are used:
+ * PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
  *
  * Endpoints.  xport_group_create connects each member with those at distances 1, 2, 4, ... around the ring of ranks: at most
  * 2 log2(members) others.  The collective operations use these endpoints.  xport_group_ep makes the others at their first

@@ -24,7 +24,7 @@ extern "C" {
  *
  * The metrics xport_* are those of the instance, with all endpoints that it has had.  The metrics xport_ep_* are those of
  * the `n` endpoints in `eps`, each with the labels local, peer, host, pid, backend and provider.  An endpoint that is still
- * connecting or has ended is left out: what it counted is in the metrics of the instance.  No two endpoints have the same
+ * connecting or has ended is left out: its counts remain in the instance's metrics.  No two endpoints have the same
  * labels.  `eps` may be NULL if n is 0.
  *
  * *len is the size of `text` before the call, and the length of the text without its NUL after it.  If `text` is too small
