@@ -49,6 +49,9 @@ slurmd -D -N "$host" >"$slurm/slurmd" 2>&1 &
 started="$! $started"
 is_idle() { sinfo -h -o %T | grep -qx idle; }
 pass "Slurm starts" wait_for is_idle
+listeners() { ss -Hltn "( sport = :$port or sport = :$((port + 1)) )" | awk '{ print $4 }' | LC_ALL=C sort | tr '\n' ' '; }
+only_loopback() { [ "$(listeners)" = "127.0.0.1:$port 127.0.0.1:$((port + 1)) " ] || { listeners; return 1; }; }
+pass "and listens on loopback only" only_loopback
 [ $failed = 0 ] || tail -n 20 "$slurm/munged" "$slurm/slurmctld" "$slurm/slurmd"
 
 pass "16 members by srun --mpi=pmi2" joined 16 pmi2 srun --mpi=pmi2 -n 16 "$member" 30000
