@@ -53,6 +53,20 @@ static void group_free(struct xport_group *g)
 	free(g);
 }
 
+/* Frees all. The failure, if there is one, stays described. */
+static int group_end(struct xport_group *g, int status, const char *op)
+{
+	struct xport_error e = {.size = sizeof(e)};
+
+	if (status == XPORT_OK) {
+		group_free(g);
+		return XPORT_OK;
+	}
+	(void)xport_services_last_error(&e);
+	group_free(g);
+	return svc_fail(status, op, e.hint, "%s", e.text);
+}
+
 static bool group_closing(const struct xport_group *g)
 {
 	for (int i = 0; i < g->members; i++)
@@ -94,8 +108,7 @@ int xport_group_destroy(xport_group *g, int timeout_ms)
 	if (r == XPORT_OK && (g->late || group_closing(g)))
 		r = svc_fail(XPORT_ERR_TIMEOUT, op, "call xport_group_barrier before it",
 		             "a member did not take what was sent within %d ms", timeout_ms);
-	group_free(g);
-	return r;
+	return group_end(g, r, op);
 }
 
 /* ---- joining ---- */
@@ -144,7 +157,7 @@ static int source_wait(struct xport_group *g, enum step step, int rank, struct s
 	char text[256];
 
 	for (;;) {
-		g->source->left_ms = until < 0 ? -1 : svc_group_left(until, 1 << 30);
+		g->source->until = until;
 		r = source_step(g, step, rank, card, slice);
 		if (r != XPORT_ERR_AGAIN)
 			return r;
@@ -209,7 +222,8 @@ static int group_connect(struct xport_group *g, int64_t until)
 		if (!svc_group_neighbours(g, i))
 			continue;
 		r = source_wait(g, CARD, i, &card, until);
-		if (r == XPORT_OK)
+		/* One that waited for long has connected itself, and that is taken. */
+		if (r == XPORT_OK && g->member[i].state == SVC_MEMBER_ABSENT)
 			r = svc_member_connect(g, i, &card, create_op);
 		if (r != XPORT_OK)
 			return r;
@@ -265,12 +279,17 @@ static int group_join(struct xport_group *g, const char *address, int timeout_ms
 		return r;
 	g->id = first.own;
 	svc_group_accept(g);
+	g->joining = true;
 	r = group_connect(g, until);
-	if (r != XPORT_OK)
-		return r;
-	/* A member that is through may leave, and with it what the source has of it. */
-	r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, 0);
-	return svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, create_op);
+	if (r == XPORT_OK) {
+		/* A member that is through may leave, and with it what the source has of it. */
+		r = svc_coll_begin(g, SVC_GROUP_BARRIER, 0, 0);
+		r = svc_coll_end(g, r == XPORT_OK ? svc_coll_barrier(g, until, create_op) : r, create_op);
+	}
+	g->joining = false;
+	if (r == XPORT_OK && g->source->ops->joined != NULL)
+		g->source->ops->joined(g->source);
+	return r;
 }
 
 static struct xport_group *group_new(xport *x, const struct xport_group_attr *a, struct svc_group_source *source)

@@ -103,6 +103,7 @@ enum { SVC_GROUP_BUCKETS = 256 };
 struct xport_group {
 	xport *x;
 	pthread_mutex_t lock;
+	bool joining; /* this member has the cards, but others may still ask the source */
 	bool calling; /* a thread is in a function that waits */
 	int rank, members;
 	int spins; /* polls before a sleep; 0: there are more members than CPUs */

@@ -300,7 +300,7 @@ static int member_wait(struct xport_group *g, int rank, int64_t until, bool begi
 			                g->connect_rank == rank ? g->connect_why : xport_strerror(m->status));
 		if (m->state == SVC_MEMBER_ABSENT && !m->refused && begin) {
 			g->source->operation = op;
-			g->source->left_ms = until < 0 ? -1 : svc_group_left(until, 1 << 30);
+			g->source->until = until;
 			r = g->source->ops->card(g->source, rank, &card, 1);
 			if (r == XPORT_OK)
 				r = svc_member_connect(g, rank, &card, op);

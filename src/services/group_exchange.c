@@ -41,7 +41,7 @@ static int exchange_ready(struct svc_group_source *s, int slice_ms)
 	(void)slice_ms;
 	if (e->own.fence == NULL)
 		return XPORT_OK;
-	r = e->own.fence(e->own.arg, s->left_ms);
+	r = e->own.fence(e->own.arg, s->until < 0 ? -1 : svc_source_left(s, 1 << 30));
 	return r == XPORT_OK ? r : exchange_failed(s, r, "fence");
 }
 

@@ -16,7 +16,8 @@ static const char *const launchers[][2] = {
 	{"SLURM_PROCID", "SLURM_NTASKS"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 };
-static const char exist[] = "there are root:HOST:PORT, dir:PATH, pmi1, and functions of the application";
+static const char exist[] =
+	"there are root:HOST:PORT, dir:PATH, etcd:URL, pmi1, pmi2, pmix, and functions of the application";
 
 /* A variable that is set and not empty. None in a set-user-ID program. */
 static const char *variable(const char *name)
@@ -113,14 +114,34 @@ static int find_rank(const struct xport_group_attr *attr, struct svc_group_choic
 
 static int no_source(const char *operation)
 {
-	const char *also = variable("PMIX_NAMESPACE") != NULL ? "; PMIX_NAMESPACE is set, but PMIx is not supported"
-	                   : variable("SLURM_PROCID") != NULL
-	                           ? "; SLURM_PROCID is set: use srun --mpi=pmi2, or XPORT_GROUP=root:HOST:PORT"
-	                           : "";
+	const char *also =
+		variable("SLURM_PROCID") != NULL
+			? "; SLURM_PROCID is set: use srun --mpi=pmi2 or --mpi=pmix, or XPORT_GROUP=root:HOST:PORT"
+			: "";
 
 	return svc_fail(XPORT_ERR_CONFIG, operation,
-	                "set XPORT_GROUP to root:HOST:PORT or dir:PATH, or start by mpiexec.hydra",
-	                "no launcher was found: looked at XPORT_GROUP and PMI_FD; none is set%s", also);
+	                "set XPORT_GROUP to root:HOST:PORT, dir:PATH or etcd:URL, or start by mpiexec.hydra",
+	                "no launcher was found: looked at XPORT_GROUP, PMI_FD and PMIX_NAMESPACE; none is set%s", also);
+}
+
+/* The source of the launcher that started this process; NULL: unknown. */
+static const char *launched(void)
+{
+	/* Slurm's own PMI-1 is the older half of its server. mpiexec.hydra, in a job of Slurm, speaks both. */
+	if (variable("PMI_FD") != NULL)
+		return variable("SLURM_PROCID") != NULL ? "pmi2" : "pmi1";
+	return variable("PMIX_NAMESPACE") != NULL ? "pmix" : NULL;
+}
+
+/* Whether the source has rank and number by itself. */
+static bool knows_rank(const char *source)
+{
+	static const char *const sources[] = {"pmi1", "pmi2", "pmix"};
+
+	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
+		if (strcmp(source, sources[i]) == 0)
+			return true;
+	return false;
 }
 
 int svc_group_choose(const struct xport_group_attr *attr, struct svc_group_choice *c, const char *operation)
@@ -142,11 +163,11 @@ int svc_group_choose(const struct xport_group_attr *attr, struct svc_group_choic
 		return XPORT_OK;
 	}
 	c->source = attr->source != NULL ? attr->source : variable("XPORT_GROUP");
-	if (c->source == NULL && variable("PMI_FD") != NULL)
-		c->source = "pmi1";
+	if (c->source == NULL)
+		c->source = launched();
 	if (c->source == NULL)
 		return no_source(operation);
-	return strcmp(c->source, "pmi1") == 0 ? XPORT_OK : find_rank(attr, c, operation);
+	return knows_rank(c->source) ? XPORT_OK : find_rank(attr, c, operation);
 }
 
 int svc_group_source_open(const struct svc_group_choice *c, struct svc_group_source **source, const char *operation)
@@ -159,8 +180,14 @@ int svc_group_source_open(const struct svc_group_choice *c, struct svc_group_sou
 		r = svc_group_root_open(c, c->source + 5, source, operation);
 	else if (strncmp(c->source, "dir:", 4) == 0)
 		r = svc_group_dir_open(c, c->source + 4, source, operation);
+	else if (strncmp(c->source, "etcd:", 5) == 0)
+		r = svc_group_etcd_open(c, c->source + 5, source, operation);
 	else if (strcmp(c->source, "pmi1") == 0)
-		r = svc_group_pmi_open(c, source, operation);
+		r = svc_group_pmi1_open(source, operation);
+	else if (strcmp(c->source, "pmi2") == 0)
+		r = svc_group_pmi2_open(source, operation);
+	else if (strcmp(c->source, "pmix") == 0)
+		r = svc_group_pmix_open(source, operation);
 	else
 		return svc_fail(XPORT_ERR_NOT_SUPPORTED, operation, exist,
 		                "XPORT_GROUP=%.200s: there is no such source", c->source);

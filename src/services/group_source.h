@@ -6,12 +6,14 @@
  *
  *	open --> offer (own card) --> ready (all have offered) --> card (of any rank, any number of times) --> close
  *
- * offer, ready and card wait at most `slice_ms`. They return XPORT_ERR_AGAIN if the answer is not there yet: the caller makes
+ * offer, ready and card wait at most `slice_ms` for other members. A request to a server lasts until its answer, but not
+ * beyond the deadline of the head. They return XPORT_ERR_AGAIN if what is waited for is not there yet: the caller makes
  * progress, and repeats the call with the same arguments. Any other status ends the source; it was described by svc_fail.
  */
 #ifndef SVC_GROUP_SOURCE_H
 #define SVC_GROUP_SOURCE_H
 
+#include "services/clock.h"
 #include "services/group_card.h"
 #include "services/xport_services.h"
 
@@ -24,6 +26,10 @@ struct svc_group_source_ops {
 	int (*card)(struct svc_group_source *s, int rank, struct svc_group_card *card, int slice_ms);
 	/* Writes what is waited for: "ranks 3 and 7", or another reason. */
 	void (*missing)(struct svc_group_source *s, char *text, size_t size);
+	/* Is called often from `ready` until `joined`: keeps what other members may still ask for. NULL: it stays there. */
+	void (*keep)(struct svc_group_source *s);
+	/* All have joined: nothing but `card` and `close` follows. NULL: nothing is to be done. */
+	void (*joined)(struct svc_group_source *s);
 	void (*close)(struct svc_group_source *s);
 };
 
@@ -34,8 +40,16 @@ struct svc_group_source {
 	bool local; /* all members are on this host */
 	char name[SVC_GROUP_NAME_MAX + 1];
 	const char *operation; /* for svc_fail: the public function that uses the source */
-	int left_ms;           /* set by the caller: how long the function may go on; -1: no limit */
+	int64_t until;         /* set by the caller: the deadline, as svc_now_ms counts; -1: none */
 };
+
+/* Milliseconds until the deadline, at most `most`. */
+static inline int svc_source_left(const struct svc_group_source *s, int most)
+{
+	int64_t left = s->until < 0 ? most : s->until - svc_now_ms();
+
+	return left < 0 ? 0 : left > most ? most : (int)left;
+}
 
 /* Who is asked for: the options after the environment was looked at. */
 struct svc_group_choice {
@@ -61,11 +75,17 @@ int svc_group_root_open(const struct svc_group_choice *choice, const char *argum
                         const char *operation);
 int svc_group_dir_open(const struct svc_group_choice *choice, const char *argument, struct svc_group_source **source,
                        const char *operation);
-int svc_group_pmi_open(const struct svc_group_choice *choice, struct svc_group_source **source, const char *operation);
+int svc_group_etcd_open(const struct svc_group_choice *choice, const char *argument, struct svc_group_source **source,
+                        const char *operation);
+/* What PMI_FD, PMI_RANK and PMI_SIZE describe. */
+int svc_group_pmi1_open(struct svc_group_source **source, const char *operation);
+int svc_group_pmi2_open(struct svc_group_source **source, const char *operation);
+int svc_group_pmix_open(struct svc_group_source **source, const char *operation);
 int svc_group_exchange_open(const struct svc_group_choice *choice, struct svc_group_source **source,
                             const char *operation);
 
-/* An open connection to a PMI-1 server, instead of that of PMI_FD; for tests. */
-int svc_group_pmi_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
+/* An open connection to a PMI server, instead of that of PMI_FD; for tests. */
+int svc_group_pmi1_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
+int svc_group_pmi2_open_fd(int fd, int rank, int members, struct svc_group_source **source, const char *operation);
 
 #endif

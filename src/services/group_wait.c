@@ -60,6 +60,8 @@ int svc_group_turn(struct xport_group *g, int ms, const char *operation)
 	if (n == 0)
 		n = xport_wait(g->x, list, SVC_GROUP_BATCH, ms);
 	pthread_mutex_lock(&g->lock);
+	if (g->joining && g->source->ops->keep != NULL)
+		g->source->ops->keep(g->source);
 	if (n < 0)
 		return svc_pass(g->x, n, operation);
 	for (int i = 0; i < n; i++) {

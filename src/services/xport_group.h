@@ -7,12 +7,16 @@
  *
  *   root:HOST:PORT   one process serves at this address: rank 0, or the process that calls xport_group_serve
  *   dir:PATH         files in a directory that all members share
+ *   etcd:URL,URL...  an etcd cluster of version 3.4 or later, by its JSON gateway; libcurl and libjansson are loaded then.
+ *                    XPORT_ETCD_CACERT, _CERT, _KEY, _USER and _PASSWORD_FILE are for TLS and users
  *   pmi1             the PMI-1 protocol of a launcher such as mpiexec.hydra, over the descriptor PMI_FD
+ *   pmi2             the PMI-2 protocol of a launcher such as srun --mpi=pmi2, over the descriptor PMI_FD
+ *   pmix             PMIx, by libpmix.so.2, which is loaded then; a launcher such as srun --mpi=pmix
  *
- * Or the application gives functions of its own (xport_group_attr.exchange).  If XPORT_GROUP is not set, and PMI_FD is, the
- * source is pmi1.  With root and dir, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set,
- * those of a launcher are used: PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and
- * OMPI_COMM_WORLD_SIZE.
+ * Or the application gives functions of its own (xport_group_attr.exchange).  If XPORT_GROUP is not set, the source is pmi2
+ * if PMI_FD and SLURM_PROCID are set, pmi1 if only PMI_FD is set, and else pmix if PMIX_NAMESPACE is set.  With root, dir and
+ * etcd, rank and number are XPORT_GROUP_RANK and XPORT_GROUP_SIZE.  If these are not set, those of a launcher are used:
+ * PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
  *
  * Endpoints.  xport_group_create connects each member with those at distances 1, 2, 4, ... around the ring of ranks: at most
  * 2 log2(members) others.  The collective operations use these endpoints.  xport_group_ep makes the others at their first
@@ -89,7 +93,7 @@ struct xport_group_attr {
 	int members;        /* XPORT_GROUP_SIZE; not 0: `rank` is used, too */
 	int rank;           /* XPORT_GROUP_RANK; ignored if members is 0 */
 	const char *
-		name; /* XPORT_GROUP_NAME: tells groups in one directory apart; 1 to 63 of A-Z a-z 0-9 . _ -; "group" */
+		name; /* XPORT_GROUP_NAME: tells groups in one directory or etcd apart; 1 to 63 of A-Z a-z 0-9 . _ -; "group" */
 	/* XPORT_GROUP_ADDRESS: what this member listens at, see xport_listen.  Default: "*:0".  It is
 	   "127.0.0.1:0" if there is no authentication key and XPORT_AUTH does not allow that, or the root is on loopback. */
 	const char *address;
@@ -147,7 +151,7 @@ struct xport_group_info {
 	int failed;       /* rank of the member that failed; -1: none */
 	int status;       /* enum xport_status: why the group failed; XPORT_OK: it has not */
 	int endpoints;    /* open endpoints */
-	char source[16];  /* "root", "dir", "pmi1" or "exchange" */
+	char source[16];  /* as in XPORT_GROUP: "root"; or "exchange" */
 	char address[64]; /* of this member's listener */
 	char why[256];    /* why the group failed, a sentence; "": it has not */
 };

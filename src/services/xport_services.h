@@ -78,4 +78,6 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 
 #include "xport_group.h"
 
+#include "xport_metrics.h"
+
 #endif

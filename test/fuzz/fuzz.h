@@ -28,6 +28,7 @@ int fuzz_chan(const uint8_t *data, size_t size);
 int fuzz_session(const uint8_t *data, size_t size);
 int fuzz_services(const uint8_t *data, size_t size);
 int fuzz_ring(const uint8_t *data, size_t size);
+int fuzz_cluster(const uint8_t *data, size_t size);
 /* How many damaged keys were taken for good ones; must be none. */
 unsigned key_flips(unsigned *tried);
 /* The most operations that a peer makes an instance hold by asking and taking no answer; UINT32_MAX: without end. */

@@ -17,6 +17,7 @@ static const struct {
 } targets[] = {
 	{"key", fuzz_key},   {"hello", fuzz_hello},     {"settings", fuzz_settings}, {"frame", fuzz_frame},
 	{"chan", fuzz_chan}, {"session", fuzz_session}, {"services", fuzz_services}, {"ring", fuzz_ring},
+	{"cluster", fuzz_cluster},
 };
 
 static unsigned ran;

@@ -471,9 +471,12 @@ TEST(Wrong, Variables)
 	static const struct {
 		const char *name, *value, *says;
 	} wrong[] = {
-		{"XPORT_GROUP", "pmix", "there is no such source|there are root:HOST:PORT, dir:PATH, pmi1"},
-		{"XPORT_GROUP", "etcd:http://localhost:2379", "XPORT_ERR_NOT_SUPPORTED"},
-		{"XPORT_GROUP", "", "no launcher was found: looked at XPORT_GROUP and PMI_FD"},
+		{"XPORT_GROUP", "none:http://localhost:1",
+	         "there is no such source|there are root:HOST:PORT, dir:PATH, etcd:URL"},
+		{"XPORT_GROUP", "pmix", "needs PMIX_NAMESPACE, which is not set"},
+		{"XPORT_GROUP", "etcd:localhost:1", "has something that is no URL"},
+		{"XPORT_GROUP", "etcd:http://job:word@localhost:1", "a URL of etcd must have no user and no password"},
+		{"XPORT_GROUP", "", "no launcher was found: looked at XPORT_GROUP, PMI_FD and PMIX_NAMESPACE"},
 		{"XPORT_GROUP", "dir:/nonexistent", "is not a directory|make the directory"},
 		{"XPORT_GROUP", "dir:", "is empty"},
 		{"XPORT_GROUP", "root:nothing", "is not HOST:PORT"},

@@ -29,7 +29,7 @@ const h_scenario *const both[] = {
 	svc_cases_lease_slow, svc_cases_lease_wrong, svc_cases_directory,   svc_cases_directory_hostile,
 	svc_cases_rpc,        svc_cases_rpc_end,     svc_cases_rpc_hostile, svc_cases_rpc_queue,
 	svc_cases_link,       svc_cases_link_end,    svc_cases_bulk,        svc_cases_bulk_end,
-	svc_cases_bulk_stuck, svc_cases_prepared};
+	svc_cases_bulk_stuck, svc_cases_prepared,    svc_cases_metrics};
 
 void add(const h_scenario *s, const char *backend, bool emulate)
 {

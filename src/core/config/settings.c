@@ -66,8 +66,17 @@ const struct xpi_variable xpi_variables[] = {
 	VARIABLES(ROW){NULL, NULL, NULL, NULL, NULL}};
 
 /* Variables of this project that libxport_services reads (xport_group.h): no misspelt ones. */
-static const char *const services_variables[] = {"XPORT_GROUP",      "XPORT_GROUP_RANK",    "XPORT_GROUP_SIZE",
-                                                 "XPORT_GROUP_NAME", "XPORT_GROUP_ADDRESS", NULL};
+static const char *const services_variables[] = {"XPORT_GROUP",
+                                                 "XPORT_GROUP_RANK",
+                                                 "XPORT_GROUP_SIZE",
+                                                 "XPORT_GROUP_NAME",
+                                                 "XPORT_GROUP_ADDRESS",
+                                                 "XPORT_ETCD_CACERT",
+                                                 "XPORT_ETCD_CERT",
+                                                 "XPORT_ETCD_KEY",
+                                                 "XPORT_ETCD_USER",
+                                                 "XPORT_ETCD_PASSWORD_FILE",
+                                                 NULL};
 
 /* The state of one reading of all variables. */
 struct reading {
