@@ -63,7 +63,7 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 9
+#define XPI_BACKEND_ABI 10
 
 /* The rights that let peers change a region. */
 #define XPI_RIGHTS_TO_CHANGE (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
