@@ -15,9 +15,9 @@ static const struct {
 	const char *name;
 	int (*run)(const uint8_t *data, size_t size);
 } targets[] = {
-	{"key", fuzz_key},   {"hello", fuzz_hello},     {"settings", fuzz_settings}, {"frame", fuzz_frame},
-	{"chan", fuzz_chan}, {"session", fuzz_session}, {"services", fuzz_services}, {"ring", fuzz_ring},
-	{"cluster", fuzz_cluster},
+	{"key", fuzz_key},           {"hello", fuzz_hello}, {"settings", fuzz_settings},
+	{"frame", fuzz_frame},       {"chan", fuzz_chan},   {"session", fuzz_session},
+	{"services", fuzz_services}, {"ring", fuzz_ring},   {"cluster", fuzz_cluster},
 };
 
 static unsigned ran;
