@@ -22,6 +22,7 @@
 void pool_blocks(struct scene *s);
 void pool_busy(struct scene *s);
 void cache(struct scene *s);
+void metrics(struct scene *s);
 void prepared(struct scene *s);
 void versioned(struct scene *s);
 void leases(struct scene *s);
@@ -497,6 +498,7 @@ const struct scenario scenarios[] = {
 	{.name = "pool", .run = pool_blocks},
 	{.name = "pool_busy", .run = pool_busy},
 	{.name = "cache", .run = cache},
+	{.name = "metrics", .run = metrics},
 	{.name = "prepared", .run = prepared},
 	{.name = "versioned", .run = versioned},
 	{.name = "leases", .run = leases, .threads = true},

@@ -75,7 +75,7 @@ static void bulk_start(struct scene *s, xport_bulk *b, bool push, size_t pieces,
 		return;
 	each = info.length / pieces;
 	for (size_t i = 0; i < pieces; i++)
-		iov[i] = (struct xport_iov){.addr = local[1] + i * each, .len = each};
+		iov[pieces - 1 - i] = (struct xport_iov){.addr = local[1] + i * each, .len = each};
 	if (sc_served(s, "xport_bulk_pull", push ? xport_bulk_push(bulks, b, &a) : xport_bulk_pull(bulks, b, &a),
 	              ON_BULK))
 		transfers_open++;

@@ -14,6 +14,7 @@ enum {
 void pool_blocks(struct scene *s);
 void pool_busy(struct scene *s);
 void cache(struct scene *s);
+void metrics(struct scene *s);
 void prepared(struct scene *s);
 void versioned(struct scene *s);
 
@@ -205,5 +206,17 @@ void versioned(struct scene *s)
 	sc_close_endpoint(s, 1);
 	sc_close_endpoint(s, 0);
 	sc_unshare(s, &r);
+	sc_close_all(s);
+}
+
+void metrics(struct scene *s)
+{
+	static char text[65536];
+	size_t len = sizeof(text);
+
+	if (sc_open_side(s, 0))
+		sc_served(s, "xport_stats_text", xport_stats_text(s->x[0], NULL, 0, text, &len),
+		          BIT(XPORT_ERR_NO_MEMORY));
+	s->ending = true;
 	sc_close_all(s);
 }
