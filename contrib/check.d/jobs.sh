@@ -6,25 +6,28 @@ running=   # process ids that contrib/check waits for
 ahead=     # process id of the job that builds trees ahead
 beside_us= # process id of the job that runs the stages that mostly wait
 
-# below PID... - these processes and all that they started.
-below() {
+# stopped PID... - stops these processes and all that they started, and prints them.  What is stopped starts nothing more.
+stopped() {
 	for p; do
+		kill -STOP "$p" 2>/dev/null
 		echo "$p"
-		below $(ps -o pid= --ppid "$p")
+		stopped $(ps -o pid= --ppid "$p")
 	done
 }
 
 on_signal() {
 	trap '' HUP INT TERM
 	echo "check: ended by SIG$1" >&2
-	those=$(below $running $ahead $beside_us)
+	those=$(stopped $running $ahead $beside_us)
 	[ -z "$those" ] || kill $those 2>/dev/null
+	[ -z "$those" ] || kill -CONT $those 2>/dev/null
 	wait
 	# A job at idle priority takes long to end on a busy machine.
 	for tick in $(seq 300); do
 		ps -o stat= -p "$(echo $those)" 2>/dev/null | grep -qv '^Z' || break
 		sleep 0.1
 	done
+	[ -z "$those" ] || kill -KILL $those 2>/dev/null
 	trap - "$1"
 	kill -s "$1" $$
 }
