@@ -208,6 +208,8 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 	if (r == XPORT_OK) {
 		xpi_signals_hold(&mask);
 		r = xpi_select_list(&settings.log, info_collect, &to);
+		if (r == XPORT_ERR_NO_MEMORY)
+			(void)xpi_fail(err, r, 0, NULL, NULL, "no memory to look at the back ends");
 		xpi_signals_release(&mask);
 		xpi_settings_fini(&settings);
 	}
