@@ -7,7 +7,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -20,167 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/shm/shm.h"
+#include "shm/pair.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
 
-#define CHECK(cond) \
-	do { \
-		if (!(cond)) { \
-			printf("FAILED: %s:%d: not so: %s (%s)\n", __func__, __LINE__, #cond, err.text); \
-			exit(1); \
-		} \
-	} while (0)
-
 enum { MANY = 100 };
-
-struct xpi_core_ep {
-	alignas(16) struct shm_ep state;
-	uint64_t frames, bytes;
-	uint8_t last[SHM_AM_MAX];
-	size_t last_len;
-	int failed;
-	char why[160];
-};
-
-extern const struct xpi_backend xpi_backend_shm;
-static const struct xpi_backend *const ops = &xpi_backend_shm;
-static struct xport_error err = {.size = sizeof(err)};
-static int same_user_is = XPORT_OK;
-
-static void on_frame(struct xpi_core *core, struct xpi_core_ep *ep, const void *hdr, size_t hlen, const void *data,
-                     size_t dlen)
-{
-	(void)core;
-	CHECK(data == NULL && dlen == 0 && hlen <= SHM_AM_MAX);
-	memcpy(ep->last, hdr, hlen);
-	ep->last_len = hlen;
-	ep->bytes += hlen;
-	ep->frames++;
-}
-
-static void on_failed(struct xpi_core *core, struct xpi_core_ep *ep, int64_t code, const char *why)
-{
-	(void)core;
-	CHECK(code != 0);
-	ep->failed++;
-	snprintf(ep->why, sizeof(ep->why), "%s", why);
-}
-
-static int on_same_user(struct xpi_core *core, struct xpi_core_ep *ep)
-{
-	(void)core;
-	(void)ep;
-	return same_user_is;
-}
-
-static const struct xpi_core_ops up = {.am_recv = on_frame, .ep_failed = on_failed, .same_user = on_same_user};
-
-struct link {
-	struct xpi_core_ep *a, *b;
-	uint8_t address_a[2048], address_b[2048];
-	size_t len_a, len_b;
-};
-
-static struct xpi_be *one, *two;
-
-static struct xpi_be *instance(void)
-{
-	struct xpi_be_open_args args = {.up = &up, .err = &err};
-	struct xpi_be *be;
-
-	CHECK(ops->open(&args, &be) == XPORT_OK);
-	return be;
-}
-
-static struct xpi_core_ep *endpoint(struct xpi_be *be, uint8_t *address, size_t *len)
-{
-	struct xpi_core_ep *ep = aligned_alloc(64, (sizeof(*ep) + 63) / 64 * 64);
-
-	CHECK(ep != NULL);
-	memset(ep, 0, sizeof(*ep));
-	*len = 2048;
-	CHECK(ops->address(be, &ep->state, ep, address, len) == XPORT_OK);
-	return ep;
-}
-
-static struct link addresses(void)
-{
-	struct link l;
-
-	l.a = endpoint(one, l.address_a, &l.len_a);
-	l.b = endpoint(two, l.address_b, &l.len_b);
-	return l;
-}
-
-static int connect_a(struct link *l)
-{
-	return ops->ep_connect(one, &l->a->state, XPI_ACTIVE, l->address_b, l->len_b);
-}
-
-static int connect_b(struct link *l)
-{
-	return ops->ep_connect(two, &l->b->state, XPI_PASSIVE, l->address_a, l->len_a);
-}
-
-/* In a few turns: a socket takes the peer's file only once it is connected. */
-static void connect_both(struct link *l)
-{
-	int a = XPORT_ERR_AGAIN, b = XPORT_ERR_AGAIN;
-
-	for (int i = 0; i < 10 && (a == XPORT_ERR_AGAIN || b == XPORT_ERR_AGAIN); i++) {
-		a = a == XPORT_ERR_AGAIN ? connect_a(l) : a;
-		b = b == XPORT_ERR_AGAIN ? connect_b(l) : b;
-	}
-	CHECK(a == XPORT_OK && b == XPORT_OK);
-}
-
-static struct link meet(void)
-{
-	struct link l = addresses();
-
-	connect_both(&l);
-	return l;
-}
-
-static void end(struct xpi_be *be, struct xpi_core_ep *ep)
-{
-	CHECK(ops->ep_quiesce(be, &ep->state) == XPORT_OK);
-	ops->ep_destroy(be, &ep->state);
-	free(ep);
-}
-
-static void part(struct link *l)
-{
-	end(one, l->a);
-	end(two, l->b);
-}
-
-static int send_a(struct link *l, const void *buf, size_t len)
-{
-	return ops->am_send(one, &l->a->state, buf, len, NULL);
-}
-
-static unsigned descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	CHECK(d != NULL);
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
-
-static struct shm_file *file_of(struct xpi_core_ep *ep)
-{
-	return ep->state.file.base;
-}
-
-/* ---- the tests ---- */
 
 /* Every length, cut everywhere; what does not fit is refused, and fits later. */
 static void test_frames(void)
