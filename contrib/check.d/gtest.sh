@@ -62,8 +62,7 @@ suite() {
 }
 
 # parts N NAME COMMAND... - the same as N processes at a time, each with every Nth test and with a /dev/shm of its own, because
-# tests check what is left there.  Most tests mainly wait, also under ThreadSanitizer.  libfabric reads /proc/kallsyms whenever a
-# process loads it, which takes longer than most tests: it is empty for them.
+# tests check what is left there.  Most tests mainly wait, also under ThreadSanitizer.
 parts() {
 	parts=$1
 	shift
@@ -76,7 +75,7 @@ parts() {
 	begun=$(date +%s) part=0 those=
 	while [ $part -lt "$parts" ]; do
 		begin "$all_of-$part" env GTEST_TOTAL_SHARDS=$((parts * 100 / share)) GTEST_SHARD_INDEX=$part \
-			unshare --mount sh -c 'mount -t tmpfs shm /dev/shm && { mount --bind /dev/null /proc/kallsyms || :; } && exec "$@"' sh "$@"
+			unshare --mount sh -c 'mount -t tmpfs shm /dev/shm && exec "$@"' sh "$@"
 		those="$those $part:$!"
 		part=$((part + 1))
 	done

@@ -8,16 +8,16 @@ uses_installed() {
 	shift
 	PKG_CONFIG_PATH=$root/lib/pkgconfig
 	export PKG_CONFIG_PATH
-	cc -o "$out/installed" "$top/examples/remote_put.c" $(pkg-config --cflags libxport) $("$@" pkg-config --libs libxport) ||
+	cc -o "$out/uses-installed" "$top/examples/remote_put.c" $(pkg-config --cflags libxport) $("$@" pkg-config --libs libxport) ||
 		return
 	rm -f "$out/address"
-	LD_LIBRARY_PATH=$root/lib timeout 60 "$out/installed" >"$out/address" &
+	LD_LIBRARY_PATH=$root/lib timeout 60 "$out/uses-installed" >"$out/address" &
 	target=$!
 	for i in $(seq 100); do
 		[ ! -s "$out/address" ] || break
 		sleep 0.1
 	done
-	LD_LIBRARY_PATH=$root/lib timeout 60 "$out/installed" "$(cat "$out/address")"
+	LD_LIBRARY_PATH=$root/lib timeout 60 "$out/uses-installed" "$(cat "$out/address")"
 	rc=$?
 	wait $target && [ $rc = 0 ]
 }
