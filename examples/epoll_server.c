@@ -5,8 +5,8 @@
  *   epoll_server         prints its address, and answers until SIGTERM or SIGINT
  *   pingpong HOST:PORT   is a client: as many as wanted, at the same time
  *
- * The server posts one receive for each client, with opt.source, so that the completion's context leads to the client.
- * That receive also completes, with an error, when the client ends.
+ * Each client has one operation at a time, a receive with opt.source or a send, whose context leads to the client.  It
+ * fails when the client ends, and an event of the endpoint comes.  Either may be first: a client is freed after both.
  */
 #include <err.h>
 #include <signal.h>
@@ -19,6 +19,7 @@
 enum { PING = 1, PONG = 2 };
 struct client {
 	xport_ep *ep;
+	int idle, ended; /* no operation is posted, nor will be; the event has come */
 	uint64_t request, answer;
 };
 static xport *x;
@@ -34,50 +35,51 @@ static void check(int status)
 	}
 }
 
-/* Posts the client's next operation: a receive, or the answer.  A client whose endpoint has ended is forgotten. */
+/* Posts the client's next operation: a receive, or the answer. */
 static void post(struct client *client, int answer)
 {
 	struct xport_opt opt = {.size = sizeof(opt), .context = client};
-	int status;
 
 	if (answer) {
 		client->answer = client->request + 1;
-		status = xport_send(client->ep, &client->answer, sizeof(client->answer), PONG, &opt);
+		client->idle = xport_send(client->ep, &client->answer, sizeof(client->answer), PONG, &opt) < 0;
 	} else {
 		opt.source = client->ep;
-		status = xport_recv(x, &client->request, sizeof(client->request), PING, UINT64_MAX, &opt);
+		client->idle = xport_recv(x, &client->request, sizeof(client->request), PING, UINT64_MAX, &opt) < 0;
 	}
-	if (status < 0)
-		free(client);
+}
+
+static void welcome(xport_listener *listener)
+{
+	struct client *client = calloc(1, sizeof(*client));
+	struct xport_conn_attr attr = {.size = sizeof(attr), .context = client}; /* for the events of the endpoint */
+
+	if (client == NULL || xport_accept_with(listener, &attr, 0, &client->ep) < 0) {
+		free(client); /* the connection is gone already */
+		return;
+	}
+	clients++;
+	post(client, 0);
 }
 
 static void handle(const struct xport_completion *c)
 {
-	struct client *client;
+	struct client *client = c->context;
 
-	switch (c->type) {
-	case XPORT_EVENT_INCOMING:
-		client = calloc(1, sizeof(*client));
-		if (client == NULL || xport_accept(c->context, 0, &client->ep) < 0) {
-			free(client); /* the connection is gone already */
-			break;
-		}
-		clients++;
-		post(client, 0);
-		break;
-	case XPORT_OP_RECV:
-	case XPORT_OP_SEND:
-		if (c->status < 0) {
-			free(c->context); /* it was the client's only operation; an event of the endpoint follows */
-			break;
-		}
-		requests += c->type == XPORT_OP_SEND;
-		post(c->context, c->type == XPORT_OP_RECV);
-		break;
-	case XPORT_EVENT_CLOSED:
-	case XPORT_EVENT_LOST:
-		xport_ep_destroy(c->ep);
-		break;
+	if (c->type == XPORT_EVENT_INCOMING) {
+		welcome(c->context);
+		return;
+	}
+	if (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)
+		client->ended = 1;
+	else if (c->status < 0)
+		client->idle = 1;
+	else
+		post(client, c->type == XPORT_OP_RECV);
+	requests += c->type == XPORT_OP_SEND && c->status == XPORT_OK;
+	if (client->idle && client->ended) {
+		xport_ep_destroy(client->ep);
+		free(client);
 	}
 }
 

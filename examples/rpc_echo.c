@@ -27,46 +27,35 @@ static void echo(void *arg, const struct xport_rpc_event *request)
 	check(xport_rpc_reply(arg, request->id, XPORT_OK, request->payload, request->len));
 }
 
-/* Completions that are not of calls. */
-static void other(void *arg, const struct xport_completion *c)
-{
-	if (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)
-		*(int *)arg = 1;
-}
-
 /* Requests of the method "length" are events: they could be replied to later, for example by another thread. */
 static void serve(xport *x)
 {
+	struct xport_rpcs_attr attr = {.size = sizeof(attr), .flags = XPORT_RPCS_TELL_ENDED};
 	struct xport_rpc_event e = {.size = sizeof(e)};
 	xport_listener *listener;
 	char address[64], text[32];
 	xport_rpcs *rpcs;
 	xport_ep *ep;
-	int gone = 0;
 
 	check(xport_listen(x, "127.0.0.1:0", NULL, &listener));
 	check(xport_listener_name(listener, address, sizeof(address)));
 	printf("%s\n", address);
 	fflush(stdout);
 	check(xport_accept(listener, -1, &ep));
-	check(xport_rpcs_create(x, NULL, &rpcs));
+	check(xport_rpcs_create(x, &attr, &rpcs));
 	check(xport_rpc_register(rpcs, "echo", echo, rpcs));
 	check(xport_rpc_register(rpcs, "length", NULL, NULL));
-	while (!gone) {
-		int status = xport_rpcs_wait(rpcs, &e, other, &gone, 100);
-
-		if (status == XPORT_ERR_TIMEOUT)
-			continue;
-		check(status);
-		if (e.type != XPORT_RPC_REQUEST)
-			continue;
+	for (;;) {
+		check(xport_rpcs_wait(rpcs, &e, NULL, NULL, -1));
+		if (e.type == XPORT_RPC_PEER_ENDED)
+			break;
 		snprintf(text, sizeof(text), "%zu bytes", e.len);
 		check(xport_rpc_reply(rpcs, e.id, XPORT_OK, text, strlen(text)));
 	}
 	check(xport_rpcs_destroy(rpcs, NULL, NULL, 1000));
 }
 
-/* Calls, and waits for the outcome. */
+/* Calls, and waits for the outcome. If the server is busy, it calls again: the handler did not run. */
 static void call(xport_rpcs *rpcs, xport_ep *ep, const char *method, const char *payload)
 {
 	char reply[100];
@@ -77,9 +66,20 @@ static void call(xport_rpcs *rpcs, xport_ep *ep, const char *method, const char 
 	                              .reply_max = sizeof(reply),
 	                              .deadline_ms = 10000};
 	struct xport_rpc_event e = {.size = sizeof(e)};
+	int status;
 
-	check(xport_rpc_call(rpcs, ep, method, &args));
-	check(xport_rpcs_wait(rpcs, &e, NULL, NULL, -1));
+	for (;;) {
+		check(xport_rpc_call(rpcs, ep, method, &args));
+		do
+			check(xport_rpcs_wait(rpcs, &e, NULL, NULL, -1));
+		while (e.type != XPORT_RPC_DONE);
+		if (e.status != XPORT_ERR_BUSY)
+			break;
+		/* No event comes, since there is no other call: so this pauses, and connections are served. */
+		status = xport_rpcs_wait(rpcs, &e, NULL, NULL, (int)e.retry_after_ms);
+		if (status != XPORT_ERR_TIMEOUT)
+			check(status);
+	}
 	if (e.status == XPORT_OK)
 		printf("%s: %.*s\n", method, (int)e.len, reply);
 	else

@@ -6,6 +6,7 @@
 #include "api/enter.h"
 #include "base/fd.h"
 #include "base/grow.h"
+#include "base/meet.h"
 #include "base/signals.h"
 #include "base/status.h"
 #include "core/cm/cm.h"
@@ -140,15 +141,18 @@ static void info_describe(const xport *x, struct xport_info *info)
 	info->peer_timeout_ms = x->settings.peer_timeout_ms;
 	info->queue_depth = x->settings.queue_depth;
 	info->frame_max = c->am_max;
-	info->eager_max = c->am_max - sizeof(struct xpi_frame_head) - sizeof(struct xpi_rec_send);
+	info->eager_max = (xpi_several(x) ? XPI_FRAME_LEAST : c->am_max) - sizeof(struct xpi_frame_head) -
+	                  sizeof(struct xpi_rec_send);
 	info->message_max = (uint64_t)INT64_MAX;
-	info->window = XPI_WINDOW;
+	info->window = xpi_window(x);
 	info->rkey_max = XPI_RKEY_LEN;
 	info->private_max = XPI_PRIVATE_MAX;
 	info->iov_max = XPI_IOV_MAX;
 	info->nic_atomic = path(!xpi_several(x) && xpi_choice_nic_atomic(&x->settings, c));
 	info->deadline_ends = deadline_ends(x, info);
 	info->incarnation = x->incarnation;
+	info->traffic_class = x->settings.traffic_class;
+	info->traffic_marked = c->traffic != XPI_TRAFFIC_NONE;
 }
 
 int xport_query(xport *x, struct xport_info *info)
@@ -207,7 +211,9 @@ int xport_list(const struct xport_attr *attr, struct xport_candidate *list, size
 	r = xpi_settings_read(attr, &settings, err);
 	if (r == XPORT_OK) {
 		xpi_signals_hold(&mask);
-		r = xpi_select_list(&settings.log, info_collect, &to);
+		r = xpi_meet_check(settings.shm_dir, err);
+		if (r == XPORT_OK)
+			r = xpi_select_list(&settings.log, info_collect, &to);
 		if (r == XPORT_ERR_NO_MEMORY)
 			(void)xpi_fail(err, r, 0, NULL, NULL, "no memory to look at the back ends");
 		xpi_signals_release(&mask);
@@ -300,21 +306,34 @@ int xport_listener_set_private_data(xport_listener *listener, const void *data, 
 	return r == XPORT_OK ? leave(x, xpi_listener_set_private(listener, data, len)) : r;
 }
 
-int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep)
+static int accept_by(const char *operation, xport_listener *listener, const struct xport_conn_attr *attr,
+                     int timeout_ms, xport_ep **ep)
 {
 	struct xport *x = listener != NULL ? xpi_listener_instance(listener) : NULL;
+	struct xport_conn_attr own;
 	int r;
 
 	if (x == NULL)
 		return XPORT_ERR_INVALID;
-	r = enter(x, "xport_accept");
+	r = enter(x, operation);
 	if (r != XPORT_OK)
 		return r;
 	if (ep == NULL)
-		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, "xport_accept", "the result pointer is NULL"));
+		return leave(x, xpi_refuse(x, XPORT_ERR_INVALID, operation, "the result pointer is NULL"));
 	if (timeout_ms < -1)
-		return leave(x, xpi_time_refuse(x, "xport_accept", timeout_ms));
-	return leave(x, xpi_listener_accept(listener, timeout_ms, ep));
+		return leave(x, xpi_time_refuse(x, operation, timeout_ms));
+	r = conn_attr(x, &attr, &own);
+	return leave(x, r == XPORT_OK ? xpi_listener_accept(listener, attr, timeout_ms, ep) : r);
+}
+
+int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep)
+{
+	return accept_by("xport_accept", listener, NULL, timeout_ms, ep);
+}
+
+int xport_accept_with(xport_listener *listener, const struct xport_conn_attr *attr, int timeout_ms, xport_ep **ep)
+{
+	return accept_by("xport_accept_with", listener, attr, timeout_ms, ep);
 }
 
 void xport_listener_close(xport_listener *listener)
@@ -383,6 +402,18 @@ void xport_ep_destroy(xport_ep *ep)
 	leave(x, 0);
 }
 
+int xport_ep_destroy_start(xport_ep *ep)
+{
+	int r;
+
+	if (ep == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(ep->x, "xport_ep_destroy_start");
+	if (r != XPORT_OK)
+		return r;
+	return leave(ep->x, xpi_ep_destroy_start(ep));
+}
+
 static int public_state(const struct xport_ep *ep)
 {
 	switch (ep->state) {
@@ -436,9 +467,20 @@ int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info)
 	all.context = ep->context;
 	all.in_flight = xpi_stats_in_flight(ep);
 	all.peer_incarnation = ep->peer.incarnation;
+	if (!ep->accepted) {
+		all.accept_data = ep->accept.data;
+		all.accept_len = ep->accept.len;
+	}
 	ep_transport(ep, &all);
+	all.traffic_class = ep->traffic;
+	all.traffic_marked = ep->traffic_marked;
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(ep->x, XPORT_OK);
+}
+
+uint64_t xport_ep_peer(const xport_ep *ep)
+{
+	return ep != NULL ? ep->peer.incarnation : 0;
 }
 
 int xport_ep_set_context(xport_ep *ep, void *context)

@@ -100,6 +100,18 @@ int xport_rkey_pack_range(xport_mr *mr, uint64_t offset, uint64_t length, uint32
 	return leave(mr->x, xpi_part_pack(mr, offset, length, rights, buf, len));
 }
 
+int xport_rkey_revoke(xport *x, const void *buf, size_t len)
+{
+	int r;
+
+	if (x == NULL)
+		return XPORT_ERR_INVALID;
+	r = enter(x, "xport_rkey_revoke");
+	if (r != XPORT_OK)
+		return r;
+	return leave(x, xpi_key_revoke(x, buf, len));
+}
+
 int xport_rkey_unpack(xport_ep *ep, const void *buf, size_t len, xport_rkey **rkey)
 {
 	int r;
@@ -150,6 +162,7 @@ int xport_rkey_query(const xport_rkey *rkey, struct xport_rkey_info *info)
 	all.direct = rkey->direct != NULL;
 	all.atomic = path(rkey->atomic == XPI_ROUTE_NATIVE);
 	all.exact = !rkey->inexact;
+	all.in_flight = xpi_rkey_in_flight(rkey);
 	xpi_grow_out(info, all.size, &all, sizeof(all));
 	return leave(rkey->ep->x, XPORT_OK);
 }

@@ -282,11 +282,15 @@ int xport_cancel(xport *x, uint64_t id)
 
 /* ---- reaping ---- */
 
-/* Of an endpoint that was given back.  What the application did not post itself does not name it any more. */
+/*
+ * Of an endpoint that was destroyed.  Messages, notifications and XPORT_EVENT_ACCEPTED no longer name the endpoint.  Every
+ * completion names the peer.
+ */
 static __attribute__((noinline, cold)) void reap_late(struct xport_ep *ep, struct xport_completion *c)
 {
-	if (c->type == XPORT_OP_RECV || c->type == XPORT_EVENT_NOTIFY)
+	if (c->type == XPORT_OP_RECV || c->type == XPORT_EVENT_NOTIFY || c->type == XPORT_EVENT_ACCEPTED)
 		c->ep = NULL;
+	c->peer = ep->peer.incarnation;
 	xpi_ep_release(ep);
 }
 
@@ -305,8 +309,8 @@ static inline void poll_reap(struct xport *x, struct xpi_op *op, struct xport_co
 	xpi_op_put(x, op);
 }
 
-_Static_assert(offsetof(struct xpi_op, reserved) - offsetof(struct xpi_op, status) ==
-                       offsetof(struct xport_completion, reserved),
+_Static_assert(offsetof(struct xpi_op, peer) - offsetof(struct xpi_op, status) ==
+                       offsetof(struct xport_completion, peer),
                "the operation holds its completion");
 
 /* Those that were complete at once, of which there are some; returns how many. */
@@ -325,12 +329,22 @@ static __attribute__((noinline)) int reap_now(struct xport *x, struct xport_comp
 	return n;
 }
 
+/* The same for those that were complete at once. Their endpoints are not freed yet. */
+static __attribute__((noinline, cold)) void reaped_late(struct xport_completion *list, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i].ep->destroyed)
+			list[i].peer = list[i].ep->peer.incarnation;
+}
+
 /* All, in the order of their completion. */
 static int reap_all(struct xport *x, struct xport_completion *list, int max)
 {
 	struct xpi_cq *q = &x->cq;
 	int n = q->first != q->next ? reap_now(x, list, max) : 0;
 
+	if (unlikely(x->todo & XPI_TODO_RELEASE))
+		reaped_late(list, n);
 	while (n < max && !xpi_list_empty(&q->overflow)) {
 		struct xpi_op *op = xpi_container(q->overflow.next, struct xpi_op, link);
 		struct xport_completion *c = &list[n++];
@@ -381,6 +395,11 @@ static int poll_enter(struct xport *x, const char *operation, const struct xport
 
 	if (x == NULL)
 		return XPORT_ERR_INVALID;
+	if (x->slow == XPI_SLOW_REAP) /* never with a lock, which is not held yet */
+		x->slow = 0;
+	/* Without a lock, nobody else sleeps on the descriptor that xport_arm has armed. */
+	if (x->slow == XPI_SLOW_ARMED && x->fd.by_arm)
+		xpi_fd_disarm(x);
 	r = xpi_enter(x);
 	if (r != XPORT_OK)
 		return r;
@@ -389,10 +408,25 @@ static int poll_enter(struct xport *x, const char *operation, const struct xport
 	return XPORT_OK;
 }
 
+/* After xport_arm has found completions. */
+static int poll_reaps(struct xport *x, struct xport_completion *list, int max)
+{
+	int n;
+
+	x->slow = 0;
+	n = reap_all(x, list, max);
+	if (unlikely(x->todo & XPI_TODO_RELEASE))
+		xpi_ep_release_all(x);
+	return n;
+}
+
 static __attribute__((noinline)) int poll_slowly(struct xport *x, struct xport_completion *list, int max)
 {
-	int r = poll_enter(x, "xport_poll", list, max);
+	int r;
 
+	if (x != NULL && x->slow == XPI_SLOW_REAP && list != NULL && max > 0)
+		return poll_reaps(x, list, max);
+	r = poll_enter(x, "xport_poll", list, max);
 	if (r != XPORT_OK)
 		return r;
 	return leave(x, poll_rest(x, list, max, xpi_progress_be(x)));
@@ -449,4 +483,16 @@ int xport_fd(xport *x)
 	if (r != XPORT_OK)
 		return r;
 	return leave(x, xpi_fd_ask(x));
+}
+
+int xport_arm(xport *x)
+{
+	int r;
+
+	if (x == NULL)
+		return XPORT_ERR_INVALID;
+	r = xpi_enter_to_look(x);
+	if (r != XPORT_OK)
+		return r;
+	return leave(x, xpi_fd_arm_now(x));
 }

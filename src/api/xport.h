@@ -199,6 +199,17 @@ typedef enum xport_thread_mode {
 } xport_thread_mode;
 
 /*
+ * How urgent the packets of a connection are to the network.  Both directions of a connection have the same class: that of the
+ * side that connects, or that of the listening side if the connecting side has the default.
+ */
+typedef enum xport_traffic {
+	XPORT_TRAFFIC_DEFAULT = 0, /* packets are marked as the system does */
+	XPORT_TRAFFIC_BULK = 1,    /* gives way to everything else: the code point LE of RFC 8622 */
+	XPORT_TRAFFIC_NORMAL = 2,  /* best effort, also where the system has another default: the code point DF */
+	XPORT_TRAFFIC_URGENT = 3   /* goes first: the code point EF of RFC 3246 */
+} xport_traffic;
+
+/*
  * Options of xport_open.  If attr is NULL or a field is zero, the environment variable applies.  If that is not set,
  * the default applies.  xport_env(7) describes the variables named here.
  */
@@ -208,16 +219,16 @@ struct xport_attr {
 	   commas: the first that is usable.  "A+B+C": all of these that are usable; each connection goes over the best
 	   one that both sides have.  "auto" is such a set, of all that this build has. */
 	const char *backend;
-	/* XPORT_REQUIRE: required capabilities: "target_bounds", "passive_target", or both, separated by a comma.
-	   Opening fails if the provider lacks one. */
+	/* XPORT_REQUIRE: required capabilities: "target_bounds", "passive_target", "traffic_class", or several,
+	   separated by commas.  Opening fails if the provider lacks one. */
 	const char *require;
 	/* XPORT_EMULATE: operations to emulate over messages even where the network or the host supports them natively.
 	   Any of "put,get,atomic,cma", or "all". */
 	const char *emulate;
-	const char *progress; /* XPORT_PROGRESS: "poll", "thread" or "thread@CORE" */
+	const char *progress; /* XPORT_PROGRESS: "poll", "thread", "thread@CORES" or "thread@device" */
 	int thread_mode;      /* enum xport_thread_mode */
-	/* XPORT_PEER_TIMEOUT: silence after which a peer is lost.  The loss is reported after at most 1.5 times this.
-	   200 to 3600000, default 5000. */
+	/* XPORT_PEER_TIMEOUT: silence after which a peer is lost.  The loss is reported after at most 1.5 times this;
+	   later, up to 3 times for an endpoint, if this process itself was stopped or starved.  200 to 3600000, default 5000. */
 	int peer_timeout_ms;
 	/* XPORT_OP_TIMEOUT: age at which an unfinished operation ends its endpoint with XPORT_ERR_TIMEOUT.  Default
 	   -1: never (in the variable: 0). */
@@ -228,6 +239,9 @@ struct xport_attr {
 	xport_log_fn log_fn; /* receives log lines; NULL: standard error, or the file named by XPORT_LOG */
 	void *log_arg;       /* first argument of log_fn */
 	int log_level;       /* XPORT_LOG: enum xport_log_level; default XPORT_LOG_WARN */
+	/* XPORT_TRAFFIC_CLASS: enum xport_traffic, of connections that have no class of their own.  The control channel
+	   is marked in any case; xport_info.traffic_marked shows whether the data is. */
+	int64_t traffic_class;
 };
 
 /*
@@ -281,7 +295,7 @@ struct xport_info {
 	size_t size;             /* in: sizeof(struct xport_info) */
 	char backend[16];        /* the back end, such as "ucx"; of several transports, the one that was opened first */
 	char provider[48];       /* the provider, such as "tcp" */
-	char device[64];         /* the device, "rxe0", or those that the stack chose among, "lo,eth0" */
+	char device[64];         /* the device, "rxe0", or those that the stack chose among, "lo, eth0" */
 	char stack[64];          /* the stack and its version, such as "UCX 1.13.1" */
 	int put, get, notify;    /* enum xport_path of these operations on memory from xport_mr_alloc */
 	int atomic, send, flush; /* enum xport_path of these operations */
@@ -295,7 +309,8 @@ struct xport_info {
 	int peer_timeout_ms;  /* peer timeout in force */
 	uint32_t queue_depth; /* queue depth in force */
 	/* Bytes of the longest message that is sent eagerly: its send may complete before a receive matches it.  On a
-	   connection the smaller value of the two sides applies. */
+	   connection the smaller value of the two sides applies.  With several transports: what each of them takes; a
+	   connection may then send longer messages eagerly as well. */
 	uint64_t eager_max;
 	uint64_t frame_max;   /* bytes of the longest frame of the library's protocol */
 	uint64_t message_max; /* bytes of the longest send, put or get */
@@ -308,6 +323,10 @@ struct xport_info {
 	   network carries it out.  0: operations of this type are withdrawn alone. */
 	uint32_t deadline_ends;
 	uint64_t incarnation; /* a random number of this instance; peers see it as xport_ep_info.peer_incarnation */
+	int traffic_class;    /* enum xport_traffic in force for connections that have no class of their own */
+	/* 1: the data of connections can be marked with that class.  0: the stack cannot do this, or not for this
+	   provider.  It is 1 as well if no data leaves the host. */
+	int traffic_marked;
 };
 
 /*
@@ -385,7 +404,10 @@ int xport_variables(struct xport_variable *list, size_t entry_size, int max) XPO
 
 /* ---- Connections -------------------------------------------------------------------------------------------- */
 
-/* Options of xport_listen and xport_connect.  NULL instead of a struct: all defaults.  Read during the call only. */
+/*
+ * Options of xport_listen, xport_connect and xport_accept_with.  NULL instead of a struct: all defaults.  Read during the
+ * call only.
+ */
 struct xport_conn_attr {
 	size_t size;              /* sizeof(struct xport_conn_attr) */
 	const void *private_data; /* bytes that the peer gets with the connection; copied; NULL: none */
@@ -398,6 +420,9 @@ struct xport_conn_attr {
 	/* xport_connect with timeout_ms 0: milliseconds within which XPORT_EVENT_CONNECTED or XPORT_EVENT_LOST comes;
 	   0: 30000. */
 	int connect_ms;
+	/* enum xport_traffic of the connection, or of those that the listener accepts; 0: that of the instance.  With
+	   XPORT_REQUIRE=traffic_class a connection whose data cannot be marked fails. */
+	int64_t traffic_class;
 };
 
 /*
@@ -420,7 +445,8 @@ struct xport_conn_attr {
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       x, address or listener is NULL; attr->size is wrong; the private data is too long, or is
  *                           NULL although private_len is not 0; the backlog or connect_ms is negative;
- *                           attr->transports has a name that is not in this instance
+ *                           traffic_class is not one of enum xport_traffic; attr->transports has a name that is not in
+ *                           this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
  *   XPORT_ERR_UNREACHABLE   the name does not resolve
@@ -485,6 +511,29 @@ int xport_listener_set_private_data(xport_listener *listener, const void *data, 
 int xport_accept(xport_listener *listener, int timeout_ms, xport_ep **ep) XPORT_CHECK;
 
 /*
+ * xport_accept_with - take the next ready connection, and answer it.
+ *
+ * Does what xport_accept does.  In addition the connecting side gets XPORT_EVENT_ACCEPTED, and finds the private data of
+ * `attr` in xport_ep_info.accept_data.  The event comes before all messages and notifications that this side posts on
+ * the endpoint after the call.
+ *
+ * The connection is open at both ends before it is accepted: the connecting side may use it before the event.  A peer
+ * that has closed its endpoint gets no event.
+ *
+ * attr  private_data and private_len: the bytes for the connecting side, which are copied; 0 bytes: the event alone.
+ *       context, if not NULL: replaces the pointer of xport_listen as xport_ep_set_context does.  backlog, connect_ms
+ *       and traffic_class must be 0, transports must be NULL.  NULL instead of a struct: as xport_accept
+ *
+ * Returns what xport_accept returns, or
+ *   XPORT_ERR_INVALID       attr->size is wrong; the private data is too long, or is NULL although private_len is not
+ *                           0; a member that does not apply is set
+ *   XPORT_ERR_NO_MEMORY     out of memory: no connection was taken
+ *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
+ */
+int xport_accept_with(xport_listener *listener, const struct xport_conn_attr *attr, int timeout_ms,
+                      xport_ep **ep) XPORT_CHECK;
+
+/*
  * xport_listener_close - stop listening.
  *
  * Closes the connections that were not accepted.  Accepted endpoints are not affected.  NULL is allowed.
@@ -518,10 +567,11 @@ void xport_listener_close(xport_listener *listener);
  * XPORT_EVENT_LOST.
  *   XPORT_ERR_INVALID       x, address or ep is NULL; timeout_ms is below -1; attr->size is wrong; the private data is
  *                           too long, or is NULL although private_len is not 0; the backlog or connect_ms is
- *                           negative;
+ *                           negative; traffic_class is not one of enum xport_traffic;
  *                           attr->transports has a name that is not in this instance
  *   XPORT_ERR_NO_MEMORY     out of memory
- *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero
+ *   XPORT_ERR_NOT_SUPPORTED a field of attr that this version does not know is not zero; XPORT_REQUIRE has
+ *                           "traffic_class", and the data of this connection cannot be marked
  *   XPORT_ERR_TIMEOUT       the time limit expired
  *   XPORT_ERR_REFUSED       nobody listens at the address; the backlog of the listener is full; the peer refused, or
  *                           went away during the handshake
@@ -600,10 +650,33 @@ int xport_ep_close_start(xport_ep *ep, int timeout_ms) XPORT_CHECK;
  * A handle from a completion that was reaped earlier can be queried until the next xport_poll or xport_wait of any
  * thread.  xport_ep_query then reports that the endpoint has ended.
  *
+ * A new endpoint of the instance is not given the same handle soon: before that, 64 other endpoints of the instance are
+ * destroyed and freed.  So an application that compares handles does not take a stale one for a new endpoint.
+ *
  * Keys that were unpacked on the endpoint must still be freed by xport_rkey_destroy.  Until
  * then the memory of the endpoint is not freed.
  */
 void xport_ep_destroy(xport_ep *ep);
+
+/*
+ * xport_ep_destroy_start - free an endpoint, and report when nothing of it is left to deliver.
+ *
+ * Does what xport_ep_destroy does.  In addition XPORT_EVENT_DESTROYED comes, once, after all completions and events of
+ * the endpoint have been reaped.  No completion that is reaped later names the endpoint: the application may free its own
+ * state of the endpoint.  If several threads poll, another thread may still handle completions that it reaped before the
+ * event: the application must wait for that thread first.
+ *
+ * The handle must no longer be used, as after xport_ep_destroy.  The event has it in `ep`, to be compared only: no other
+ * endpoint has an equal handle until the event was reaped.  Keys must still be freed by
+ * xport_rkey_destroy, before or after the event.
+ *
+ * The event does not come if xport_close is called first.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    ep is NULL
+ *   XPORT_ERR_NO_MEMORY  no memory for the event: the endpoint is unchanged
+ */
+int xport_ep_destroy_start(xport_ep *ep) XPORT_CHECK;
 
 /* The state of an endpoint. */
 typedef enum xport_ep_state {
@@ -635,6 +708,14 @@ struct xport_ep_info {
 	/* A random number of the peer's instance.  Two endpoints with the same number lead to the same instance; after a
 	   restart the peer has another one, and its old keys are stale.  0: not connected yet. */
 	uint64_t peer_incarnation;
+	/* At the connecting side: private data that the peer gave to xport_accept_with.  NULL before
+	   XPORT_EVENT_ACCEPTED, or if the peer gave none.  Owned by the library, valid until xport_ep_destroy. */
+	const void *accept_data;
+	size_t accept_len; /* number of these bytes */
+	int traffic_class; /* enum xport_traffic that the two sides agreed on */
+	/* 1: the packets with this side's data have the class, or none leave the host.  0: the data does not have it, or no
+	   class was asked for. */
+	int traffic_marked;
 };
 
 /*
@@ -646,6 +727,18 @@ struct xport_ep_info {
  *   XPORT_ERR_INVALID    ep or info is NULL; info->size is wrong
  */
 int xport_ep_query(const xport_ep *ep, struct xport_ep_info *info) XPORT_CHECK;
+
+/*
+ * xport_ep_peer - get the number of the peer's instance.
+ *
+ * Returns xport_ep_info.peer_incarnation, for programs that know their peers by this number: in a completion that has
+ * no xport_completion.peer, the peer is xport_ep_peer(c.ep).  The call only reads one word: it takes no lock, and any thread
+ * may call it on a connected endpoint that is not destroyed.  Before the endpoint is connected, only a thread that may use the
+ * endpoint may call.  It is also allowed in a forked child.
+ *
+ * Returns the number, or 0 if ep is NULL.  The value is unspecified while the endpoint is not connected.
+ */
+uint64_t xport_ep_peer(const xport_ep *ep);
 
 /*
  * xport_ep_set_context - replace the application's pointer of an endpoint.
@@ -687,6 +780,11 @@ struct xport_counters {
 	uint64_t by_message; /* data in frames of this library: messages, and emulated operations */
 	uint64_t by_cma;     /* long data that the receiver copied from the sender's memory, on the same host */
 	uint64_t coalesced;  /* operations whose data or request shared a frame with others */
+	/* With XPORT_LATENCY=1, else 0: successful operations by kind, enum xport_type, and by the time from their posting until
+	   progress found them complete.  Bucket i counts times of at most 256 ns << i, and the last one all longer times.  Receives and
+	   XPORT_QUIET operations are not measured.  Then the sum of these times in nanoseconds. */
+	uint64_t latency[8][24];
+	uint64_t latency_ns[8];
 };
 
 /*
@@ -822,8 +920,9 @@ int xport_rkey_pack(const xport_mr *mr, void *buf, size_t *len) XPORT_CHECK;
  *   - 0: the network, against the region and its rights; some networks check less (doc/threat-model.md)
  * Over ucx:tcp exact_parts is 1, but a malicious peer can write to any memory of this process without a key.
  *
- * The key is valid until the region is deregistered.  Until then a part takes about 300 bytes of memory.  If the same part is
- * packed again with the same rights, it takes no more.
+ * Each call makes a key of its own, also to the same part.  The key is valid until xport_rkey_revoke, or until the region is
+ * deregistered.  Until then it takes about 300 bytes of memory here.  An instance has at most about a million regions and
+ * such keys.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    mr or len is NULL; length is 0; the region does not grant all of `rights`; XPORT_ATOMIC_NIC
@@ -834,6 +933,24 @@ int xport_rkey_pack(const xport_mr *mr, void *buf, size_t *len) XPORT_CHECK;
  */
 int xport_rkey_pack_range(xport_mr *mr, uint64_t offset, uint64_t length, uint32_t rights, void *buf,
                           size_t *len) XPORT_CHECK;
+
+/*
+ * xport_rkey_revoke - end the key of a part of a region, as its owner.
+ *
+ * `buf` and `len` are the bytes that xport_rkey_pack_range wrote.  Other keys to the same part stay valid.  The call does
+ * not wait.  After it, accesses with the key fail with XPORT_ERR_STALE_KEY:
+ *   - with xport_mr_info.exact_parts 1, all accesses that begin later; the answer to an earlier get may still be sent
+ *   - with xport_mr_info.exact_parts 0, those of a peer as soon as it hears of the end.  A malicious peer may go on until
+ *     the region is deregistered.
+ * xport_mr_dereg of the region waits for the peers.  A peer that does not answer the end of 65536 keys is lost, with
+ * XPORT_ERR_PROTOCOL.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID    x is NULL; the key is to a whole region
+ *   XPORT_ERR_BAD_KEY    buf is NULL; the bytes are damaged, or are not a key
+ *   XPORT_ERR_STALE_KEY  the key has ended already, or belongs to another instance
+ */
+int xport_rkey_revoke(xport *x, const void *buf, size_t len);
 
 /*
  * xport_rkey_unpack - make a peer's key usable on an endpoint.
@@ -871,6 +988,9 @@ struct xport_rkey_info {
 	/* 0: the key is to a part of a region, and xport_mr_info.exact_parts of the region is 0.  The library still refuses
 	   accesses outside the part.  1: in all other cases */
 	int exact;
+	/* Operations posted with the key that have not completed; each piece of a list counts.  Operations that were
+	   complete when their call returned, and puts with XPORT_LOCAL or XPORT_QUIET, may be left out. */
+	uint64_t in_flight;
 };
 
 /*
@@ -947,7 +1067,13 @@ enum {
 	XPORT_EAGER = 4,
 	/* xport_send, xport_sendv: xport_cancel can cancel the message until a receive has matched it.  The message is
 	   copied, as one with a deadline is. */
-	XPORT_CANCELABLE = 8
+	XPORT_CANCELABLE = 8,
+	/* xport_recv: the buffer takes many messages, as long as opt->value bytes of it are free.  See xport_recv, Many
+	   messages. */
+	XPORT_MULTI = 16,
+	/* xport_recv: opt->source stands for its peer.  The receive takes messages of all endpoints to the same instance, and
+	   outlives them.  See xport_recv, Receives for a peer. */
+	XPORT_PEER = 32
 };
 
 /*
@@ -956,7 +1082,8 @@ enum {
  */
 struct xport_opt {
 	size_t size;    /* sizeof(struct xport_opt) */
-	uint32_t flags; /* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER, XPORT_CANCELABLE, combined by |, where they apply */
+	/* XPORT_LOCAL, XPORT_QUIET, XPORT_EAGER, XPORT_CANCELABLE, XPORT_MULTI, XPORT_PEER, combined by |, where they apply */
+	uint32_t flags;
 	/* Milliseconds from the call until the operation ends with XPORT_ERR_TIMEOUT, at most 2147483647; 0: no deadline.
 	   See Deadlines. */
 	uint32_t deadline_ms;
@@ -964,7 +1091,9 @@ struct xport_opt {
 	/* The local region that holds the buffer.  The network can then access the buffer directly.  NULL: the buffer
 	   is not registered, and the library copies it where the network needs registered memory. */
 	xport_mr *mr;
-	uint64_t value;   /* xport_put_notify: the value that the target receives */
+	/* xport_put_notify: the value that the target receives.  xport_recv with XPORT_MULTI: the longest message that
+	   must fit, 1 to the length of the buffer. */
+	uint64_t value;
 	xport_ep *source; /* receives: the only peer to receive from; NULL: any peer of the instance */
 	/* Receives, and sends with XPORT_CANCELABLE: where the call stores the id for xport_cancel, 0 for a send that is
 	   complete already; NULL: not stored */
@@ -1173,13 +1302,48 @@ int xport_send(xport_ep *ep, const void *buf, size_t len, uint64_t tag, const st
  * able to write anywhere in it.  Use XPORT_REMOTE_RECV only with peers that are trusted not to do so.  With
  * XPORT_REQUIRE=target_bounds such messages are copied.
  *
- * opt->flags  XPORT_EAGER
+ * Many messages.  With XPORT_MULTI the receive takes one message after the other.  Each has its own completion, of type
+ * XPORT_OP_RECV, with the context of the receive.  Its bytes are at `offset` in buf, which is a multiple of 64.  A
+ * message takes at least 64 bytes, or what is left.  Once less than opt->value bytes are free, the receive takes no more.
+ * It then completes with XPORT_OP_RECV_END, after its messages, and only then does buf belong to the caller again.
+ *   - In XPORT_OP_RECV_END length is the number of bytes used, and ep is opt->source.
+ *   - A message longer than the free bytes is truncated.  One of up to opt->value bytes never is.
+ *   - xport_cancel, the deadline and the end of opt->source end the receive with their status.  Messages that have
+ *     arrived keep their completions.  A long message that is being fetched is completed first; the deadline ends it.
+ *     Once it takes no more, xport_cancel returns XPORT_ERR_BUSY.
+ *   - The receive keeps its place among the posted ones, and counts once against queue_depth.  Messages that are not
+ *     reaped take memory and, at their endpoint, count against queue_depth.  Their sender waits once they fill its window.
+ *
+ * Receives for a peer.  With XPORT_PEER the receive takes a message of any endpoint whose xport_ep_info.peer_incarnation is
+ * that of opt->source, also of one that is connected later.  opt->source must be open, or a message that matches must have
+ * come.  The end of an endpoint does not end the receive: it waits for the peer to connect again.  It ends with
+ * XPORT_ERR_PEER_LOST and ep NULL when the peer is gone.  All endpoints to it have ended then, and in addition one of these
+ * holds:
+ *   - the peer's process ran on this host, and has ended
+ *   - this instance had reached the peer at an address, connected there again, and found another instance.  If several
+ *     instances share one address (a load balancer, or a listener that was handed over), this can be wrong: the peer may
+ *     live.  Give each instance its own address, or keep an endpoint to it open.
+ * Otherwise it ends by a message, its deadline or xport_cancel.  A peer that was cut off, or has closed its endpoints, is not
+ * gone.  A receive that has matched a long message ends with the endpoint of that message, with its status; ep is then not
+ * NULL.  Only XPORT_ERR_PEER_LOST with ep NULL means that the peer is gone.
+ *
+ * In the completion `peer` has the number of the peer, also without a message.  Peers report this number themselves: one that
+ * reports the number of another takes its messages' place.  Holders of one authentication key must trust each other.
+ *
+ * An arriving message is compared one by one with the receives for its own peer, and posting one scans the waiting messages.
+ * While receives wait for a peer on this host whose endpoints have ended, the instance holds one descriptor for the peer.
+ *
+ * With XPORT_MULTI as well, the receive takes one message after the other of that peer.  opt->source must be open then.
+ * XPORT_OP_RECV_END has ep NULL, and the number of the peer.
+ *
+ * opt->flags  XPORT_EAGER, XPORT_MULTI, XPORT_PEER
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         queue_depth receives of the instance are posted
  *   XPORT_ERR_INVALID       x is NULL; buf is NULL and len is not 0; opt->source belongs to another instance or is not
  *                           connected yet; opt->size or opt->deadline_ms is wrong; a flag does not apply; buf is not
- *                           inside opt->mr
+ *                           inside opt->mr; with XPORT_MULTI, opt->value is 0 or above len; XPORT_PEER without
+ *                           opt->source
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED a field of opt that this version does not know is not zero
  *   XPORT_ERR_FAULT         buf is in a read-only part of opt->mr
@@ -1367,7 +1531,7 @@ int xport_sendv(xport_ep *ep, const struct xport_iov *list, size_t count, uint64
  * A message that is longer than all pieces together is truncated as by xport_recv. Where pieces overlap, the bytes of any
  * one of them remain. Long messages are not placed directly (see xport_recv).
  *
- * opt->flags  XPORT_EAGER
+ * opt->flags  XPORT_EAGER, XPORT_PEER
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID       the list is NULL, or has 0 or more than iov_max pieces; a piece of more than 0 bytes has the
@@ -1392,6 +1556,7 @@ typedef enum xport_type {
 	XPORT_OP_SEND = 5,       /* xport_send, xport_sendv */
 	XPORT_OP_RECV = 6,       /* xport_recv, xport_recvv */
 	XPORT_OP_FLUSH = 7,      /* xport_flush */
+	XPORT_OP_RECV_END = 8,   /* xport_recv with XPORT_MULTI: the buffer takes no more, and is the caller's again */
 	/* A peer's xport_put_notify has arrived.  tag is the value; mr, offset and length tell where the put went. */
 	XPORT_EVENT_NOTIFY = 16,
 	/* ep is open.  Comes only after xport_connect with timeout_ms 0. */
@@ -1402,7 +1567,12 @@ typedef enum xport_type {
 	/* ep is lost, or could not be connected.  status is the reason; xport_ep_info.why has the cause. */
 	XPORT_EVENT_LOST = 19,
 	/* A connection waits for xport_accept.  context is the listener. */
-	XPORT_EVENT_INCOMING = 20
+	XPORT_EVENT_INCOMING = 20,
+	/* The peer's application has taken the connection of ep by xport_accept_with.  xport_ep_info.accept_data has its
+	   private data. */
+	XPORT_EVENT_ACCEPTED = 21,
+	/* After xport_ep_destroy_start: nothing of ep is left to deliver.  ep is a stale handle, to be compared only. */
+	XPORT_EVENT_DESTROYED = 22
 } xport_type;
 
 /* One completion or event.  Its layout is fixed. */
@@ -1410,15 +1580,20 @@ struct xport_completion {
 	int32_t status; /* enum xport_status: XPORT_OK, or why the operation failed */
 	uint32_t type;  /* enum xport_type */
 	void *context;  /* of the operation; of the endpoint for its events; XPORT_EVENT_INCOMING: the listener */
-	/* The endpoint; XPORT_OP_RECV: the sender.  NULL: the completion has no endpoint; or, for XPORT_OP_RECV and
-	   XPORT_EVENT_NOTIFY, the endpoint was destroyed before the completion was reaped. */
+	/* The endpoint; XPORT_OP_RECV: the sender.  NULL: the completion has no endpoint; or, for XPORT_OP_RECV,
+	   XPORT_EVENT_NOTIFY and XPORT_EVENT_ACCEPTED, the endpoint was destroyed before the completion was reaped. */
 	xport_ep *ep;
 	uint64_t tag; /* XPORT_OP_RECV: the tag of the message; XPORT_EVENT_NOTIFY: the value */
 	uint64_t
 		length; /* of the operation; XPORT_OP_RECV: full length of the message; XPORT_EVENT_NOTIFY: of the put */
-	uint64_t offset; /* XPORT_EVENT_NOTIFY: where in the region the put went */
+	/* XPORT_EVENT_NOTIFY: where in the region the put went; XPORT_OP_RECV: where in the buffer the message is, 0
+	   without XPORT_MULTI */
+	uint64_t offset;
 	xport_mr *mr;    /* XPORT_EVENT_NOTIFY: the region; NULL: it was deregistered since, or the put had no bytes */
-	uint64_t reserved; /* not used yet */
+	/* The peer's xport_ep_info.peer_incarnation: in events of an endpoint, in XPORT_OP_RECV and XPORT_OP_RECV_END that have
+	   a sender or an opt->source, and in every completion whose endpoint was destroyed before the completion was reaped.
+	   0 in others: xport_ep_peer. */
+	uint64_t peer;
 };
 
 /*
@@ -1466,8 +1641,8 @@ int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
  * xport_fd - get the file descriptor for an event loop.
  *
  * The descriptor is for poll(2), epoll(7) and similar calls.  It is readable, level-triggered, when xport_poll
- * should be called.  It need not be armed, and no wake-up is lost.  An instance has one such descriptor: every call
- * returns the same one.
+ * should be called.  It need not be armed, and no wake-up is lost, unless the program calls xport_arm.  An instance has
+ * one such descriptor: every call returns the same one.
  *
  * The library owns the descriptor.  Do not read from it, and do not close it.
  *
@@ -1475,6 +1650,28 @@ int xport_wait(xport *x, struct xport_completion *list, int max, int timeout_ms)
  *   XPORT_ERR_INVALID       x is NULL
  */
 int xport_fd(xport *x);
+
+/*
+ * xport_arm - prepare to sleep on the descriptor of xport_fd.
+ *
+ * An event loop that uses this call makes fewer system calls.  From the first call on, xport_poll and xport_wait no
+ * longer keep the descriptor up to date.  The loop then has three steps:
+ *   1. Call xport_poll, and handle what it returns.
+ *   2. Call xport_arm.  If it returns XPORT_ERR_AGAIN, go to step 1.
+ *   3. Sleep in epoll_wait(2), or a similar call, until the descriptor is readable.  Then go to step 1.
+ *
+ * After XPORT_OK the descriptor becomes readable when there is something to do.  Another call on the instance, by this
+ * or another thread, makes it readable if it starts work: so no wake-up is lost.  Exception: xport_poll and xport_wait
+ * end what xport_arm has prepared.  Call it again before the next sleep.
+ *
+ * With the progress thread the descriptor stays readable while completions wait, and the call only says whether it is.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_INVALID       x is NULL
+ *   XPORT_ERR_AGAIN         there is something to do: do not sleep, poll.  xport_last_error does not describe it: it
+ *                           keeps the error before it
+ */
+int xport_arm(xport *x) XPORT_CHECK;
 
 /*
  * xport_dump - log the endpoints and their operations in flight.

@@ -63,12 +63,20 @@
 #include "base/log.h"
 #include "xport.h"
 
-#define XPI_BACKEND_ABI 10
+#define XPI_BACKEND_ABI 12
+
+/* Bytes of the longest frame, at least. */
+#define XPI_FRAME_LEAST 4096
+/* Bytes of a second piece that the peer may still change (am_recv), at least. */
+#define XPI_SECOND_CHANGES 2048
+/* Bytes of the longest frame that is sent without a credit. */
+#define XPI_CONTROL_MAX 760
 
 /* The rights that let peers change a region. */
 #define XPI_RIGHTS_TO_CHANGE (XPORT_REMOTE_WRITE | XPORT_REMOTE_ATOMIC)
 
-enum { XPI_PENDING = 1 }; /* accepted; done() follows */
+enum { XPI_CREDITS_MAX = 16384 }; /* the largest xpi_be_caps.am_credits_max */
+enum { XPI_PENDING = 1 };         /* accepted; done() follows */
 
 struct xpi_core;    /* the instance; opaque to a back end */
 struct xpi_core_ep; /* the endpoint; opaque to a back end */
@@ -91,6 +99,8 @@ struct xpi_core_ops {
 	 *
 	 * The frame has exactly the bytes of one am_send or am_send_two. Deliver it in one piece (data NULL, dlen 0),
 	 * or in two pieces, cut where the sender cut it. The core reads the bytes during the call only.
+	 * The peer must no longer be able to change them. Exception: a second piece of XPI_SECOND_CHANGES or more,
+	 * which the core copies once, and never interprets.
 	 *
 	 * from  the endpoint on whose channel the frame came, as given to `address`. Pass it if only the peer that this
 	 *       endpoint is connected to can send on that channel: the endpoint fails if the frame is for another one.
@@ -153,6 +163,16 @@ struct xpi_be_open_args {
 	struct xport_error *err; /* where the back end describes its errors, with xpi_fail() */
 	int peer_timeout_ms;
 	const char *options; /* the value of XPORT_CHAOS, for the back end of that name; may be NULL */
+	const char *shm_dir; /* the value of XPORT_SHM_DIR; may be NULL */
+	int traffic_class; /* enum xport_traffic: what XPI_TRAFFIC_OPEN is for */
+};
+
+/* Whether the packets with data can be marked with a traffic class (enum xport_traffic). */
+enum xpi_traffic {
+	XPI_TRAFFIC_NONE,  /* no */
+	XPI_TRAFFIC_OPEN,  /* only those of all endpoints, with xpi_be_open_args.traffic_class */
+	XPI_TRAFFIC_EACH,  /* those of each endpoint, by the slot ep_mark */
+	XPI_TRAFFIC_LOCAL  /* no packet leaves the host: every class is as good as marked */
 };
 
 /*
@@ -166,9 +186,13 @@ struct xpi_be_caps {
 	char protocol[48];   /* must be equal at both ends, like back end and provider: "ucp-am 1 / 1.13" */
 	bool local_provider; /* the provider's name has a meaning on this machine only: the peer's may differ */
 	/* frames */
-	size_t am_max; /* longest frame, hlen + dlen; at least 4096. Small operations are packed up to 8 KiB, lists up to am_max */
-	unsigned am_credits; /* frames of one peer in flight; at least 4. Have buffers for 2 * am_credits + 8 of them */
-	bool am_cheap;       /* a frame costs neither a system call nor device work: few records do not wait for more */
+	size_t am_max; /* longest frame, hlen + dlen; at least XPI_FRAME_LEAST. Small operations are packed up to 8 KiB, lists up to am_max */
+	unsigned
+		am_credits; /* frames of one peer in flight; at least 4. Have buffers for 2 * am_credits + 8, and that in am_recv.
+	                      am_credits + 8 of them have at most XPI_CONTROL_MAX bytes */
+	unsigned
+		am_credits_max; /* so many, if XPORT_FLIGHT asks for more; they need no buffers. 0: am_credits is the limit */
+	bool am_cheap; /* a frame costs neither a system call nor device work: few records do not wait for more */
 	/*
 	 * All peers are on this host: data of this length or more is read from the sender's memory by
 	 * process_vm_readv(2), and does not come by am_send. 0: peers may be on other hosts.
@@ -197,6 +221,7 @@ struct xpi_be_caps {
 	size_t put_short; /* puts of up to here are never XPI_PENDING; 0: none. Needs put and am_after_put */
 	uint64_t rma_max; /* longest put or get, at least 128; 0: any. The core splits, into pieces of at least 64 */
 	bool nic_atomic;  /* the slot atomic is usable. Needs atomic, rma_reg, and drain or am_after_put */
+	enum xpi_traffic traffic; /* XPI_TRAFFIC_EACH needs ep_mark */
 	/* waiting */
 	unsigned stack_threads; /* threads that the stack runs for each instance and that cannot be avoided */
 	bool by_clock;          /* a descriptor becomes readable from time to time although nothing happened */
@@ -217,11 +242,12 @@ enum xpi_role { XPI_ACTIVE, XPI_PASSIVE }; /* the side of xport_connect, the sid
  *   close, query             yes                             no                no
  *   mr_reg                   with caps.rma_reg               no                no
  *   mr_alloc, mr_dereg       no                              no                no
- *   rkey_pack, rkey_unpack   both or none; with put or       no                no
+ *   rkey_pack, rkey_unpack   both or none; with put or       AGAIN (pack)      no
  *                            caps.rkey_native_max
  *   rkey_destroy             no                              no                no
  *   address                  yes                             no                done, ep_failed
  *   ep_connect               yes                             AGAIN             done, ep_failed, same_user
+ *   ep_mark                  with XPI_TRAFFIC_EACH           AGAIN             no
  *   ep_quiesce               yes                             AGAIN             done, ep_failed
  *   ep_destroy               yes                             no                ep_failed
  *   am_send, am_send_two     yes                             both              no
@@ -324,12 +350,15 @@ struct xpi_backend {
 	 *
 	 * When: at any time between mr_reg or mr_alloc and mr_dereg, also repeatedly. Blocks: no.
 	 *
+	 * ep    the connected endpoint whose peer gets the key next: the back end may send it what does not fit a key, as
+	 *       a descriptor. NULL: nobody gets this key, the core only asks whether there is one
 	 * *len  in: space in buf, rkey_native_max or more. Out: bytes written; 0: no native key, peers use messages.
 	 *
 	 * Returns XPORT_OK, or
-	 *   any error  no key: peers use messages
+	 *   XPORT_ERR_AGAIN  only with ep: the core calls again after a poll
+	 *   any other error  no key: peers use messages
 	 */
-	int (*rkey_pack)(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+	int (*rkey_pack)(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 	/*
 	 * rkey_unpack - prepare a peer's native key for put, get and atomic over one endpoint.
 	 *
@@ -386,6 +415,17 @@ struct xpi_backend {
 	 *   any other error     the connection fails with it; ep_quiesce follows
 	 */
 	int (*ep_connect)(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+	/*
+	 * ep_mark - mark the packets of an endpoint with a traffic class: see base/traffic.h.
+	 *
+	 * When: only with XPI_TRAFFIC_EACH, and unless the class is XPORT_TRAFFIC_DEFAULT. Before the first call of
+	 * ep_connect; if it returned XPORT_ERR_AGAIN, once more after ep_connect has returned XPORT_OK. Blocks: no.
+	 *
+	 * Returns XPORT_OK (data of this endpoint is marked), or
+	 *   XPORT_ERR_AGAIN  only before ep_connect: it is known when the endpoint is connected
+	 *   any other error  data is not marked; the endpoint works without
+	 */
+	int (*ep_mark)(struct xpi_be *be, void *ep, int traffic_class);
 	/*
 	 * ep_quiesce - stop an endpoint.
 	 *

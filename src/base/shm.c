@@ -123,6 +123,11 @@ int xpi_shm_fix(const struct xpi_shm *s)
 	return fcntl(s->fd, F_ADD_SEALS, seals) == 0 ? seals : -1;
 }
 
+void xpi_shm_protect(const struct xpi_shm *s)
+{
+	(void)fcntl(s->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+}
+
 bool xpi_shm_is_fixed(int fd, uint64_t length, int seals)
 {
 	int has = fcntl(fd, F_GET_SEALS);
@@ -242,27 +247,60 @@ void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing)
 	return base == MAP_FAILED ? NULL : base;
 }
 
-void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing)
+struct key {
+	uint64_t bits[2], size;
+	uint32_t maker, fd;
+	bool writable;
+};
+
+/* Whether it lets so much be mapped; else errno is EINVAL. */
+static bool key_read(const uint8_t bytes[XPI_SHM_KEY], uint64_t length, bool writing, struct key *key)
 {
-	struct xpi_rd r = xpi_rd(key, XPI_SHM_KEY);
-	uint64_t bits[2] = {xpi_rd_u64(&r), xpi_rd_u64(&r)};
-	uint64_t size = xpi_rd_u64(&r);
-	uint32_t maker = xpi_rd_u32(&r), theirs = xpi_rd_u32(&r);
-	bool writable = xpi_rd_u64(&r) != 0;
+	struct xpi_rd r = xpi_rd(bytes, XPI_SHM_KEY);
+
+	key->bits[0] = xpi_rd_u64(&r);
+	key->bits[1] = xpi_rd_u64(&r);
+	key->size = xpi_rd_u64(&r);
+	key->maker = xpi_rd_u32(&r);
+	key->fd = xpi_rd_u32(&r);
+	key->writable = xpi_rd_u64(&r) != 0;
+	errno = EINVAL;
+	return length > 0 && length <= key->size && key->size <= SIZE_MAX / 2 && (!writing || key->writable);
+}
+
+void *xpi_shm_map(const uint8_t bytes[XPI_SHM_KEY], uint64_t length, bool writing)
+{
+	struct key key;
 	void *base;
 	int fd, e;
 
-	errno = EINVAL;
-	if (length == 0 || length > size || size > SIZE_MAX / 2 || (writing && !writable))
+	if (!key_read(bytes, length, writing, &key))
 		return NULL;
-	fd = open_named(maker, theirs, bits, writing ? O_RDWR : O_RDONLY);
+	fd = open_named(key.maker, key.fd, key.bits, writing ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return NULL;
-	base = xpi_shm_map_file(fd, size, length, writing);
+	base = xpi_shm_map_file(fd, key.size, length, writing);
 	e = errno;
 	close(fd);
 	errno = e;
 	return base;
+}
+
+void *xpi_shm_map_lent(const uint8_t bytes[XPI_SHM_KEY], int fd, uint64_t length, bool writing)
+{
+	struct key key;
+
+	if (!key_read(bytes, length, writing, &key) || !is_named(fd, key.bits))
+		return NULL;
+	return xpi_shm_map_file(fd, key.size, length, writing);
+}
+
+void xpi_shm_name(const uint8_t bytes[XPI_SHM_KEY], uint64_t name[2])
+{
+	struct xpi_rd r = xpi_rd(bytes, XPI_SHM_KEY);
+
+	name[0] = xpi_rd_u64(&r);
+	name[1] = xpi_rd_u64(&r);
 }
 
 pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY])

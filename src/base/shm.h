@@ -47,12 +47,16 @@ void xpi_shm_free(struct xpi_shm *s);
  * Returns the seals; -1: errno says why not.
  */
 int xpi_shm_fix(const struct xpi_shm *s);
+/* xpi_shm_protect - forbid new writable mappings, and writes by descriptor: only ours is left (Linux 5.1). */
+void xpi_shm_protect(const struct xpi_shm *s);
 /* xpi_shm_is_fixed - find out whether a peer has done so, with these seals. False: errno is ENOENT. */
 bool xpi_shm_is_fixed(int fd, uint64_t length, int seals);
 
 /* Writes the key; `writable`: whether peers may map it for writing. */
 void xpi_shm_pack(const struct xpi_shm *s, bool writable, uint8_t key[XPI_SHM_KEY]);
 
+/* The random name of the memory, as the key says. */
+void xpi_shm_name(const uint8_t key[XPI_SHM_KEY], uint64_t name[2]);
 /* The process that made it, as the key says. */
 pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
 
@@ -65,6 +69,8 @@ pid_t xpi_shm_maker(const uint8_t key[XPI_SHM_KEY]);
  *   others   that much is not (or no longer) there, may not be written to, may become shorter, or is of another host
  */
 void *xpi_shm_map(const uint8_t key[XPI_SHM_KEY], uint64_t length, bool writing);
+/* xpi_shm_map_lent - the same with a descriptor of the memory, which its owner has passed. The caller closes it. */
+void *xpi_shm_map_lent(const uint8_t key[XPI_SHM_KEY], int fd, uint64_t length, bool writing);
 /* xpi_shm_map_file - the same for a descriptor of the file, which must have `size` bytes. The caller closes it. */
 void *xpi_shm_map_file(int fd, uint64_t size, uint64_t length, bool writing);
 void xpi_shm_unmap(void *base, size_t length);

@@ -10,6 +10,7 @@
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,13 +25,20 @@ enum { OVERFLOW_UID = 65534, ANSWER_MS = 1000 };
 /* As the kernel numbers the states of a TCP socket (net/tcp_states.h); netinet/tcp.h has other names for them. */
 enum { STATE_ESTABLISHED = 1, STATE_FIN_WAIT1 = 4, STATE_FIN_WAIT2 = 5, STATE_CLOSE_WAIT = 8 };
 
+/* Read once: administrators set it, if at all, when the system starts. */
 static uid_t overflow_uid(void)
 {
-	FILE *f = xpi_fd_stream("/proc/sys/kernel/overflowuid");
-	unsigned uid;
+	static atomic_uint known;
+	FILE *f;
+	unsigned uid = atomic_load_explicit(&known, memory_order_relaxed);
 
+	if (uid != 0)
+		return uid;
+	f = xpi_fd_stream("/proc/sys/kernel/overflowuid");
 	if (f == NULL || fscanf(f, "%u", &uid) != 1)
 		uid = OVERFLOW_UID;
+	else
+		atomic_store_explicit(&known, uid, memory_order_relaxed);
 	if (f != NULL)
 		fclose(f);
 	return uid;

@@ -91,7 +91,7 @@ static int borrower_returned(struct svc_msgq_peer *from, const struct svc_lease_
 {
 	struct xport_lease *lease = svc_lease_find(from->user, m->to);
 
-	if (lease != NULL && !lease->lender && lease->state == XPORT_LEASE_ENDING)
+	if (lease != NULL && !lease->lender && lease->state == XPORT_LEASE_ENDING && !lease->handing)
 		svc_lease_over(lease, XPORT_OK);
 	return XPORT_OK;
 }
@@ -112,7 +112,8 @@ static int borrower_revoked(struct svc_msgq_peer *from, const struct svc_lease_m
 	struct xport_lease *lease = of_lender(from->user, m->from);
 
 	if (lease != NULL)
-		svc_lease_over(lease, lease->state == XPORT_LEASE_ENDING ? XPORT_OK : XPORT_ERR_STALE_KEY);
+		svc_lease_over(lease,
+		               lease->state == XPORT_LEASE_ENDING && !lease->handing ? XPORT_OK : XPORT_ERR_STALE_KEY);
 	return svc_lease_reply(from, &g);
 }
 
@@ -125,6 +126,8 @@ int svc_borrower_message(struct xport_leases *l, struct svc_msgq_peer *from, con
 		return given(l, from, m);
 	case SVC_LEASE_RETURNED:
 		return borrower_returned(from, m);
+	case SVC_LEASE_HANDED:
+		return svc_borrower_handed(from, m);
 	default:
 		return borrower_revoked(from, m);
 	}

@@ -15,6 +15,8 @@ static const char CREATE[] = "xport_bulk_create";
 static const char UNPACK[] = "xport_bulk_unpack";
 static const uint32_t RIGHTS = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE;
 
+_Atomic unsigned svc_bulk_idles;
+
 /* ---- life ---- */
 
 void svc_bulk_hold(struct xport_bulk *bulk)
@@ -22,16 +24,46 @@ void svc_bulk_hold(struct xport_bulk *bulk)
 	atomic_fetch_add_explicit(&bulk->users, 1, memory_order_relaxed);
 }
 
+/* The rights end with the descriptor. A region that was deregistered has ended them before. */
+static void keys_revoke(const struct xport_bulk *bulk)
+{
+	for (size_t i = 0; bulk->part != NULL && i < bulk->d.nkeys; i++) {
+		if (bulk->part[i].packed)
+			(void)xport_rkey_revoke(bulk->x, bulk->d.key[i].bytes, bulk->d.key[i].len);
+	}
+}
+
 void xport_bulk_free(xport_bulk *bulk)
 {
-	if (bulk == NULL || atomic_fetch_sub_explicit(&bulk->users, 1, memory_order_acq_rel) != 0)
+	unsigned users;
+
+	if (bulk == NULL)
 		return;
+	users = atomic_fetch_sub(&bulk->users, 1); /* before `watched`, which is set before `users` is read */
+	if (users == 1 && atomic_load(&bulk->watched))
+		atomic_fetch_add(&svc_bulk_idles, 1);
+	if (users != 0)
+		return;
+	keys_revoke(bulk);
 	for (size_t i = 0; bulk->rkey != NULL && i < bulk->d.nkeys; i++)
 		xport_rkey_destroy(bulk->rkey[i]);
 	free(bulk->rkey);
-	free(bulk->base);
+	free(bulk->part);
 	svc_bulk_desc_fini(&bulk->d);
 	free(bulk);
+}
+
+bool svc_bulk_of(struct xport_bulk *bulk, xport *x)
+{
+	struct xport_counters counters = {.size = sizeof(counters)};
+
+	if (atomic_load_explicit(&bulk->x, memory_order_relaxed) == x || (!bulk->own && bulk->ep == NULL))
+		return true;
+	/* Asked once, since it costs as much as a transfer. */
+	if (bulk->own || xport_stats(x, bulk->ep, &counters) != XPORT_OK)
+		return false;
+	atomic_store_explicit(&bulk->x, x, memory_order_relaxed);
+	return true;
 }
 
 /* ---- the owner ---- */
@@ -50,15 +82,12 @@ static const char *attr_wrong(const struct xport_bulk_attr *a)
 }
 
 /* Enters the region of a run, once. Returns its number, or an error that is described. */
-static int region_add(struct xport_bulk *bulk, xport_mr **mrs, const struct xport_bulk_run *run, size_t at)
+static int region_add(struct xport_bulk *bulk, const struct xport_bulk_run *run, size_t at)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
-	struct svc_bulk_key *key = &bulk->d.key[bulk->d.nkeys];
-	size_t len = sizeof(key->bytes);
-	int status;
 
 	for (int i = 0; i < bulk->d.nkeys; i++) {
-		if (mrs[i] == run->mr)
+		if (bulk->part[i].mr == run->mr)
 			return i;
 	}
 	if (run->mr == NULL || xport_mr_query(run->mr, &info) != XPORT_OK)
@@ -74,18 +103,58 @@ static int region_add(struct xport_bulk *bulk, xport_mr **mrs, const struct xpor
 		                "the region of run %zu does not grant %s", at,
 		                (bulk->d.rights & ~info.rights & XPORT_REMOTE_READ) != 0 ? "XPORT_REMOTE_READ"
 		                                                                         : "XPORT_REMOTE_WRITE");
-	status = xport_rkey_pack(run->mr, key->bytes, &len);
-	if (status == XPORT_ERR_BOUNDS)
-		return svc_fail(XPORT_ERR_NOT_SUPPORTED, CREATE, NULL, "a packed key has %zu bytes, more than %d", len,
-		                SVC_BULK_KEY_MAX);
-	if (status != XPORT_OK)
-		return svc_fail(status, CREATE, NULL, "the key of run %zu cannot be packed: %s", at,
-		                xport_strerror(status));
-	key->len = (uint16_t)len;
-	key->length = info.length;
-	mrs[bulk->d.nkeys] = run->mr;
-	bulk->base[bulk->d.nkeys] = info.base;
+	bulk->inexact = bulk->inexact || !info.exact_parts;
+	bulk->d.key[bulk->d.nkeys].length = info.length;
+	bulk->part[bulk->d.nkeys] = (struct svc_bulk_part){.mr = run->mr, .base = info.base};
 	return bulk->d.nkeys++;
+}
+
+/* Packs a key to the part that the runs use. Returns XPORT_OK, or an error that is described. */
+static int part_pack(struct xport_bulk *bulk, size_t at)
+{
+	struct svc_bulk_part *part = &bulk->part[at];
+	struct svc_bulk_key *key = &bulk->d.key[at];
+	size_t len = sizeof(key->bytes);
+	int status = xport_rkey_pack_range(part->mr, part->start, key->length, bulk->d.rights, key->bytes, &len);
+
+	if (status == XPORT_ERR_BOUNDS)
+		return svc_fail(
+			XPORT_ERR_NOT_SUPPORTED, CREATE, NULL,
+			"a packed key has %zu bytes, and %d are allowed; or a part begins too far into its region", len,
+			SVC_BULK_KEY_MAX);
+	if (status != XPORT_OK)
+		return svc_fail(status, CREATE, NULL, "the key of region %zu cannot be packed: %s", at,
+		                xport_strerror(status));
+	part->packed = true;
+	part->base += part->start;
+	key->len = (uint16_t)len;
+	return XPORT_OK;
+}
+
+/* Makes the keys, and lets the runs count from the start of their part. */
+static int parts_pack(struct xport_bulk *bulk)
+{
+	uint64_t end[XPORT_BULK_REGIONS_MAX] = {0};
+	struct svc_bulk_desc *d = &bulk->d;
+	int status = XPORT_OK;
+
+	for (size_t i = 0; i < d->nkeys; i++)
+		bulk->part[i].start = UINT64_MAX;
+	for (size_t i = 0; i < d->nruns; i++) {
+		const struct svc_bulk_run *run = &d->run[i];
+		struct svc_bulk_part *part = &bulk->part[run->key];
+		uint64_t run_end = run->offset + (run->count - 1) * run->stride + run->length;
+
+		part->start = run->offset < part->start ? run->offset : part->start;
+		end[run->key] = run_end > end[run->key] ? run_end : end[run->key];
+	}
+	for (size_t i = 0; i < d->nruns; i++)
+		d->run[i].offset -= bulk->part[d->run[i].key].start;
+	for (size_t i = 0; i < d->nkeys && status == XPORT_OK; i++) {
+		d->key[i].length = end[i] - bulk->part[i].start;
+		status = part_pack(bulk, i);
+	}
+	return status;
 }
 
 /* Enters a run: as a part of the one before it if it goes on there. */
@@ -107,13 +176,12 @@ static void run_add(struct svc_bulk_desc *d, const struct xport_bulk_run *run, i
 
 static int runs_add(struct xport_bulk *bulk, const struct xport_bulk_run *runs, size_t n)
 {
-	xport_mr *mrs[XPORT_BULK_REGIONS_MAX];
 	const char *why;
 	size_t at;
 	int status;
 
 	for (size_t i = 0; i < n; i++) {
-		int key = region_add(bulk, mrs, &runs[i], i);
+		int key = region_add(bulk, &runs[i], i);
 
 		if (key < 0)
 			return key;
@@ -124,7 +192,7 @@ static int runs_add(struct xport_bulk *bulk, const struct xport_bulk_run *runs, 
 	}
 	status = svc_bulk_check(&bulk->d, &why, &at);
 	if (status == XPORT_OK)
-		return XPORT_OK;
+		return parts_pack(bulk);
 	if (at == bulk->d.nruns)
 		return svc_fail(status, CREATE, NULL, "%s", why);
 	return svc_fail(status, CREATE, NULL, "%s: the one with offset %llu, %llu bytes, stride %llu and count %u", why,
@@ -132,7 +200,7 @@ static int runs_add(struct xport_bulk *bulk, const struct xport_bulk_run *runs, 
 	                (unsigned long long)bulk->d.run[at].stride, (unsigned)bulk->d.run[at].count);
 }
 
-static struct xport_bulk *bulk_new(size_t nruns, const struct xport_bulk_attr *a)
+static struct xport_bulk *bulk_new(xport *x, size_t nruns, const struct xport_bulk_attr *a)
 {
 	size_t regions = nruns < XPORT_BULK_REGIONS_MAX ? nruns : XPORT_BULK_REGIONS_MAX;
 	struct xport_bulk *bulk = calloc(1, sizeof(*bulk));
@@ -140,14 +208,15 @@ static struct xport_bulk *bulk_new(size_t nruns, const struct xport_bulk_attr *a
 	if (bulk == NULL)
 		return NULL;
 	bulk->own = true;
+	bulk->x = x;
 	bulk->d.rights = a->rights;
 	bulk->d.flags = (uint16_t)a->flags;
 	if (a->owner != NULL)
 		memcpy(bulk->d.owner, a->owner, strlen(a->owner));
 	bulk->d.run = calloc(nruns, sizeof(*bulk->d.run));
 	bulk->d.key = calloc(regions, sizeof(*bulk->d.key));
-	bulk->base = calloc(regions, sizeof(*bulk->base));
-	if (bulk->d.run != NULL && bulk->d.key != NULL && bulk->base != NULL)
+	bulk->part = calloc(regions, sizeof(*bulk->part));
+	if (bulk->d.run != NULL && bulk->d.key != NULL && bulk->part != NULL)
 		return bulk;
 	xport_bulk_free(bulk);
 	return NULL;
@@ -160,7 +229,7 @@ static uint64_t sum_range(const struct xport_bulk *bulk, uint64_t offset, uint64
 
 	XXH3_64bits_reset(&state);
 	while (length > 0) {
-		const uint8_t *base = bulk->base[bulk->d.run[at.run].key];
+		const uint8_t *base = bulk->part[bulk->d.run[at.run].key].base;
 		uint64_t from, n = svc_bulk_go(&bulk->d, &at, length, &from);
 
 		XXH3_64bits_update(&state, base + from, n);
@@ -189,7 +258,7 @@ int xport_bulk_create(xport *x, const struct xport_bulk_run *runs, size_t nruns,
 	status = xport_query(x, &info);
 	if (status != XPORT_OK)
 		return svc_pass(x, status, CREATE);
-	new = bulk_new(nruns, &a);
+	new = bulk_new(x, nruns, &a);
 	if (new == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, CREATE, NULL, "out of memory");
 	new->d.incarnation = info.incarnation;
@@ -237,13 +306,15 @@ int xport_bulk_pack(const xport_bulk *bulk, void *buf, size_t *len)
 }
 
 /* Whether the key opens what the descriptor says. */
-static int key_check(const struct svc_bulk_desc *d, size_t i, const xport_rkey *rkey)
+static int key_check(struct xport_bulk *bulk, size_t i)
 {
+	const struct svc_bulk_desc *d = &bulk->d;
 	struct xport_rkey_info info = {.size = sizeof(info)};
-	int status = xport_rkey_query(rkey, &info);
+	int status = xport_rkey_query(bulk->rkey[i], &info);
 
 	if (status != XPORT_OK)
 		return svc_fail(status, UNPACK, NULL, "xport_rkey_query: %s", xport_strerror(status));
+	bulk->inexact = bulk->inexact || !info.exact;
 	if (info.length >= d->key[i].length && (d->rights & ~info.rights) == 0)
 		return XPORT_OK;
 	return svc_fail(XPORT_ERR_BAD_KEY, UNPACK, NULL, "key %zu of %u allows less than the descriptor says", i,
@@ -264,7 +335,7 @@ static int keys_unpack(struct xport_bulk *bulk)
 			return svc_fail(status, UNPACK,
 			                status == XPORT_ERR_STALE_KEY ? "ask the owner for a new descriptor" : NULL,
 			                "key %zu of %u: %s", i, (unsigned)d->nkeys, xport_strerror(status));
-		status = key_check(d, i, bulk->rkey[i]);
+		status = key_check(bulk, i);
 		if (status != XPORT_OK)
 			return status;
 	}
@@ -313,6 +384,21 @@ int xport_bulk_unpack(xport_ep *ep, const void *buf, size_t len, xport_bulk **bu
 	return status;
 }
 
+int svc_bulk_unpack_for(xport_ep *ep, const void *buf, size_t len, xport_bulk **bulk)
+{
+	struct xport_ep_info info = {.size = sizeof(info)};
+	int status = xport_bulk_unpack(NULL, buf, len, bulk);
+
+	if (status != XPORT_OK || xport_ep_query(ep, &info) != XPORT_OK ||
+	    info.peer_incarnation != (*bulk)->d.incarnation)
+		return status;
+	(*bulk)->ep = ep;
+	status = keys_unpack(*bulk);
+	if (status != XPORT_OK)
+		xport_bulk_free(*bulk);
+	return status;
+}
+
 int xport_bulk_query(const xport_bulk *bulk, struct xport_bulk_info *info)
 {
 	struct xport_bulk_info i = {0};
@@ -328,6 +414,7 @@ int xport_bulk_query(const xport_bulk *bulk, struct xport_bulk_info *info)
 	i.flags = bulk->d.flags;
 	i.packed = (uint32_t)svc_bulk_packed(&bulk->d);
 	i.regions = bulk->d.nkeys;
+	i.exact = (bulk->own || bulk->ep != NULL) && !bulk->inexact;
 	memcpy(i.owner, bulk->d.owner, sizeof(i.owner));
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;

@@ -36,7 +36,7 @@ enum {
 /* ---- bulk_wire.c ---- */
 
 struct svc_bulk_key {
-	uint64_t length; /* of the region */
+	uint64_t length; /* of the part that it opens */
 	uint16_t len;
 	uint8_t bytes[SVC_BULK_KEY_MAX];
 };
@@ -87,17 +87,43 @@ uint64_t svc_bulk_go(const struct svc_bulk_desc *d, struct svc_bulk_at *at, uint
 
 /* ---- bulk.c ---- */
 
+/* own: the part of a region that a key opens, from the first of its pieces to the end of the last one. */
+struct svc_bulk_part {
+	xport_mr *mr;
+	uint8_t *base;  /* of the region; later of the part */
+	uint64_t start; /* of the part, in the region */
+	bool packed;
+};
+
 struct xport_bulk {
 	struct svc_bulk_desc d;
 	_Atomic unsigned users; /* references beyond the first */
-	bool own;               /* from xport_bulk_create */
-	xport_ep *ep;           /* it was unpacked on it */
-	xport *_Atomic x;       /* the instance of ep, once that is known */
-	xport_rkey **rkey;      /* ep: of each key */
-	uint8_t **base;         /* own: of each region */
+	_Atomic bool watched;   /* a kept reply waits until nobody holds it */
+	_Atomic bool
+		doubtful;  /* a peer that it was passed to has not confirmed that it no longer accesses the memory */
+	bool own;          /* from xport_bulk_create */
+	bool inexact;      /* of some key, as xport_rkey_info.exact tells */
+	xport_ep *ep;      /* it was unpacked on it */
+	xport *_Atomic x;  /* the instance of ep, once that is known; own: its instance */
+	xport_rkey **rkey; /* ep: of each key */
+	struct svc_bulk_part *part; /* own: of each key */
 };
 
 void svc_bulk_hold(struct xport_bulk *bulk);
+/* Whether it is of this instance: own, or unpacked on an endpoint of it, or unpacked on none. */
+bool svc_bulk_of(struct xport_bulk *bulk, xport *x);
+/* Whether a transfer, or a call that passes it on, holds it. */
+static inline bool svc_bulk_held(const struct xport_bulk *bulk)
+{
+	return atomic_load(&bulk->users) > 0;
+}
+/* Counts how often a watched descriptor of this process came to be held by nobody. */
+extern _Atomic unsigned svc_bulk_idles;
+/*
+ * As xport_bulk_unpack, of bytes that came on the endpoint. If the owner is not this peer, the descriptor has no endpoint.
+ * The error is not for the application.
+ */
+int svc_bulk_unpack_for(xport_ep *ep, const void *buf, size_t len, xport_bulk **bulk);
 
 /* ---- transfers ---- */
 

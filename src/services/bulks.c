@@ -242,21 +242,16 @@ static int range_check(const struct svc_bulk_desc *d, uint64_t offset, uint64_t 
 	                (unsigned long long)offset, (unsigned long long)length, (unsigned long long)d->length);
 }
 
-/* Whether it was unpacked on an endpoint of this instance. Asked once, since it costs as much as a transfer. */
+/* Whether it was unpacked on an endpoint of this instance. */
 static int bulk_usable(struct xport_bulks *b, struct xport_bulk *bulk, const char *operation)
 {
-	struct xport_counters counters = {.size = sizeof(counters)};
-
 	if (bulk->ep == NULL)
 		return svc_fail(XPORT_ERR_INVALID, operation, "unpack its bytes on an endpoint to the owner",
 		                "the descriptor was not unpacked on an endpoint");
-	if (atomic_load_explicit(&bulk->x, memory_order_relaxed) == b->x)
+	if (svc_bulk_of(bulk, b->x))
 		return XPORT_OK;
-	if (xport_stats(b->x, bulk->ep, &counters) != XPORT_OK)
-		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
-		                "the descriptor was unpacked on an endpoint of another instance");
-	atomic_store_explicit(&bulk->x, b->x, memory_order_relaxed);
-	return XPORT_OK;
+	return svc_fail(XPORT_ERR_INVALID, operation, NULL,
+	                "the descriptor was unpacked on an endpoint of another instance");
 }
 
 static int bulk_move(struct xport_bulks *b, struct xport_bulk *bulk, const struct xport_bulk_args *args, bool push,

@@ -7,9 +7,12 @@
 #include "services/directory.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/directory_etcd.h"
+#include "services/group_source.h"
 #include "services/grow.h"
 #include "services/last_error.h"
 #include "services/wire.h"
@@ -120,9 +123,12 @@ static int directory_next_event(struct xport_directory *d, struct xport_director
 	*event = e->e;
 	if (e->heard != 0) {
 		d->notices--;
-		d->unsaid++;
+		d->unsaid += d->etcd == NULL;
 		say_heard(d);
 	}
+	if (e->why != NULL)
+		svc_error_set(e->why);
+	free(e->why);
 	free(e);
 	return 1;
 }
@@ -183,12 +189,16 @@ static void directory_work(void *service)
 	say_heard(d);
 	if (d->serve && !d->engine.destroying)
 		svc_dir_serve_tell(d);
+	if (d->etcd != NULL && !d->engine.destroying)
+		svc_dir_etcd_work(d);
 }
 
 static int directory_work_timeout(void *service)
 {
 	struct xport_directory *d = service;
 
+	if (d->etcd != NULL)
+		return svc_dir_etcd_timeout(d);
 	return d->unsaid > 0 || d->untold ? 1 : -1;
 }
 
@@ -338,6 +348,8 @@ static int join(struct xport_directory *d, xport_ep *ep)
 	struct svc_msgq_peer *p;
 	int r;
 
+	if (d->etcd != NULL)
+		return XPORT_OK;
 	if (d->serve)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_join", NULL,
 		                "this process is the directory's server");
@@ -387,9 +399,48 @@ int xport_directory_query(xport_directory *d, struct xport_directory_info *info)
 	i = d->info;
 	i.names = d->names.n;
 	i.muted = d->engine.msgq.muted;
+	if (d->etcd != NULL) {
+		i.refused = d->etcd->strange;
+		snprintf(i.why, sizeof(i.why), "%.250s", svc_dir_etcd_why(d));
+	}
 	pthread_mutex_unlock(&d->engine.lock);
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
+}
+
+/* A variable that is set and not empty. None in a set-user-ID program. */
+static const char *directory_variable(const char *name)
+{
+	const char *value = secure_getenv(name);
+
+	return value == NULL || value[0] == '\0' ? NULL : value;
+}
+
+/* Where the entries are, if not at the process that serves. */
+static int directory_source(struct xport_directory *d, const struct xport_directory_attr *a)
+{
+	const char *source = a->source != NULL ? a->source : directory_variable("XPORT_DIRECTORY");
+	const char *name = a->name != NULL ? a->name : directory_variable("XPORT_DIRECTORY_NAME");
+
+	if (source == NULL || strcmp(source, "embedded") == 0)
+		return XPORT_OK;
+	if (strncmp(source, "etcd:", 5) != 0)
+		return svc_fail(XPORT_ERR_NOT_SUPPORTED, "xport_directory_create",
+		                "there are embedded and etcd:URL,URL...",
+		                "XPORT_DIRECTORY=%.200s: there is no such source", source);
+	if (name != NULL && !svc_group_name_valid(name))
+		return svc_fail(a->name != NULL ? XPORT_ERR_INVALID : XPORT_ERR_CONFIG, "xport_directory_create",
+		                "1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot",
+		                "the name \"%.100s\" is not allowed", name);
+	d->serve = false;
+	return svc_dir_etcd_open(d, source + 5, name != NULL ? name : "directory", a->ttl_s);
+}
+
+static void directory_free(struct xport_directory *d)
+{
+	svc_name_index_fini(&d->names);
+	free(d->lost);
+	free(d);
 }
 
 static int directory_make(xport *x, const struct xport_directory_attr *a, struct xport_directory **directory)
@@ -407,13 +458,18 @@ static int directory_make(xport *x, const struct xport_directory_attr *a, struct
 	if (a->node != NULL)
 		memcpy(d->node, a->node, strlen(a->node));
 	d->last_event = &d->first_event;
+	r = directory_source(d, a);
+	if (r != XPORT_OK) {
+		directory_free(d);
+		return r;
+	}
 	if (d->serve)
 		svc_dir_serve_begin(d);
 	r = svc_engine_open(&d->engine, x, a->tag == 0 ? TAG : a->tag, SVC_DIR_MAX, &directory_ops, d,
 	                    "xport_directory_create");
 	if (r != XPORT_OK) {
-		svc_name_index_fini(&d->names);
-		free(d);
+		svc_dir_etcd_free(d);
+		directory_free(d);
 		return r;
 	}
 	*directory = d;
@@ -429,10 +485,13 @@ int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xp
 
 	if (r != XPORT_OK)
 		return r;
-	if (x == NULL || directory == NULL || (a->node != NULL && strlen(a->node) > SVC_DIR_NODE_MAX))
+	if (x == NULL || directory == NULL || (a->node != NULL && strlen(a->node) > SVC_DIR_NODE_MAX) || a->ttl_s < 0 ||
+	    a->ttl_s > 86400)
 		return svc_fail(XPORT_ERR_INVALID, "xport_directory_create", NULL, "%s",
 		                x == NULL || directory == NULL ? "an argument is NULL"
-		                                               : "xport_directory_attr.node is longer than 63 bytes");
+		                : a->ttl_s < 0 || a->ttl_s > 86400
+		                        ? "xport_directory_attr.ttl_s is not 0 to 86400"
+		                        : "xport_directory_attr.node is longer than 63 bytes");
 	return directory_make(x, a, directory);
 }
 
@@ -447,16 +506,16 @@ int xport_directory_destroy(xport_directory *d, xport_completion_fn other, void 
 	if (r != XPORT_OK)
 		return r;
 	svc_engine_close(&d->engine);
+	svc_dir_etcd_free(d);
 	if (d->serve)
 		svc_dir_serve_free(d);
 	else
 		svc_dir_user_free(d);
 	while ((e = d->first_event) != NULL) {
 		d->first_event = e->next;
+		free(e->why);
 		free(e);
 	}
-	free(d->lost);
-	svc_name_index_fini(&d->names);
-	free(d);
+	directory_free(d);
 	return XPORT_OK;
 }

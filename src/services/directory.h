@@ -21,10 +21,13 @@
 
 enum { SVC_DIR_TOMBS = 4096 };
 
+struct svc_dir_etcd;
+struct svc_dir_own;
+
 struct svc_dir_entry {
-	struct svc_name name; /* first */
-	struct svc_dir_entry *newer, *older;          /* the log */
-	struct svc_dir_entry *own_next, **own_at;     /* of its owner; own_next of a removed one: the next removed */
+	struct svc_name name;                     /* first */
+	struct svc_dir_entry *newer, *older;      /* the log */
+	struct svc_dir_entry *own_next, **own_at; /* of its owner; own_next of a removed one: the next removed */
 	struct svc_dir_peer *owner;
 	bool gone;
 	uint32_t flags;
@@ -44,7 +47,8 @@ struct svc_dir_peer {
 
 struct svc_dir_event {
 	struct svc_dir_event *next;
-	uint64_t heard; /* what the directory is to be told when it is taken; 0: nothing */
+	uint64_t heard;          /* what the directory is to be told when it is taken; 0: nothing */
+	struct xport_error *why; /* of a request that failed in etcd; NULL: nothing more than the status */
 	struct xport_directory_event e;
 };
 
@@ -56,6 +60,11 @@ struct svc_dir_request {
 	void *context;
 	size_t name_len;
 	uint8_t name[SVC_NAME_MAX];
+	/* in the queue for etcd: */
+	struct svc_dir_own *own; /* PUT: the entry */
+	int64_t asked;           /* when, in ms */
+	int64_t mod;             /* PUT, REMOVE: the revision that the entry is to have; 0: there is to be none */
+	int tries;
 };
 
 struct xport_directory {
@@ -79,6 +88,7 @@ struct xport_directory {
 	struct svc_msgq_peer *server;
 	bool watching;
 	struct svc_dir_event *lost; /* where a directory was joined: for XPORT_DIRECTORY_LOST */
+	struct svc_dir_etcd *etcd;  /* the entries are in etcd: directory_etcd.h; neither serving nor using */
 };
 
 /* ---- directory.c ---- */
@@ -114,6 +124,13 @@ int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *cont
 /* `request`: the one that the message answers, or NULL. */
 int svc_dir_user_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m,
                          struct svc_request *request);
+/* The request is done, and freed.  *m: what was found. */
+void svc_dir_user_done(struct xport_directory *d, struct svc_dir_request *q, int status,
+                       const struct svc_dir_message *m);
+/* A change, for the application.  XPORT_OK or NO_MEMORY. */
+int svc_dir_user_notice(struct xport_directory *d, const struct svc_dir_message *m);
+/* What a watcher knows is not right any more. */
+void svc_dir_user_forget_all(struct xport_directory *d);
 /* The request ends with this status. */
 void svc_dir_user_unanswered(void *directory, struct svc_request *request, int status);
 /* The one that serves is gone. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "services/directory.h"
+#include "services/directory_etcd.h"
 #include "services/last_error.h"
 
 /* What a watcher knows of an entry. */
@@ -23,7 +24,7 @@ static void forget_one(struct xport_directory *d, const void *name, size_t len)
 	free(k);
 }
 
-static void forget_all(struct xport_directory *d)
+void svc_dir_user_forget_all(struct xport_directory *d)
 {
 	for (size_t i = 0; i < d->names.buckets && d->names.n > 0; i++) {
 		while (d->names.bucket[i] != NULL) {
@@ -57,7 +58,7 @@ static int found_here(struct xport_directory *d, const struct svc_dir_message *m
 	struct known *k = svc_name_index_find(&d->names, m->name, m->name_len);
 	struct xport_directory_event *e;
 
-	if (!d->watching || k == NULL)
+	if (!d->watching || k == NULL || (d->etcd != NULL && !svc_dir_etcd_fresh(d)))
 		return 0;
 	e = svc_dir_event(d, XPORT_DIRECTORY_DONE, XPORT_OK, context, 0);
 	if (e == NULL)
@@ -98,13 +99,19 @@ int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *cont
 
 	if (r == 1)
 		return XPORT_OK;
-	if (d->server == NULL)
+	if (d->server == NULL && d->etcd == NULL)
 		return svc_fail(XPORT_ERR_CLOSED, operation, "xport_directory_join",
 		                "no directory was joined, or its server was lost");
 	q = r < 0 ? NULL : request_new(m);
 	if (q == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	q->context = context;
+	if (d->etcd != NULL) {
+		r = svc_dir_etcd_ask(d, q, m, operation);
+		if (r != XPORT_OK)
+			request_free(q);
+		return r;
+	}
 	q->request.id = m->request = svc_engine_id(&d->engine);
 	q->request.reply = SVC_DIR_ANSWER;
 	r = svc_engine_ask(&d->engine, d->server, &q->request, bytes, svc_dir_encode(m, bytes));
@@ -114,7 +121,8 @@ int svc_dir_ask(struct xport_directory *d, struct svc_dir_message *m, void *cont
 	return svc_fail(r, operation, NULL, "cannot send the request to the directory: %s", xport_strerror(r));
 }
 
-static void user_done(struct xport_directory *d, struct svc_dir_request *q, int status, const struct svc_dir_message *m)
+void svc_dir_user_done(struct xport_directory *d, struct svc_dir_request *q, int status,
+                       const struct svc_dir_message *m)
 {
 	struct xport_directory_event *e;
 
@@ -134,7 +142,7 @@ static void user_done(struct xport_directory *d, struct svc_dir_request *q, int 
 
 void svc_dir_user_unanswered(void *directory, struct svc_request *request, int status)
 {
-	user_done(directory, (struct svc_dir_request *)request, status, NULL);
+	svc_dir_user_done(directory, (struct svc_dir_request *)request, status, NULL);
 }
 
 static int user_answered(struct xport_directory *d, struct svc_request *request, const struct svc_dir_message *m)
@@ -144,29 +152,28 @@ static int user_answered(struct xport_directory *d, struct svc_request *request,
 	if (q == NULL)
 		return XPORT_OK;
 	/* What was looked for comes with a key. */
-	user_done(d, q,
-	          m->status == XPORT_OK && q->type == SVC_DIR_FIND && m->key_len == 0 ? XPORT_ERR_PROTOCOL : m->status,
-	          m);
+	svc_dir_user_done(d, q,
+	                  m->status == XPORT_OK && q->type == SVC_DIR_FIND && m->key_len == 0 ? XPORT_ERR_PROTOCOL
+	                                                                                      : m->status,
+	                  m);
 	return XPORT_OK;
 }
 
 /* ---- being told ---- */
 
-static int user_told(struct xport_directory *d, const struct svc_dir_message *m)
+int svc_dir_user_notice(struct xport_directory *d, const struct svc_dir_message *m)
 {
 	static const int types[] = {[SVC_DIR_CHANGED] = XPORT_DIRECTORY_CHANGED,
 	                            [SVC_DIR_GONE] = XPORT_DIRECTORY_GONE,
 	                            [SVC_DIR_MISSED] = XPORT_DIRECTORY_MISSED};
 	struct xport_directory_event *e;
 
-	if (m->request == 0 || d->notices > SVC_MSGQ_REPLIES)
-		return XPORT_ERR_PROTOCOL;
 	if (m->type == SVC_DIR_CHANGED && d->watching)
 		learn(d, m);
 	else if (m->type == SVC_DIR_GONE)
 		forget_one(d, m->name, m->name_len);
 	else if (m->type == SVC_DIR_MISSED)
-		forget_all(d);
+		svc_dir_user_forget_all(d);
 	e = svc_dir_event(d, types[m->type], XPORT_OK, NULL, m->request);
 	if (e == NULL)
 		return XPORT_ERR_NO_MEMORY; /* better not to hear of this directory any more than to miss something */
@@ -176,6 +183,11 @@ static int user_told(struct xport_directory *d, const struct svc_dir_message *m)
 		e->entry.version = m->version;
 	}
 	return XPORT_OK;
+}
+
+static int user_told(struct xport_directory *d, const struct svc_dir_message *m)
+{
+	return m->request == 0 || d->notices > SVC_MSGQ_REPLIES ? XPORT_ERR_PROTOCOL : svc_dir_user_notice(d, m);
 }
 
 int svc_dir_user_message(struct xport_directory *d, struct svc_msgq_peer *from, const struct svc_dir_message *m,
@@ -194,7 +206,7 @@ int svc_dir_user_message(struct xport_directory *d, struct svc_msgq_peer *from, 
 
 void svc_dir_user_ended(struct xport_directory *d, int status)
 {
-	forget_all(d);
+	svc_dir_user_forget_all(d);
 	d->watching = false;
 	d->server = NULL;
 	for (struct svc_dir_event *e = d->first_event; e != NULL; e = e->next)
@@ -206,5 +218,5 @@ void svc_dir_user_ended(struct xport_directory *d, int status)
 
 void svc_dir_user_free(struct xport_directory *d)
 {
-	forget_all(d);
+	svc_dir_user_forget_all(d);
 }

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "services/clock.h"
-#include "services/group_etcd_client.h"
+#include "services/etcd_client.h"
 #include "services/group_source.h"
 #include "services/last_error.h"
 
@@ -45,6 +45,11 @@ struct etcd_source {
 	struct svc_group_card *cards;
 	uint8_t *present;
 };
+
+static const struct svc_etcd_use group_use = {.name = "group",
+                                              .variable = "XPORT_GROUP",
+                                              .prefix = "xport/group/",
+                                              .stranger = "remove it, or set another XPORT_GROUP_NAME"};
 
 static void card_key(const struct etcd_source *s, int rank, struct svc_etcd_entry *entry)
 {
@@ -430,7 +435,7 @@ int svc_group_etcd_open(const struct svc_group_choice *c, const char *urls, stru
 	if (s == NULL || s->cards == NULL || s->present == NULL)
 		r = svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	if (r == XPORT_OK)
-		r = svc_etcd_open(urls, &s->etcd, operation);
+		r = svc_etcd_open(urls, &group_use, &s->etcd, operation);
 	if (r != XPORT_OK) {
 		if (s != NULL) {
 			free(s->cards);

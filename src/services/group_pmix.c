@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "services/clock.h"
-#include "services/group_load.h"
 #include "services/group_pmix_abi.h"
 #include "services/group_source.h"
 #include "services/last_error.h"
+#include "services/load.h"
 
 enum { REPLY_MS = 10000 };
 
@@ -58,8 +58,8 @@ static int pmix_load(const char *operation)
 
 	pthread_mutex_lock(&load_lock);
 	if (!loaded)
-		r = svc_group_load("libpmix.so.2", "libpmix2", symbols, sizeof(symbols) / sizeof(symbols[0]), "pmix",
-		                   operation);
+		r = svc_load("libpmix.so.2", "libpmix2", symbols, sizeof(symbols) / sizeof(symbols[0]), "pmix",
+		             operation);
 	if (!loaded && r == XPORT_OK) {
 		pmix = calls;
 		loaded = true;

@@ -47,6 +47,14 @@ enum {
 	SVC_FIRST_BULK_ARGS = SVC_SIZE_UP_TO(struct xport_bulk_args, id),
 	SVC_FIRST_BULKS_ATTR = SVC_SIZE_UP_TO(struct xport_bulks_attr, max_transfers),
 	SVC_FIRST_BULKS_INFO = SVC_SIZE_UP_TO(struct xport_bulks_info, waiting),
+	SVC_FIRST_FAR_ATTR = SVC_SIZE_UP_TO(struct xport_far_attr, pool),
+	SVC_FIRST_FAR_ARGS = SVC_SIZE_UP_TO(struct xport_far_args, context),
+	SVC_FIRST_FAR_EVENT = SVC_SIZE_UP_TO(struct xport_far_event, context),
+	SVC_FIRST_FAR_PLACE = SVC_SIZE_UP_TO(struct xport_far_place, length),
+	SVC_FIRST_FAR_INFO = SVC_SIZE_UP_TO(struct xport_far_info, lent),
+	SVC_FIRST_FAR_LENDER_INFO = SVC_SIZE_UP_TO(struct xport_far_lender_info, context),
+	SVC_FIRST_FAR_BLOCK_INFO = SVC_SIZE_UP_TO(struct xport_far_block_info, context),
+	SVC_FIRST_METRICS_ATTR = SVC_SIZE_UP_TO(struct xport_metrics_attr, interval_ms),
 	SVC_FIRST_GROUP_ATTR = SVC_SIZE_UP_TO(struct xport_group_attr, arg),
 	SVC_FIRST_GROUP_INFO = SVC_SIZE_UP_TO(struct xport_group_info, why)
 };

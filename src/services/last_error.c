@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "services/grow.h"
@@ -60,4 +61,18 @@ int xport_services_last_error(struct xport_error *error)
 		return XPORT_ERR_INVALID;
 	svc_grow_out(error, &last, sizeof(last));
 	return XPORT_OK;
+}
+
+struct xport_error *svc_error_copy(int status)
+{
+	struct xport_error *e = last.status == status ? malloc(sizeof(*e)) : NULL;
+
+	if (e != NULL)
+		*e = last;
+	return e;
+}
+
+void svc_error_set(const struct xport_error *error)
+{
+	last = *error;
 }

@@ -13,4 +13,9 @@ int svc_time_valid(int timeout_ms, const char *operation);
 /* Remembers what libxport says of its own failure, with our operation's name before it; returns the status. */
 int svc_pass(xport *x, int status, const char *operation) __attribute__((cold));
 
+/* A copy of the last failure, if it has this status; malloc'ed.  NULL: it has not, or out of memory. */
+struct xport_error *svc_error_copy(int status);
+/* Makes it the calling thread's last failure. */
+void svc_error_set(const struct xport_error *error);
+
 #endif

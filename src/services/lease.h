@@ -8,7 +8,7 @@
  *
  *	ASKING --> HELD --> ENDING --> OVER       (refused, or the endpoint ends: --> OVER from any state)
  *
- * ENDING: a borrower that returns waits for RETURNED. A lender that revokes waits for REVOKED, or until its patience
+ * A hand-over is in lease_hand.c. ENDING: a borrower that returns waits for RETURNED. A lender that revokes waits for REVOKED, or until its patience
  * ends, or (`told` is set) for a deregistration that was BUSY.
  */
 #ifndef SVC_LEASE_H
@@ -19,7 +19,8 @@
 #include "services/engine.h"
 #include "services/lease_wire.h"
 
-enum { SVC_LEASE_STARTED = 1, SVC_LEASE_ENDED = 2 }; /* events that nobody has taken */
+/* Events that nobody has taken, in the order in which they are reported. */
+enum { SVC_LEASE_STARTED = 1, SVC_LEASE_KEPT = 2, SVC_LEASE_ENDED = 4 };
 
 struct xport_lease {
 	struct xport_leases *leases;
@@ -38,6 +39,10 @@ struct xport_lease {
 	uint64_t length;
 	struct svc_msg *last; /* for the one RETURN or REVOKE, which must not fail; NULL: it was sent */
 	bool unwanted; /* returned or revoked here: that it ends is no failure */
+	bool handing; /* borrower, ENDING: it waits for HANDED */
+	bool handed;  /* lender, OVER: the memory is here until the lease is freed */
+	int kept;     /* borrower: why the last hand-over was refused; XPORT_OK: nobody needs to know */
+	void *copy;   /* handed: the bytes of a region that is gone */
 	bool told;
 	int why;       /* told: what its status is going to be */
 	int64_t until; /* a lender's, ENDING: when patience ends */
@@ -99,13 +104,22 @@ void svc_lender_end(struct xport_lease *lease, int status);
 void svc_lender_look(struct xport_leases *l);
 /* Milliseconds until it should look; -1: never. */
 int svc_lender_timeout(const struct xport_leases *l);
-/* ASK, TAKEN, RETURN, REVOKED.  Not XPORT_OK: a peer must not send that.  `answered`: it answers a request. */
+/* ASK, TAKEN, RETURN, REVOKED, HAND.  Not XPORT_OK: a peer must not send that.  `answered`: it answers a request. */
 int svc_lender_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m,
                        bool answered);
 
+/* ---- lease_hand.c ---- */
+
+/* HAND. */
+int svc_lender_hand(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m);
+/* HANDED. */
+int svc_borrower_handed(struct svc_msgq_peer *from, const struct svc_lease_message *m);
+/* Frees the memory of a lease that was handed over. */
+void svc_lender_free_handed(struct xport_lease *lease);
+
 /* ---- borrower.c ---- */
 
-/* GRANT, GIVE, RETURNED, REVOKE. */
+/* GRANT, GIVE, RETURNED, REVOKE, HANDED. */
 int svc_borrower_message(struct xport_leases *l, struct svc_msgq_peer *from, const struct svc_lease_message *m);
 
 #endif

@@ -37,21 +37,27 @@ void svc_lease_drop_events(struct xport_lease *lease)
 	lease->events = 0;
 }
 
-/* The one that began it comes before the one that ended it. */
 static int lease_next_event(struct xport_leases *l, struct xport_lease_event *event)
 {
 	struct xport_lease *lease = l->first_event;
-	bool started;
+	unsigned which;
 
 	if (lease == NULL)
 		return 0;
-	started = (lease->events & SVC_LEASE_STARTED) != 0;
-	event->type = started ? lease->started_as : XPORT_LEASE_ENDED;
-	event->status = started ? XPORT_OK : lease->status;
+	which = lease->events & -lease->events; /* the lowest bit: they come in this order */
+	if (which == SVC_LEASE_STARTED)
+		event->type = lease->started_as;
+	else if (which == SVC_LEASE_KEPT)
+		event->type = XPORT_LEASE_KEPT;
+	else
+		event->type = lease->handed ? XPORT_LEASE_HANDED : XPORT_LEASE_ENDED;
+	event->status = which == SVC_LEASE_STARTED ? XPORT_OK : which == SVC_LEASE_KEPT ? lease->kept : lease->status;
 	event->lease = lease;
 	event->ep = lease->ep;
 	event->context = lease->context;
-	lease->events &= started ? ~(unsigned)SVC_LEASE_STARTED : 0;
+	lease->events &= ~which;
+	if (which == SVC_LEASE_KEPT)
+		lease->kept = XPORT_OK;
 	if (lease->events == 0)
 		event_out(lease);
 	return 1;

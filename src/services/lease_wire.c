@@ -4,7 +4,7 @@
 #include "services/wire.h"
 #include "services/xport_services.h"
 
-static const uint64_t MAGIC = 0x014c5058; /* "XPL", 1 */
+static const uint64_t MAGIC = 0x024c5058; /* "XPL", 2 */
 
 size_t svc_lease_encode(const struct svc_lease_message *m, uint8_t *bytes)
 {
@@ -34,7 +34,7 @@ bool svc_lease_decode(const uint8_t *bytes, size_t len, struct svc_lease_message
 	m->length = xpi_rd_le(&r, 8);
 	m->key_len = r.left;
 	m->key = xpi_rd_bytes(&r, r.left);
-	if (magic != MAGIC || type < SVC_LEASE_ASK || type > SVC_LEASE_BYE || r.bad || r.left > 0 ||
+	if (magic != MAGIC || type < SVC_LEASE_ASK || type > SVC_LEASE_HANDED || r.bad || r.left > 0 ||
 	    !svc_status_valid(m->status) || m->rights > SVC_RIGHTS)
 		return false;
 	m->type = (int)type;

@@ -2,7 +2,7 @@
 /*
  * lease_wire.h - messages about leases.
  *
- *	0   "XPL", version 1
+ *	0   "XPL", version 2
  *	4   type
  *	8   the receiver's number of the lease, 8 bytes; 0: none yet
  *	16  the sender's number of the lease, 8 bytes
@@ -11,8 +11,8 @@
  *	32  length, 8 bytes
  *	40  the key
  *
- *	ASK and GIVE, RETURN and REVOKE are requests. GRANT answers ASK, TAKEN answers GIVE, RETURNED and REVOKED answer
- *	the others; each has a status. BYE: all leases of the sender end; it has no answer.
+ *	ASK and GIVE, RETURN, REVOKE and HAND are requests. GRANT answers ASK, TAKEN answers GIVE, RETURNED, REVOKED and
+ *	HANDED answer the others; each has a status. BYE: all leases of the sender end; it has no answer.
  */
 #ifndef SVC_LEASE_WIRE_H
 #define SVC_LEASE_WIRE_H
@@ -30,7 +30,9 @@ enum svc_lease_type {
 	SVC_LEASE_RETURNED = 6,
 	SVC_LEASE_REVOKE = 7,
 	SVC_LEASE_REVOKED = 8,
-	SVC_LEASE_BYE = 9
+	SVC_LEASE_BYE = 9,
+	SVC_LEASE_HAND = 10,
+	SVC_LEASE_HANDED = 11
 };
 
 enum { SVC_LEASE_HEAD = 40, SVC_LEASE_KEY_MAX = 2048, SVC_LEASE_MAX = SVC_LEASE_HEAD + SVC_LEASE_KEY_MAX };

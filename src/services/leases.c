@@ -97,6 +97,7 @@ static void out_of_peer(struct xport_lease *lease)
 
 static void lease_free(struct xport_lease *lease)
 {
+	svc_lender_free_handed(lease);
 	*lease->all_at = lease->all_next;
 	if (lease->all_next != NULL)
 		lease->all_next->all_at = lease->all_at;
@@ -243,6 +244,7 @@ static int leases_message(void *service, struct svc_msgq_peer *from, const uint8
 	case SVC_LEASE_GIVE:
 	case SVC_LEASE_RETURNED:
 	case SVC_LEASE_REVOKE:
+	case SVC_LEASE_HANDED:
 		return svc_borrower_message(l, from, &m);
 	default:
 		return svc_lender_message(l, from, &m, in.answered);
@@ -269,7 +271,8 @@ static int leases_work_timeout(void *service)
 static const uint8_t lease_kinds[] = {
 	[SVC_LEASE_ASK] = SVC_REQUEST,    [SVC_LEASE_GRANT] = SVC_REPLY,    [SVC_LEASE_GIVE] = SVC_REQUEST,
 	[SVC_LEASE_TAKEN] = SVC_REPLY,    [SVC_LEASE_RETURN] = SVC_REQUEST, [SVC_LEASE_RETURNED] = SVC_REPLY,
-	[SVC_LEASE_REVOKE] = SVC_REQUEST, [SVC_LEASE_REVOKED] = SVC_REPLY,  [SVC_LEASE_BYE] = SVC_BYE};
+	[SVC_LEASE_REVOKE] = SVC_REQUEST, [SVC_LEASE_REVOKED] = SVC_REPLY,  [SVC_LEASE_BYE] = SVC_BYE,
+	[SVC_LEASE_HAND] = SVC_REQUEST,   [SVC_LEASE_HANDED] = SVC_REPLY};
 static const struct svc_engine_ops lease_ops = {.kinds = lease_kinds,
                                                 .message = leases_message,
                                                 .bye = leases_bye,
@@ -330,7 +333,8 @@ static int lease_settled(void *arg)
 	pthread_mutex_lock(&l->engine.lock);
 	settled = lease->state == XPORT_LEASE_HELD || lease->state == XPORT_LEASE_OVER;
 	if (settled) {
-		o->status = lease->state == XPORT_LEASE_HELD || lease->unwanted ? XPORT_OK : lease->status;
+		o->status = lease->state == XPORT_LEASE_HELD ? lease->kept : lease->unwanted ? XPORT_OK : lease->status;
+		lease->kept = XPORT_OK;
 		svc_lease_drop_events(lease);
 	}
 	pthread_mutex_unlock(&l->engine.lock);
@@ -426,7 +430,7 @@ void xport_leases_forget(xport_leases *l, xport_ep *ep)
 
 static const char *attr_wrong(const struct xport_leases_attr *a)
 {
-	if ((a->flags & ~(uint32_t)XPORT_LEASES_TAKE) != 0)
+	if ((a->flags & ~(uint32_t)(XPORT_LEASES_TAKE | XPORT_LEASES_HAND_OVER)) != 0)
 		return "xport_leases_attr.flags has unknown bits";
 	if (a->patience_ms < -1)
 		return "xport_leases_attr.patience_ms is below -1";

@@ -241,6 +241,8 @@ int svc_lender_message(struct xport_leases *l, struct svc_msgq_peer *from, const
 		return lender_taken(from, m);
 	case SVC_LEASE_RETURN:
 		return lender_returned(from, m);
+	case SVC_LEASE_HAND:
+		return svc_lender_hand(l, from, m);
 	default:
 		return lender_revoked(from, m, answered);
 	}

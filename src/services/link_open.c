@@ -130,6 +130,8 @@ static const char *conn_wrong(xport *x, const struct xport_conn_attr *conn)
 		return "the private data is NULL, but private_len is not 0";
 	if (xport_query(x, &info) == XPORT_OK && conn->private_len > info.private_max)
 		return "the private data is longer than xport_info.private_max";
+	if (conn->traffic_class < XPORT_TRAFFIC_DEFAULT || conn->traffic_class > XPORT_TRAFFIC_URGENT)
+		return "conn->traffic_class is not one of enum xport_traffic";
 	return conn->backlog < 0 || conn->connect_ms < 0 ? "conn->backlog or conn->connect_ms is negative" : NULL;
 }
 

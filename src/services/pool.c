@@ -98,9 +98,9 @@ static int pool_check_attr(const struct xport_pool_attr *a, const char *operatio
 	if (a->slab_bytes != 0 && a->slab_bytes < MIB)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL,
 		                "xport_pool_attr.slab_bytes is %zu, below the minimum of %zu", a->slab_bytes, MIB);
-	if (a->slab_bytes > SIZE_MAX / 2 || a->node < XPORT_POOL_NODE_LOCAL)
+	if (a->slab_bytes > SIZE_MAX / 2 || a->node < XPORT_POOL_NODE_DEVICE)
 		return svc_fail(XPORT_ERR_INVALID, operation, NULL, "xport_pool_attr.%s",
-		                a->node < XPORT_POOL_NODE_LOCAL ? "node is negative" : "slab_bytes is too large");
+		                a->node < XPORT_POOL_NODE_DEVICE ? "node is negative" : "slab_bytes is too large");
 	return XPORT_OK;
 }
 
@@ -125,7 +125,7 @@ static void choose_source(struct svc_source *s, const struct xport_info *info)
 static int fill_source(struct svc_pool_core *d, xport *x, const struct xport_pool_attr *a, const char *operation)
 {
 	struct xport_info info = {.size = sizeof(info)};
-	int r = xport_query(x, &info);
+	int r = xport_query(x, &info), node = 0;
 
 	if (r != XPORT_OK)
 		return svc_pass(x, r, operation);
@@ -137,7 +137,10 @@ static int fill_source(struct svc_pool_core *d, xport *x, const struct xport_poo
 	choose_source(&d->source, &info);
 	if (a->node == XPORT_POOL_NODE_ANY)
 		return XPORT_OK;
-	return svc_node_resolve(a->node, &d->source.node, operation);
+	if (a->node == XPORT_POOL_NODE_DEVICE &&
+	    !svc_node_device(info.device, &node, d->source.placement, sizeof(d->source.placement)))
+		return XPORT_OK;
+	return svc_node_resolve(a->node == XPORT_POOL_NODE_DEVICE ? node + 1 : a->node, &d->source.node, operation);
 }
 
 static void fill_classes(struct xport_pool *p)

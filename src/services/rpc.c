@@ -102,17 +102,25 @@ static void rpc_work(void *service)
 {
 	struct xport_rpcs *r = service;
 
-	if (!r->engine.destroying)
-		svc_rpc_calls_work(r);
+	if (r->engine.destroying)
+		return;
+	if (!svc_ring_empty(&r->kept))
+		svc_rpc_kept_work(r);
+	svc_rpc_calls_work(r);
 }
 
 static int rpc_work_timeout(void *service)
 {
 	struct xport_rpcs *r = service;
+	int ms, kept;
 
 	if (r->engine.destroying) /* no more work: an expired deadline would make xport_rpcs_destroy spin */
 		return -1;
-	return svc_ring_empty(&r->ready) ? svc_rpc_calls_timeout(r) : 0;
+	if (!svc_ring_empty(&r->ready))
+		return 0;
+	ms = svc_rpc_calls_timeout(r);
+	kept = svc_rpc_kept_timeout(r);
+	return kept < 0 || (ms >= 0 && ms < kept) ? ms : kept;
 }
 
 static const uint8_t rpc_kinds[] = {
@@ -153,6 +161,7 @@ void xport_rpcs_forget(xport_rpcs *r, xport_ep *ep)
 
 static int rpc_next_event(struct xport_rpcs *r, struct xport_rpc_event *event)
 {
+	struct svc_rpc_request *q;
 	struct svc_rpc_node *node;
 
 	while (!svc_ring_empty(&r->events)) {
@@ -161,7 +170,12 @@ static int rpc_next_event(struct xport_rpcs *r, struct xport_rpc_event *event)
 			svc_rpc_call_event(r, (struct svc_rpc_call *)node, event);
 			return 1;
 		}
-		if (svc_rpc_request_take(r, (struct svc_rpc_request *)node, event))
+		q = (struct svc_rpc_request *)node;
+		if (q->taken) {
+			svc_rpc_abandoned_event(q, event);
+			return 1;
+		}
+		if (svc_rpc_request_take(r, q, event))
 			return 1;
 	}
 	return 0;
@@ -191,26 +205,58 @@ int xport_rpcs_next(xport_rpcs *r, struct xport_rpc_event *event)
 	return rpc_take_event(r, event);
 }
 
+/* What xport_rpcs_wait waits for. */
 struct next_rpc_event {
 	struct xport_rpcs *rpcs;
 	struct xport_rpc_event *event;
+	xport_completion_fn other;
+	void *arg;
 };
 
 static int next_rpc_event(void *arg)
 {
 	struct next_rpc_event *next = arg;
+	struct xport_rpc_event e = {.size = sizeof(e), .type = XPORT_RPC_PEER_ENDED, .why = ""};
+	struct xport_rpcs *r = next->rpcs;
+	int n;
 
-	svc_rpc_dispatch(next->rpcs);
-	return xport_rpcs_next(next->rpcs, next->event);
+	svc_rpc_dispatch(r);
+	n = xport_rpcs_next(r, next->event);
+	if (n != 0 || (r->a.flags & XPORT_RPCS_TELL_ENDED) == 0)
+		return n;
+	pthread_mutex_lock(&r->engine.lock);
+	e.ep = r->ended.ep;
+	e.status = r->ended.status;
+	r->ended.ep = NULL;
+	pthread_mutex_unlock(&r->engine.lock);
+	if (e.ep == NULL)
+		return 0;
+	svc_grow_out(next->event, &e, sizeof(e));
+	return 1;
+}
+
+/* An endpoint that only answers calls has no other event at its end. */
+static void other_or_end(void *arg, const struct xport_completion *c)
+{
+	struct next_rpc_event *next = arg;
+
+	if (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST) {
+		pthread_mutex_lock(&next->rpcs->engine.lock);
+		next->rpcs->ended.ep = c->ep;
+		next->rpcs->ended.status = c->status;
+		pthread_mutex_unlock(&next->rpcs->engine.lock);
+	}
+	if (next->other != NULL)
+		next->other(next->arg, c);
 }
 
 int xport_rpcs_wait(xport_rpcs *r, struct xport_rpc_event *event, xport_completion_fn other, void *arg, int timeout_ms)
 {
-	struct next_rpc_event next = {r, event};
+	struct next_rpc_event next = {.rpcs = r, .event = event, .other = other, .arg = arg};
 
 	if (r == NULL)
 		return xport_rpcs_next(r, event); /* which describes it */
-	return svc_engine_wait(&r->engine, next_rpc_event, &next, other, arg, timeout_ms, "xport_rpcs_wait");
+	return svc_engine_wait(&r->engine, next_rpc_event, &next, other_or_end, &next, timeout_ms, "xport_rpcs_wait");
 }
 
 /* ---- methods ---- */
@@ -266,7 +312,7 @@ int xport_rpc_register(xport_rpcs *r, const char *name, xport_rpc_fn fn, void *a
 /* What a request, or its reply, occupies at most; and the answers of a peer that have no request behind them. */
 uint64_t svc_rpc_memory_max(const struct xport_rpcs *r)
 {
-	uint64_t request = sizeof(struct svc_rpc_request) + r->a.max_payload;
+	uint64_t request = sizeof(struct svc_rpc_request) + SVC_RPC_ALIGN + r->a.max_payload;
 	uint64_t reply = svc_msgq_cost(SVC_RPC_HEAD + r->a.max_payload);
 	uint64_t most = request > reply ? request : reply;
 
@@ -315,6 +361,9 @@ static int rpc_attr_complete(xport *x, struct xport_rpcs_attr *a)
 	if (a->credits > XPORT_RPC_CREDITS_MAX)
 		return svc_fail(XPORT_ERR_INVALID, "xport_rpcs_create", NULL, "xport_rpcs_attr.credits is %u, above %d",
 		                (unsigned)a->credits, XPORT_RPC_CREDITS_MAX);
+	if ((a->flags & ~(uint64_t)(XPORT_RPCS_TELL_ABANDONED | XPORT_RPCS_TELL_ENDED)) != 0)
+		return svc_fail(XPORT_ERR_INVALID, "xport_rpcs_create", NULL,
+		                "xport_rpcs_attr.flags has unknown bits: 0x%llx", (unsigned long long)a->flags);
 	a->tag = a->tag == 0 ? TAG : a->tag;
 	a->max_payload = a->max_payload != 0 ? a->max_payload : most < PAYLOAD ? (uint32_t)most : PAYLOAD;
 	a->max_calls = a->max_calls == 0 ? SLOTS : a->max_calls;
@@ -346,6 +395,7 @@ static struct xport_rpcs *rpcs_new(const struct xport_rpcs_attr *a)
 	svc_ring_init(&r->stalled);
 	svc_ring_init(&r->events);
 	svc_ring_init(&r->ready);
+	svc_ring_init(&r->kept);
 	r->call = calloc(a->max_calls, sizeof(*r->call));
 	r->scratch = malloc(a->max_payload + 1);
 	if (r->call != NULL && r->scratch != NULL && svc_slots_init(&r->calls, a->max_calls) == XPORT_OK &&
@@ -400,8 +450,10 @@ int xport_rpcs_destroy(xport_rpcs *r, xport_completion_fn other, void *arg, int 
 		return status;
 	svc_engine_close(&r->engine);
 	requests_free(r);
-	for (uint32_t i = 0; i < r->calls.size; i++)
+	for (uint32_t i = 0; i < r->calls.size; i++) {
 		free(r->call[i].payload);
+		svc_rpc_bulks_end(&r->call[i].bulks);
+	}
 	rpcs_free(r);
 	return XPORT_OK;
 }

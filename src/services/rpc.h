@@ -20,12 +20,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "services/bulk.h"
 #include "services/engine.h"
 #include "services/ring.h"
 #include "services/rpc_wire.h"
 #include "services/slots.h"
 
-enum { SVC_RPC_BUCKETS = 64 };
+enum { SVC_RPC_BUCKETS = 64, SVC_RPC_ALIGN = 16 };
 
 struct svc_rpc_method {
 	struct svc_rpc_method *next; /* of its bucket */
@@ -48,8 +49,8 @@ enum svc_rpc_greeting { SVC_RPC_STRANGER = 0, SVC_RPC_ASKED = 1, SVC_RPC_MET = 2
 struct svc_rpc_peer {
 	struct svc_msgq_peer *msgq;
 	/* as its caller */
-	int greeting; /* enum svc_rpc_greeting */
-	int refused;  /* MET: XPORT_OK, or why it takes no calls */
+	int greeting;    /* enum svc_rpc_greeting */
+	int refused;     /* MET: XPORT_OK, or why it takes no calls */
 	uint8_t version; /* MET: of its messages */
 	uint32_t max_payload, credits;
 	unsigned in_flight; /* calls that it has not answered */
@@ -68,6 +69,13 @@ struct svc_rpc_node {
 	bool call;
 };
 
+/* The descriptors of a call. */
+struct svc_rpc_bulks {
+	xport_bulk **bulk; /* held by the caller, the callee's own */
+	uint32_t n;
+	uint32_t bytes; /* in front of the payload */
+};
+
 struct svc_rpc_call {
 	struct svc_rpc_node node;  /* first */
 	struct svc_link open;      /* in rpcs.open, until DONE */
@@ -79,8 +87,8 @@ struct svc_rpc_call {
 	uint32_t deadline_ms;
 	uint32_t flags;
 	bool sent;
-	bool posting; /* in xport_send: if its peer ends meanwhile, it has not left */
-	bool lent;    /* counted in rpcs.lent */
+	bool posting;        /* in xport_send: if its peer ends meanwhile, it has not left */
+	bool lent;           /* counted in rpcs.lent */
 	bool done, released; /* events that were not taken, or never come */
 	int status, ran, release_status;
 	uint32_t retry_after_ms;
@@ -91,10 +99,12 @@ struct svc_rpc_call {
 	uint8_t trace[SVC_RPC_TRACE];
 	uint8_t *payload; /* QUEUED: a copy */
 	size_t len;
+	struct svc_rpc_bulks bulks; /* until it is released */
 };
 
 struct svc_rpc_request {
-	struct svc_rpc_node node; /* first */
+	struct svc_rpc_node
+		node; /* first; once TAKEN: in rpcs.events if abandoned, in rpcs.kept once it was replied to */
 	struct svc_link of_peer;
 	struct svc_rpc_peer *peer; /* NULL: its endpoint has ended */
 	xport_ep *ep;
@@ -106,9 +116,15 @@ struct svc_rpc_request {
 	bool answered; /* the caller has its answer */
 	bool cancelled;
 	int ended; /* peer NULL: why */
+	uint32_t nbulks;
+	struct svc_rpc_bulks bulks; /* TAKEN: unpacked */
+	uint8_t *reply;             /* waits for transfers; NULL: the handler has not replied */
+	size_t reply_len;
+	int reply_status;
 	uint8_t trace[SVC_RPC_TRACE];
 	size_t len;
-	uint8_t payload[];
+	uint8_t *bytes; /* of the message: descriptors, and the payload at a multiple of SVC_RPC_ALIGN */
+	uint8_t memory[];
 };
 
 struct xport_rpcs {
@@ -119,7 +135,14 @@ struct xport_rpcs {
 	struct svc_rpc_call *call; /* one for each slot of `calls` */
 	uint8_t *scratch;          /* of max_payload bytes */
 	struct svc_link open, stalled, events, ready;
+	struct svc_link kept;  /* requests whose reply waits for transfers with their descriptors */
+	unsigned kept_idles;   /* svc_bulk_idles when they were last looked at */
+	bool kept_again;       /* look in any case: one is new, there was no memory to send one, or a peer has ended */
 	int64_t next_deadline; /* no open call has an earlier one */
+	struct {
+		xport_ep *ep; /* for XPORT_RPC_PEER_ENDED; NULL: none has ended since the last one */
+		int status;
+	} ended;
 	/* Without the lock: false if `events`, or `ready`, is empty. */
 	_Atomic bool any_event, any_ready;
 	unsigned peers;
@@ -155,6 +178,28 @@ int svc_rpc_register(struct xport_rpcs *r, const struct svc_rpc_method *like);
 /* Limit of what peers' requests occupy. */
 uint64_t svc_rpc_memory_max(const struct xport_rpcs *r);
 
+/* ---- rpc_bulk.c ---- */
+
+/*
+ * Puts the descriptors of a call in front of its payload: *bytes, which the caller of this frees in any case, if not NULL.
+ * Holds them. Returns XPORT_OK, or an error that is described; then *b is as before.
+ */
+int svc_rpc_bulks_pack(const struct xport_rpcs *r, struct svc_rpc_bulks *b, struct xport_rpc_args *a, uint8_t **bytes);
+void svc_rpc_bulks_end(struct svc_rpc_bulks *b);
+/* Unpacks `n` descriptors in front of a payload. Returns as svc_bulk_unpack_for; svc_rpc_bulks_end frees them in any case. */
+int svc_rpc_bulks_unpack(struct svc_rpc_bulks *b, xport_ep *ep, uint32_t n, const uint8_t *payload);
+/* Marks them: a peer that they were passed to has not confirmed that it no longer accesses the memory. */
+void svc_rpc_bulks_doubt(const struct svc_rpc_bulks *b);
+bool svc_rpc_bulks_doubtful(const struct svc_rpc_bulks *b);
+/* Whether something of this process may still access the memory by them. */
+bool svc_rpc_bulks_busy(const struct svc_rpc_bulks *b);
+/* Keeps a reply until the transfers have ended. Returns XPORT_OK or NO_MEMORY. */
+int svc_rpc_reply_keep(struct xport_rpcs *r, struct svc_rpc_request *q, const struct svc_rpc_message *m);
+/* Sends the replies that need not wait any more. */
+void svc_rpc_kept_work(struct xport_rpcs *r);
+/* Milliseconds until svc_rpc_kept_work must run; -1: no need. */
+int svc_rpc_kept_timeout(const struct xport_rpcs *r);
+
 /* ---- rpc_caller.c ---- */
 
 /* WELCOME and REPLY. Returns as svc_engine_ops.message. */
@@ -177,6 +222,8 @@ int svc_rpc_request(struct xport_rpcs *r, struct svc_msgq_peer *from, const stru
 int svc_rpc_cancelled(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m);
 /* The peer is gone: requests that nobody has taken end, the others are detached from it. */
 void svc_rpc_requests_end(struct xport_rpcs *r, struct svc_rpc_peer *p, int status);
+/* Writes XPORT_RPC_ABANDONED of a request that the application has, and takes it out of the list. */
+void svc_rpc_abandoned_event(struct svc_rpc_request *q, struct xport_rpc_event *event);
 /* Takes a request out of its list for the application. Returns false if it is over instead. */
 bool svc_rpc_request_take(struct xport_rpcs *r, struct svc_rpc_request *q, struct xport_rpc_event *event);
 /* Runs the handlers of the requests that wait. Takes the lock. */

@@ -39,6 +39,11 @@ int svc_rpc_hello(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct
 
 /* ---- requests ---- */
 
+static size_t request_size(size_t len)
+{
+	return sizeof(struct svc_rpc_request) + SVC_RPC_ALIGN + len;
+}
+
 void svc_rpc_request_free(struct xport_rpcs *r, struct svc_rpc_request *q)
 {
 	svc_ring_remove(&q->node.link);
@@ -46,15 +51,18 @@ void svc_rpc_request_free(struct xport_rpcs *r, struct svc_rpc_request *q)
 	if (q->peer != NULL)
 		q->peer->active--;
 	svc_slot_give(&r->requests, q->id);
-	r->request_bytes -= sizeof(*q) + q->len;
+	r->request_bytes -= request_size(q->len) + q->reply_len;
 	r->info.active--;
+	svc_rpc_bulks_end(&q->bulks);
+	free(q->reply);
 	free(q);
 }
 
 static struct svc_rpc_request *request_add(struct xport_rpcs *r, struct svc_rpc_peer *p,
                                            const struct svc_rpc_message *m, struct svc_rpc_method *method)
 {
-	struct svc_rpc_request *q = malloc(sizeof(*q) + m->len);
+	struct svc_rpc_request *q = malloc(request_size(m->len));
+	uintptr_t skew;
 
 	if (q == NULL)
 		return NULL;
@@ -65,17 +73,21 @@ static struct svc_rpc_request *request_add(struct xport_rpcs *r, struct svc_rpc_
 	                              .call = m->id,
 	                              .until = svc_coarse_ms() + m->ms,
 	                              .flags = m->flags,
+	                              .nbulks = m->credits,
+	                              .bulks.bytes = m->size,
 	                              .len = m->len};
 	memcpy(q->trace, m->trace, sizeof(q->trace));
+	skew = ((uintptr_t)q->memory + q->bulks.bytes) % SVC_RPC_ALIGN;
+	q->bytes = q->memory + (SVC_RPC_ALIGN - skew);
 	if (m->len > 0)
-		memcpy(q->payload, m->payload, m->len);
+		memcpy(q->bytes, m->payload, m->len);
 	svc_ring_init(&q->node.link);
 	svc_ring_init(&q->of_peer);
 	svc_ring_push(&p->requests, &q->of_peer);
 	svc_ring_push(method->fn != NULL ? &r->ready : &r->events, &q->node.link);
 	atomic_store_explicit(method->fn != NULL ? &r->any_ready : &r->any_event, true, memory_order_relaxed);
 	p->active++;
-	r->request_bytes += sizeof(*q) + q->len;
+	r->request_bytes += request_size(q->len);
 	r->info.active++;
 	return q;
 }
@@ -96,8 +108,9 @@ static int builtin_answer(struct xport_rpcs *r, struct svc_msgq_peer *from, cons
 	                            .payload = r->scratch};
 
 	method->calls++;
+	/* It looks at no descriptors: their bytes are not its payload. */
 	if ((m->flags & XPORT_RPC_ONE_WAY) == 0)
-		a.len = svc_rpc_builtin(r, method, m->payload, m->len, r->scratch, p->takes);
+		a.len = svc_rpc_builtin(r, method, m->payload + m->size, m->len - m->size, r->scratch, p->takes);
 	return svc_rpc_send(from, &a, true);
 }
 
@@ -139,6 +152,16 @@ static void answer_or_end(struct svc_msgq_peer *to, int sent)
 		svc_msgq_talk_over(to);
 }
 
+/* Nobody waits for the reply of a request that the application has. */
+static void request_abandoned(struct xport_rpcs *r, struct svc_rpc_request *q)
+{
+	if ((r->a.flags & XPORT_RPCS_TELL_ABANDONED) == 0 || (q->flags & XPORT_RPC_ONE_WAY) != 0 || q->reply != NULL)
+		return;
+	if (svc_ring_empty(&q->node.link))
+		svc_ring_push(&r->events, &q->node.link);
+	atomic_store_explicit(&r->any_event, true, memory_order_relaxed);
+}
+
 int svc_rpc_cancelled(struct xport_rpcs *r, struct svc_msgq_peer *from, const struct svc_rpc_message *m)
 {
 	struct svc_rpc_peer *p = from->user;
@@ -150,6 +173,8 @@ int svc_rpc_cancelled(struct xport_rpcs *r, struct svc_msgq_peer *from, const st
 			continue;
 		if (!q->taken)
 			return request_drop(r, q, XPORT_ERR_CANCELED);
+		if (!q->cancelled)
+			request_abandoned(r, q);
 		q->cancelled = true;
 		/* The caller gets its credit back. But the memory that it has lent stays lent until the reply. */
 		if (q->answered || (q->flags & XPORT_RPC_LENT) != 0)
@@ -176,8 +201,28 @@ void svc_rpc_requests_end(struct xport_rpcs *r, struct svc_rpc_peer *p, int stat
 		q->ended = ended_status(status);
 		if (!q->taken)
 			(void)request_drop(r, q, status);
+		else if (!q->cancelled)
+			request_abandoned(r, q);
 	}
 	p->active = 0;
+	r->kept_again = true;
+}
+
+/* Returns XPORT_OK, or why nothing can be sent; INVALID is not among these. */
+static int request_state(const struct svc_rpc_request *q)
+{
+	return q->cancelled ? XPORT_ERR_CANCELED : q->peer == NULL ? q->ended : XPORT_OK;
+}
+
+void svc_rpc_abandoned_event(struct svc_rpc_request *q, struct xport_rpc_event *event)
+{
+	svc_ring_remove(&q->node.link);
+	event->type = XPORT_RPC_ABANDONED;
+	event->id = q->id;
+	event->context = q->method->arg;
+	event->ep = q->ep;
+	event->method = q->method->name;
+	event->status = request_state(q);
 }
 
 static void request_event(const struct svc_rpc_request *q, int64_t now, struct xport_rpc_event *event)
@@ -187,8 +232,10 @@ static void request_event(const struct svc_rpc_request *q, int64_t now, struct x
 	event->context = q->method->arg;
 	event->ep = q->ep;
 	event->method = q->method->name;
-	event->payload = q->payload;
-	event->len = q->len;
+	event->payload = q->bytes + q->bulks.bytes;
+	event->len = q->len - q->bulks.bytes;
+	event->bulks = q->bulks.bulk;
+	event->nbulks = q->bulks.n;
 	event->flags = q->flags;
 	event->left_ms = q->until > now ? (uint32_t)(q->until - now) : 0;
 	memcpy(event->trace, q->trace, sizeof(event->trace));
@@ -199,9 +246,12 @@ bool svc_rpc_request_take(struct xport_rpcs *r, struct svc_rpc_request *q, struc
 	int64_t now = svc_coarse_ms();
 
 	struct svc_msgq_peer *to = q->peer->msgq;
+	int status = q->until + SVC_COARSE_MS <= now ? XPORT_ERR_TIMEOUT : XPORT_OK;
 
-	if (q->until + SVC_COARSE_MS <= now) {
-		answer_or_end(to, request_drop(r, q, XPORT_ERR_TIMEOUT));
+	if (status == XPORT_OK && q->nbulks > 0)
+		status = svc_rpc_bulks_unpack(&q->bulks, q->ep, q->nbulks, q->bytes);
+	if (status != XPORT_OK) {
+		answer_or_end(to, request_drop(r, q, status));
 		return false;
 	}
 	svc_ring_remove(&q->node.link);
@@ -251,10 +301,17 @@ static int request_unknown(const char *operation)
 	return svc_fail(XPORT_ERR_INVALID, operation, NULL, "no request has this id, or it was replied to already");
 }
 
-/* Returns XPORT_OK, or why nothing can be sent; INVALID is not among these. */
-static int request_state(const struct svc_rpc_request *q)
+/* Whether the application has it, and has not replied. */
+static bool request_with_app(const struct svc_rpc_request *q)
 {
-	return q->cancelled ? XPORT_ERR_CANCELED : q->peer == NULL ? q->ended : XPORT_OK;
+	return q != NULL && q->taken && q->reply == NULL;
+}
+
+/* After all calls that pass its descriptors on are over. */
+static int reply_send(const struct svc_rpc_request *q, struct svc_msgq_peer *to, struct svc_rpc_message *m)
+{
+	m->flags = svc_rpc_bulks_doubtful(&q->bulks) ? SVC_RPC_DOUBTFUL : 0;
+	return svc_rpc_send(to, m, true);
 }
 
 static int request_reply(struct xport_rpcs *r, struct svc_rpc_request *q, int status, const void *payload, size_t len)
@@ -279,12 +336,15 @@ static int request_reply(struct xport_rpcs *r, struct svc_rpc_request *q, int st
 		                "reply with less, or write to memory that the caller lends",
 		                "the reply has %zu bytes; the caller takes %u", len, (unsigned)q->peer->takes);
 	}
-	if (to != NULL && !q->answered)
-		sent = svc_rpc_send(to, &m, true);
+	if (to != NULL && svc_rpc_bulks_busy(&q->bulks))
+		sent = svc_rpc_reply_keep(r, q, &m);
+	else if (to != NULL && !q->answered)
+		sent = reply_send(q, to, &m);
 	if (sent == XPORT_ERR_NO_MEMORY)
 		return svc_fail(sent, "xport_rpc_reply", NULL, "out of memory");
 	q->method->errors += status != XPORT_OK;
-	svc_rpc_request_free(r, q);
+	if (q->reply == NULL)
+		svc_rpc_request_free(r, q);
 	if (state == XPORT_OK && to != NULL) /* sending may have found that it has ended */
 		state = ended_status(to->ended != XPORT_OK ? to->ended : to->refused);
 	if (state != XPORT_OK)
@@ -307,8 +367,7 @@ int xport_rpc_reply(xport_rpcs *r, uint64_t id, int status, const void *payload,
 		                "the status %d is not one of xport_status", status);
 	pthread_mutex_lock(&r->engine.lock);
 	q = svc_slot_find(&r->requests, id);
-	result =
-		q == NULL || !q->taken ? request_unknown("xport_rpc_reply") : request_reply(r, q, status, payload, len);
+	result = request_with_app(q) ? request_reply(r, q, status, payload, len) : request_unknown("xport_rpc_reply");
 	pthread_mutex_unlock(&r->engine.lock);
 	return result;
 }
@@ -323,7 +382,7 @@ int xport_rpc_left(xport_rpcs *r, uint64_t id)
 		return svc_fail(XPORT_ERR_INVALID, "xport_rpc_left", NULL, "rpcs is NULL");
 	pthread_mutex_lock(&r->engine.lock);
 	q = svc_slot_find(&r->requests, id);
-	if (q == NULL || !q->taken) {
+	if (!request_with_app(q)) {
 		state = request_unknown("xport_rpc_left");
 	} else {
 		state = request_state(q);

@@ -38,6 +38,7 @@ static void call_released(struct xport_rpcs *r, struct svc_rpc_call *call, int s
 {
 	svc_ring_remove(&call->of_peer);
 	call->peer = NULL;
+	svc_rpc_bulks_end(&call->bulks);
 	r->lent -= call->lent;
 	call->lent = false;
 	if ((call->flags & XPORT_RPC_LENT) == 0)
@@ -132,6 +133,8 @@ static void calls_end_list(struct xport_rpcs *r, struct svc_link *list, int stat
 
 		if (!svc_ring_empty(&call->open))
 			call_done(r, call, status, left ? XPORT_RPC_RAN_UNKNOWN : XPORT_RPC_RAN_NO, end_text(status));
+		if (left)
+			svc_rpc_bulks_doubt(&call->bulks);
 		call_released(r, call, status);
 	}
 }
@@ -172,6 +175,8 @@ static int call_post(struct svc_rpc_call *call, const void *payload, int64_t now
 	                            .id = call->id,
 	                            .method = call->method,
 	                            .ms = call_left(call, now),
+	                            .size = call->bulks.bytes,
+	                            .credits = call->bulks.n,
 	                            .payload = payload,
 	                            .len = call->len};
 	int status;
@@ -331,6 +336,8 @@ static const char *refusal_text(int status)
 	return status == XPORT_ERR_NOT_SUPPORTED ? "the peer has no such method"
 	       : status == XPORT_ERR_BUSY        ? "the peer holds too many requests"
 	       : status == XPORT_ERR_NO_MEMORY   ? "the peer is out of memory"
+	       : status == XPORT_ERR_BAD_KEY     ? "a descriptor of the call, or a key in it, is damaged or not allowed"
+	       : status == XPORT_ERR_STALE_KEY   ? "a descriptor of the call is of memory that has ended"
 	                                         : "the request expired before its handler ran";
 }
 
@@ -349,7 +356,7 @@ static void call_reply(struct xport_rpcs *r, struct svc_rpc_call *call, const st
 		why = "the reply is longer than reply_max";
 	}
 	call->reply_len = cut && status != XPORT_ERR_TRUNCATED ? len : m->len;
-	call->retry_after_ms = m->ms;
+	call->retry_after_ms = m->ms < XPORT_RPC_DEADLINE_MAX ? m->ms : XPORT_RPC_DEADLINE_MAX;
 	call_done(r, call, status, m->ran, why);
 }
 
@@ -364,7 +371,9 @@ int svc_rpc_answer(struct xport_rpcs *r, struct svc_msgq_peer *from, const struc
 	if (call != NULL && call->peer == p && call->sent) {
 		if (!svc_ring_empty(&call->open))
 			call_reply(r, call, m);
-		call_released(r, call, XPORT_OK);
+		if (m->flags == SVC_RPC_DOUBTFUL)
+			svc_rpc_bulks_doubt(&call->bulks);
+		call_released(r, call, m->flags == SVC_RPC_DOUBTFUL ? XPORT_ERR_UNREACHABLE : XPORT_OK);
 	}
 	rpc_peer_pump(r, from);
 	return XPORT_OK;
@@ -394,7 +403,7 @@ static int args_check(const struct xport_rpcs *r, const struct xport_rpc_args *a
 	if ((a->payload == NULL && a->len > 0) || (a->reply == NULL && a->reply_max > 0))
 		return svc_fail(XPORT_ERR_INVALID, op, NULL, "payload or reply is NULL, and its length is not 0");
 	if (a->len > r->a.max_payload)
-		return svc_fail(XPORT_ERR_BOUNDS, op, "register long data, and pass its key",
+		return svc_fail(XPORT_ERR_BOUNDS, op, "describe long data by xport_bulk_create, and pass it in bulks",
 		                "the payload has %zu bytes; max_payload is %u", a->len, (unsigned)r->a.max_payload);
 	return XPORT_OK;
 }
@@ -448,6 +457,7 @@ static int call_undo(struct xport_rpcs *r, struct svc_rpc_call *call, int status
 	svc_ring_remove(&call->of_peer);
 	if (call->payload != NULL)
 		call_unqueue(r, call);
+	svc_rpc_bulks_end(&call->bulks);
 	call_free(r, call);
 	if (status == XPORT_ERR_NO_MEMORY)
 		return svc_fail(status, "xport_rpc_call", NULL, "out of memory");
@@ -486,7 +496,8 @@ static int peer_check(const struct svc_rpc_peer *p, const struct xport_rpc_args 
 		                "the peer speaks version %u of these messages, and this side version %d",
 		                (unsigned)p->version, SVC_RPC_VERSION);
 	if (a->len > p->max_payload)
-		return svc_fail(XPORT_ERR_BOUNDS, "xport_rpc_call", "register long data, and pass its key",
+		return svc_fail(XPORT_ERR_BOUNDS, "xport_rpc_call",
+		                "describe long data by xport_bulk_create, and pass it in bulks",
 		                "the payload has %zu bytes; the peer takes %u", a->len, (unsigned)p->max_payload);
 	return XPORT_OK;
 }
@@ -501,7 +512,9 @@ static int calls_full(const struct xport_rpcs *r)
 	                r->lent);
 }
 
-static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct xport_rpc_args *a, uint64_t method)
+/* After XPORT_OK the descriptors are the call's. */
+static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct xport_rpc_args *a, uint64_t method,
+                      struct svc_rpc_bulks *bulks)
 {
 	struct svc_rpc_call *call;
 	uint64_t id;
@@ -514,6 +527,8 @@ static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct
 		return calls_full(r);
 	call->peer = p;
 	call->ep = p->msgq->ep;
+	call->bulks = *bulks;
+	*bulks = (struct svc_rpc_bulks){0};
 	id = call->id;
 	svc_ring_push(&r->open, &call->open);
 	if (call->until < r->next_deadline)
@@ -528,8 +543,10 @@ static int call_begin(struct xport_rpcs *r, struct svc_rpc_peer *p, const struct
 
 int xport_rpc_call(xport_rpcs *r, xport_ep *ep, const char *method, const struct xport_rpc_args *args)
 {
+	struct svc_rpc_bulks bulks = {0};
 	struct xport_rpc_args a;
 	struct svc_msgq_peer *msgq;
+	uint8_t *bytes = NULL;
 	uint64_t hash;
 	int status;
 
@@ -540,15 +557,21 @@ int xport_rpc_call(xport_rpcs *r, xport_ep *ep, const char *method, const struct
 		return status;
 	hash = svc_rpc_hash(method);
 	status = args_check(r, &a, hash, method);
-	if (status != XPORT_OK)
+	if (status == XPORT_OK && a.nbulks > 0)
+		status = svc_rpc_bulks_pack(r, &bulks, &a, &bytes);
+	if (status != XPORT_OK) {
+		free(bytes);
 		return status;
+	}
 	pthread_mutex_lock(&r->engine.lock);
 	status = svc_engine_peer_known(&r->engine, ep, "xport_rpc_call", &msgq);
 	if (status == XPORT_OK && svc_rpc_peer_of(r, msgq) == NULL)
 		status = svc_fail(XPORT_ERR_NO_MEMORY, "xport_rpc_call", NULL, "out of memory");
 	if (status == XPORT_OK)
-		status = call_begin(r, msgq->user, &a, hash);
+		status = call_begin(r, msgq->user, &a, hash, &bulks);
 	pthread_mutex_unlock(&r->engine.lock);
+	svc_rpc_bulks_end(&bulks);
+	free(bytes);
 	return status;
 }
 

@@ -39,11 +39,11 @@ static bool rpc_fields_valid(const struct svc_rpc_message *m)
 	bool greeting = m->type == SVC_RPC_HELLO || m->type == SVC_RPC_WELCOME;
 	bool call = m->type == SVC_RPC_CALL, reply = m->type == SVC_RPC_REPLY;
 
-	if ((m->size != 0 && !greeting) || (m->method != 0 && !call) || (!call && !trace_empty(m)))
+	if ((m->size != 0 && !greeting && !call) || (m->method != 0 && !call) || (!call && !trace_empty(m)))
 		return false;
 	if ((m->len > 0 || m->ms != 0) && !call && !reply)
 		return false;
-	return (m->credits != 0) == (m->type == SVC_RPC_WELCOME) && (m->id != 0) == (m->type != SVC_RPC_BYE);
+	return (call || (m->credits != 0) == (m->type == SVC_RPC_WELCOME)) && (m->id != 0) == (m->type != SVC_RPC_BYE);
 }
 
 static bool rpc_status_valid(const struct svc_rpc_message *m)
@@ -56,16 +56,41 @@ static bool rpc_status_valid(const struct svc_rpc_message *m)
 	return svc_status_valid(m->status) && (m->ran != XPORT_RPC_RAN_NO || (m->status != XPORT_OK && m->len == 0));
 }
 
+/* Whether so many descriptors are in front of the payload. */
+static bool rpc_bulks_valid(const struct svc_rpc_message *m)
+{
+	struct xpi_rd r = xpi_rd(m->payload, m->size <= m->len ? m->size : 0);
+
+	if (m->credits == 0)
+		return m->size == 0;
+	if (m->credits > XPORT_RPC_BULKS_MAX || m->flags != XPORT_RPC_LENT)
+		return false;
+	for (uint32_t i = 0; i < m->credits; i++) {
+		uint32_t len = xpi_rd_u32(&r);
+
+		if (len == 0 || xpi_rd_bytes(&r, len) == NULL)
+			return false;
+	}
+	return r.left == 0;
+}
+
+static unsigned flags_of(const struct svc_rpc_message *m)
+{
+	if (m->type == SVC_RPC_CALL)
+		return FLAGS;
+	return m->type == SVC_RPC_REPLY && m->ran == XPORT_RPC_RAN_YES ? SVC_RPC_DOUBTFUL : 0;
+}
+
 static bool rpc_values_valid(const struct svc_rpc_message *m)
 {
 	bool call = m->type == SVC_RPC_CALL;
 
 	if (!rpc_status_valid(m))
 		return false;
-	if (m->ran > (m->type == SVC_RPC_REPLY ? XPORT_RPC_RAN_YES : 0) || (m->flags & ~(call ? FLAGS : 0)) != 0 ||
+	if (m->ran > (m->type == SVC_RPC_REPLY ? XPORT_RPC_RAN_YES : 0) || (m->flags & ~flags_of(m)) != 0 ||
 	    m->flags == FLAGS)
 		return false;
-	return !call || (m->ms > 0 && m->ms <= XPORT_RPC_DEADLINE_MAX);
+	return !call || (m->ms > 0 && m->ms <= XPORT_RPC_DEADLINE_MAX && rpc_bulks_valid(m));
 }
 
 /* The head is fixed, and is inside of the bytes: its fields are read at once, which takes a tenth of the time. */

@@ -12,8 +12,11 @@
  *
  *	HELLO   request: the sender's limit of a payload (size). Sent before the first call.
  *	WELCOME answers HELLO: status, limit of a payload (size), calls that may be unanswered (credits).
- *	CALL    request: flags, method, time left (milliseconds), trace context, payload.
- *	REPLY   answers CALL: status, ran, payload; with XPORT_ERR_BUSY the time to wait (milliseconds).
+ *	CALL    request: flags, method, time left (milliseconds), trace context, payload. The payload begins with the
+ *	        descriptors of memory: how many (credits), and their bytes in all (size). Each is its length, 4 bytes, and as
+ *	        many bytes. A call with descriptors has XPORT_RPC_LENT.
+ *	REPLY   answers CALL: status, ran, payload; with XPORT_ERR_BUSY the time to wait (milliseconds). Flag 1: a process that
+ *	        the callee has passed descriptors to may still access the memory. It then ran.
  *	CANCEL  the caller does not want the reply any more. REPLY still answers the call. It has no answer of its own.
  *	BYE     the sender ends; it has no answer.
  *
@@ -37,7 +40,10 @@ enum svc_rpc_type {
 	SVC_RPC_BYE = 6
 };
 
-enum { SVC_RPC_VERSION = 1, SVC_RPC_HEAD = 64, SVC_RPC_TRACE = 24 };
+/* Flag of a REPLY: a third process may still access the memory of the call's descriptors. */
+enum { SVC_RPC_DOUBTFUL = 1 };
+
+enum { SVC_RPC_VERSION = 2, SVC_RPC_HEAD = 64, SVC_RPC_TRACE = 24, SVC_RPC_BULK_HEAD = 4 };
 
 struct svc_rpc_message {
 	uint8_t version;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "services/last_error.h"
+#include "services/stats_label.h"
 
 static const char stats_op[] = "xport_stats_text";
 
@@ -109,6 +110,55 @@ static void page_head(struct page *p, const char *prefix, const struct family *f
 	         f->name, f->help);
 }
 
+/* Kinds of operations that are measured, by enum xport_type. */
+static const char *const measured[] = {
+	[XPORT_OP_PUT] = "put",       [XPORT_OP_GET] = "get",   [XPORT_OP_PUT_NOTIFY] = "put_notify",
+	[XPORT_OP_ATOMIC] = "atomic", [XPORT_OP_SEND] = "send", [XPORT_OP_FLUSH] = "flush"};
+
+/* The histogram of one kind: each bucket has those before it, too. */
+static void page_histogram(struct page *p, const char *prefix, const struct subject *s, int kind)
+{
+	enum { BUCKETS = sizeof(s->n.latency[0]) / sizeof(s->n.latency[0][0]), FIRST_NS = 256, NS = 1000000000 };
+	const char *comma = s->labels[0] != '\0' ? "," : "", *op = measured[kind];
+	uint64_t below = 0;
+
+	for (int i = 0; i < BUCKETS; i++) {
+		uint64_t ns = (uint64_t)FIRST_NS << i;
+
+		below += s->n.latency[kind][i];
+		page_add(p, "%slatency_seconds_bucket{%s%sop=\"%s\",le=\"", prefix, s->labels, comma, op);
+		if (i < BUCKETS - 1)
+			page_add(p, "%" PRIu64 ".%09" PRIu64, ns / NS, ns % NS);
+		else
+			page_add(p, "+Inf");
+		page_add(p, "\"} %" PRIu64 "\n", below);
+	}
+	page_add(p, "%slatency_seconds_count{%s%sop=\"%s\"} %" PRIu64 "\n", prefix, s->labels, comma, op, below);
+	page_add(p, "%slatency_seconds_sum{%s%sop=\"%s\"} %" PRIu64 ".%09" PRIu64 "\n", prefix, s->labels, comma, op,
+	         s->n.latency_ns[kind] / NS, s->n.latency_ns[kind] % NS);
+}
+
+/* Kinds that were measured at least once. Without XPORT_LATENCY=1 there are none, and nothing is written. */
+static void page_latencies(struct page *p, const char *prefix, const struct subject *list, size_t n)
+{
+	static const uint64_t none[sizeof(list->n.latency[0]) / sizeof(uint64_t)];
+	bool begun = false;
+
+	for (size_t i = 0; i < n; i++) {
+		for (int k = 0; k < (int)(sizeof(measured) / sizeof(measured[0])); k++) {
+			if (measured[k] == NULL || memcmp(list[i].n.latency[k], none, sizeof(none)) == 0)
+				continue;
+			if (!begun)
+				page_add(p,
+				         "# TYPE %slatency_seconds histogram\n# UNIT %slatency_seconds seconds\n"
+				         "# HELP %slatency_seconds Time from a post to its completion, by kind.\n",
+				         prefix, prefix, prefix);
+			begun = true;
+			page_histogram(p, prefix, &list[i], k);
+		}
+	}
+}
+
 /* All families of these subjects. */
 static void page_subjects(struct page *p, const char *prefix, const struct subject *list, size_t n)
 {
@@ -133,25 +183,30 @@ static void page_subjects(struct page *p, const char *prefix, const struct subje
 	for (size_t i = 0; i < n; i++)
 		for (int e = 1; e < STATUSES && -e >= XPORT_ERR_BUSY; e++)
 			page_sample(p, prefix, &errors, &list[i], "status", xport_status_name(-e), list[i].n.errors[e]);
+	page_latencies(p, prefix, list, n);
 }
 
 /* ---- labels ---- */
 
-/* Adds a label; backslash, quote and newline are escaped. What does not fit is cut off. */
-static void label_add(char *labels, const char *name, const char *value)
+void svc_label_add(char *labels, size_t size, const char *name, const char *value)
 {
-	size_t at = strlen(labels);
+	size_t at = strlen(labels), begin = at;
 
-	at += (size_t)snprintf(labels + at, LABELS_MAX - at, "%s%s=\"", at > 0 ? "," : "", name);
-	for (; *value != '\0' && at + 4 < LABELS_MAX; value++) {
+	at += (size_t)snprintf(labels + at, size - at, "%s%s=\"", at > 0 ? "," : "", name);
+	if (at + 2 > size) {
+		labels[begin] = '\0';
+		return;
+	}
+	for (; *value != '\0' && at + 4 <= size; value++) {
 		if (*value == '\\' || *value == '"' || *value == '\n')
 			labels[at++] = '\\';
-		labels[at++] = (char)(*value == '\n' ? 'n' : *value);
+		if (*value == '\n')
+			labels[at++] = 'n';
+		else
+			labels[at++] = (char)((*value >= ' ' && *value <= '~') ? *value : '?');
 	}
-	if (at + 2 <= LABELS_MAX) {
-		labels[at++] = '"';
-		labels[at] = '\0';
-	}
+	labels[at++] = '"';
+	labels[at] = '\0';
 }
 
 /* Fills in an endpoint. *open is false if it is not open. */
@@ -172,12 +227,12 @@ static int subject_fill(xport *x, const xport_ep *ep, struct subject *s, bool *o
 		return svc_pass(x, r, stats_op);
 	*open = info.state == XPORT_EP_OPEN;
 	snprintf(pid, sizeof(pid), "%lld", (long long)info.peer_pid);
-	label_add(s->labels, "local", info.local);
-	label_add(s->labels, "peer", info.peer);
-	label_add(s->labels, "host", info.peer_host);
-	label_add(s->labels, "pid", pid);
-	label_add(s->labels, "backend", info.backend);
-	label_add(s->labels, "provider", info.provider);
+	svc_label_add(s->labels, sizeof(s->labels), "local", info.local);
+	svc_label_add(s->labels, sizeof(s->labels), "peer", info.peer);
+	svc_label_add(s->labels, sizeof(s->labels), "host", info.peer_host);
+	svc_label_add(s->labels, sizeof(s->labels), "pid", pid);
+	svc_label_add(s->labels, sizeof(s->labels), "backend", info.backend);
+	svc_label_add(s->labels, sizeof(s->labels), "provider", info.provider);
 	return XPORT_OK;
 }
 

@@ -28,11 +28,16 @@
  * it is released when the owner goes on, or when the endpoint ends.  Until then it holds its local memory, its part of the
  * budget and its place of max_transfers.  Close the endpoint to get them back.
  *
- * Calls.  A call whose payload has a descriptor has the flag XPORT_RPC_LENT (see xport_rpc.h).  The callee replies when its
- * transfers are done and released.  The caller's memory is its own again with XPORT_RPC_RELEASED.
+ * Calls.  A call passes descriptors by xport_rpc_args.bulks (see xport_rpc.h).  The caller's memory is its own again with
+ * XPORT_RPC_RELEASED.
  *
- * Trust.  A descriptor from a peer may be any bytes.  A descriptor does not restrict access: a peer that has it can access
- * the whole regions, with all rights of the region.  Register what peers must not see as a region of its own.
+ * Trust.  A descriptor from a peer may be any bytes.  The keys of a descriptor open a part of each region: from the first
+ * of its pieces to the end of the last one, with the rights of the descriptor alone.  The library refuses all accesses to
+ * other bytes than the pieces.  A malicious peer may use another program.  Then xport_bulk_info.exact tells what it reaches:
+ * 1: these parts, with these rights; 0: what the network allows, at least the whole regions with all of their rights.
+ *
+ * End.  The rights of a descriptor end with xport_bulk_free by its owner, as xport_rkey_revoke describes.  A descriptor that
+ * a call passes (xport_rpc_args.bulks) is kept until the call has ended and its memory is released.
  *
  * Thread rule.  That of the instance.  If the instance locks, any thread may call.
  */
@@ -91,7 +96,8 @@ struct xport_bulk_attr {
  * The bytes of the descriptor are those of the pieces, in the order of the runs.  Do not deregister a region before the
  * last transfer with the descriptor has ended, or before the last xport_bulk_sum.
  *
- * Pieces of different regions are not compared, even if the regions have the same memory.
+ * Pieces of different regions are not compared, even if the regions have the same memory.  Until xport_bulk_free the
+ * descriptor occupies a part of each of its regions, as xport_rkey_pack_range does.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_ACCESS         a region does not grant attr->rights
@@ -102,8 +108,9 @@ struct xport_bulk_attr {
  *                            2^63 - 1 bytes together; a region is of another instance; with XPORT_REMOTE_WRITE:
  *                            pieces of one region overlap, or there are more than 65536 pieces, and strided runs
  *                            interleave
- *   XPORT_ERR_NO_MEMORY      out of memory
- *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field; or a packed key has more than 118 bytes
+ *   XPORT_ERR_NO_MEMORY      out of memory; or there are 524288 regions and parts with keys
+ *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field; a packed key has more than 118 bytes; or a piece begins more than
+ *                            2^52 bytes into its region
  */
 int xport_bulk_create(xport *x, const struct xport_bulk_run *runs, size_t nruns, const struct xport_bulk_attr *attr,
                       xport_bulk **bulk) XPORT_CHECK;
@@ -149,6 +156,9 @@ struct xport_bulk_info {
 	uint32_t packed;  /* bytes that xport_bulk_pack writes */
 	uint32_t regions; /* different regions */
 	char owner[64];   /* address of the owner, as the owner said; "": it said none */
+	/* 1: the owner checks each access against the keys; 0: it does not, see Trust, or the descriptor was unpacked without an
+	   endpoint */
+	int exact;
 };
 
 /*
@@ -177,7 +187,9 @@ int xport_bulk_sum(const xport_bulk *bulk, uint64_t offset, uint64_t length, uin
 /*
  * xport_bulk_free - free a descriptor.
  *
- * Transfers in progress are not affected.  Regions stay registered.  NULL is allowed.
+ * Transfers of this process with it are not affected.  The descriptor of an owner ends for its peers, unless a call that
+ * passes it is in progress: then it ends with the call.  Call it before xport_close.  Regions stay registered.  NULL is
+ * allowed.
  */
 void xport_bulk_free(xport_bulk *bulk);
 
@@ -254,7 +266,7 @@ typedef enum xport_bulk_event_type {
  * XPORT_BULK_DONE has all fields.  `status`:
  *
  *   XPORT_OK                all bytes have arrived; of a push: are placed in the memory of the owner
- *   XPORT_ERR_STALE_KEY     the owner deregistered a region meanwhile
+ *   XPORT_ERR_STALE_KEY     the owner freed the descriptor or deregistered a region meanwhile
  *   XPORT_ERR_PROTOCOL      the bytes do not have the checksum of XPORT_BULK_CHECKED; or the endpoint ended, because
  *                           the peer violated the protocol
  *   XPORT_ERR_TIMEOUT       the deadline expired; or the endpoint ended, because of XPORT_OP_TIMEOUT

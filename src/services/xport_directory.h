@@ -10,6 +10,15 @@
  * put their entries there.  Entries of a process that dies or leaves are removed.  The directory does not know whether a key
  * is still valid: after XPORT_ERR_STALE_KEY look the name up again.
  *
+ * With etcd as the source nobody serves: the entries are in an etcd cluster (3.4 or later), each under a lease of its owner.
+ * `serve` and xport_directory_join have no effect, and XPORT_DIRECTORY_LOST does not come.  Requests end within 10 s, or
+ * within 10 s after the answer to one before.  After XPORT_ERR_TIMEOUT a put or removal may have happened, or may not.
+ * At most 8192 requests wait; then the functions return XPORT_ERR_AGAIN.  A watch that replaces that of entries for all
+ * may begin with XPORT_DIRECTORY_MISSED.  An event with an error has its text in xport_services_last_error of the thread
+ * that takes it.  Call step in time, at least every ttl_s / 3 seconds, or the entries of this process vanish.  After an
+ * expired lease they are put again by themselves; if another process has a name by then, XPORT_DIRECTORY_GONE with the
+ * status XPORT_ERR_BUSY follows.
+ *
  * The application drives it as it drives xport_leases: by step, timeout and next.  It has a tag of its own, which the
  * application must not use (see xport_leases.h).  A process has one directory for an instance; the process that serves may
  * use it, too.  A user that breaks the protocol is muted.
@@ -44,7 +53,10 @@ struct xport_directory_attr {
 	int serve;           /* 1: this process serves the directory */
 	const char *node;    /* in the entries of this process, such as its listener's address; at most 63 bytes */
 	uint32_t max_names;  /* serving: limit of names; default 65536 */
-	uint32_t peer_names; /* serving: limit of names of one peer; default 4096 */
+	uint32_t peer_names; /* serving: limit of names of one peer; etcd: of this process; default 4096 */
+	const char *source;  /* "embedded", or "etcd:URL,URL..."; default: XPORT_DIRECTORY, else embedded */
+	const char *name;    /* etcd: of the directory; default: XPORT_DIRECTORY_NAME, else "directory" */
+	int ttl_s;           /* etcd: seconds until the entries of a dead process vanish; default 10 */
 };
 
 /* A region, or a part of one.  xport_directory_region fills it in for a put.  This struct does not grow. */
@@ -76,9 +88,10 @@ int xport_directory_region(const xport_mr *mr, uint64_t offset, uint64_t length,
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN          no receive could be posted: too many are posted already
- *   XPORT_ERR_INVALID        x or directory is NULL; attr->node is too long; attr->size is wrong
+ *   XPORT_ERR_CONFIG         XPORT_DIRECTORY, XPORT_DIRECTORY_NAME or a variable XPORT_ETCD_* has a wrong value
+ *   XPORT_ERR_INVALID        x or directory is NULL; attr->node is too long; attr->name, ttl_s or size is wrong
  *   XPORT_ERR_NO_MEMORY      out of memory
- *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field
+ *   XPORT_ERR_NOT_SUPPORTED  *attr sets an unknown field; there is no such source; libcurl or libjansson is missing
  */
 int xport_directory_create(xport *x, const struct xport_directory_attr *attr, xport_directory **directory) XPORT_CHECK;
 
@@ -246,9 +259,10 @@ struct xport_directory_info {
 	size_t size;
 	uint64_t names;   /* serving: entries; otherwise the entries that a watcher knows */
 	uint64_t peers;   /* serving: users that joined */
-	uint64_t refused; /* serving: requests that were answered with an error, since it was made */
+	uint64_t refused; /* serving: requests answered with an error; etcd: malformed entries; since it was made */
 	uint64_t muted;   /* peers that were muted, since it was made */
 	uint64_t hits;    /* finds that needed no message */
+	char why[256];    /* etcd: why it does not answer; "": it does */
 };
 
 /*

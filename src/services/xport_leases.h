@@ -6,7 +6,7 @@
  * - A borrower asks a peer for memory (xport_lease_ask).  The peer serves it from its quota.
  * - A lender gives a region of its own to a peer (xport_lease_give).
  *
- * A lease ends when the borrower returns it, the lender revokes it, or the endpoint between them ends.  Then the memory is
+ * A lease ends when the borrower returns it or hands the memory over (xport_lease_hand_over), the lender revokes it, or the endpoint between them ends.  Then the memory is
  * deregistered: the borrower's key is XPORT_ERR_STALE_KEY from then on.  Once the lender has XPORT_LEASE_ENDED, no access
  * of the borrower reaches the memory (see xport_mr_dereg).
  *
@@ -44,7 +44,10 @@ typedef struct xport_leases xport_leases;
 typedef struct xport_lease xport_lease;
 
 /* Flags of xport_leases_attr. */
-enum { XPORT_LEASES_TAKE = 1 /* peers may give regions */ };
+enum {
+	XPORT_LEASES_TAKE = 1,     /* peers may give regions */
+	XPORT_LEASES_HAND_OVER = 2 /* borrowers may hand memory over (xport_lease_hand_over) */
+};
 
 /*
  * Decides whether a peer may have `length` bytes with these rights.  Returns XPORT_OK, or the status to refuse with.
@@ -60,7 +63,7 @@ struct xport_leases_attr {
 	uint64_t peer_quota; /* of these, to one peer; 0: all */
 	/* Leases started by one peer: all that are not freed, and all revoked ones without an answer.  Default 64. */
 	uint32_t max_leases;
-	uint32_t flags;             /* XPORT_LEASES_TAKE */
+	uint32_t flags;             /* XPORT_LEASES_TAKE, XPORT_LEASES_HAND_OVER */
 	int patience_ms;            /* time for a borrower to answer xport_lease_revoke; default 1000, -1: none */
 	xport_pool *pool;           /* source of the memory; NULL: xport_mr_alloc, which peers on one host map */
 	xport_lease_allow_fn allow; /* NULL: the quota alone decides */
@@ -128,7 +131,9 @@ typedef enum xport_lease_event_type {
 	XPORT_LEASE_GIVEN = 2,   /* borrower: a peer gave a region */
 	XPORT_LEASE_LENT = 3,    /* lender: a peer asked, and was served */
 	XPORT_LEASE_TAKEN = 4,   /* lender: the peer has the region that was given */
-	XPORT_LEASE_ENDED = 5    /* the last event of a lease: call xport_lease_free */
+	XPORT_LEASE_ENDED = 5,   /* the last event of a lease: call xport_lease_free */
+	XPORT_LEASE_HANDED = 6,  /* lender, instead of ENDED: the memory is this process's, until xport_lease_free */
+	XPORT_LEASE_KEPT = 7     /* borrower: the hand-over was refused, and the lease is as before */
 } xport_lease_event_type;
 
 /*
@@ -141,6 +146,12 @@ typedef enum xport_lease_event_type {
  *   XPORT_ERR_PROTOCOL      the peer was muted
  *   XPORT_ERR_NO_MEMORY     no memory to answer the peer: all leases with it end; the peer sees XPORT_ERR_PEER_CLOSED, and
  *                           both may start new leases
+ *
+ * `status` of XPORT_LEASE_HANDED is XPORT_OK.  That of XPORT_LEASE_KEPT:
+ *
+ *   XPORT_ERR_BUSY          a posted receive of the lender uses the memory
+ *   XPORT_ERR_NO_MEMORY     the lender has no memory for a copy
+ *   XPORT_ERR_NOT_SUPPORTED the lender does not set XPORT_LEASES_HAND_OVER
  *
  * If no event of the lease came before, the peer refused it:
  *
@@ -227,6 +238,28 @@ int xport_lease_give(xport_leases *leases, xport_ep *ep, xport_mr *mr, void *con
 int xport_lease_return(xport_lease *lease);
 
 /*
+ * xport_lease_hand_over - make borrowed memory the lender's, as its borrower.
+ *
+ * The lender gets one event, XPORT_LEASE_HANDED, and xport_lease_info.base.  All bytes are there that were put before
+ * this call on the endpoint of the lease.  From then on no access of the borrower reaches them.  They stay until the
+ * lender calls xport_lease_free.  Until then memory that was asked for counts in the quota.
+ *
+ * The borrower gets XPORT_LEASE_ENDED with XPORT_OK, or XPORT_LEASE_KEPT: then the lease is as before.  If the lender
+ * revokes at the same time, the revocation wins: XPORT_LEASE_ENDED with XPORT_ERR_STALE_KEY.  If the endpoint ends
+ * first, the borrower does not know whether the lender has the memory.
+ *
+ * Nothing is copied if the lender serves from a pool, or gave a region of xport_mr_reg.  Other memory is freed with its
+ * registration: the lender copies it first.
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_BUSY       operations with the key of the lease are in flight: reap their completions first
+ *   XPORT_ERR_CLOSED     the lease has ended, or is ending
+ *   XPORT_ERR_INVALID    lease is NULL; this process is the lender; the lease is not granted yet
+ *   XPORT_ERR_NO_MEMORY  out of memory
+ */
+int xport_lease_hand_over(xport_lease *lease) XPORT_CHECK;
+
+/*
  * xport_lease_revoke - take memory back, as its lender.
  *
  * The borrower is notified, and has patience_ms to answer; its xport_leases answers by itself.  Then the memory is deregistered,
@@ -247,11 +280,11 @@ int xport_lease_revoke(xport_lease *lease);
  * That is: until it was granted or taken, or has ended.  xport_leases_next does not return the events that were waited for.
  * Other completions go to `other`; NULL drops them.
  *
- * Returns XPORT_OK if it was granted or taken, or was returned or revoked as requested, or
+ * Returns XPORT_OK if it was granted or taken, or was returned, handed over or revoked as requested, or
  *   XPORT_ERR_INVALID    lease is NULL; timeout_ms is below -1
  *   XPORT_ERR_TIMEOUT    `timeout_ms` passed; it is still in progress
  *   an error of xport_wait
- *   another status of xport_lease_event: the peer refused, or the lease ended
+ *   another status of xport_lease_event: the peer refused, or the lease ended or was kept
  */
 int xport_lease_wait(xport_lease *lease, xport_completion_fn other, void *arg, int timeout_ms) XPORT_CHECK;
 
@@ -284,7 +317,7 @@ struct xport_lease_info {
 	xport_ep *ep; /* NULL: it has ended */
 	/* Borrower: the key, valid until xport_lease_free.  The lease begins at offset 0.  NULL: not granted. */
 	xport_rkey *rkey;
-	void *base; /* lender: the memory; NULL: it has ended */
+	void *base; /* lender: the memory, also after XPORT_LEASE_HANDED; NULL: it has ended */
 	void *context;
 };
 
@@ -309,7 +342,7 @@ void xport_lease_set_context(xport_lease *lease, void *context);
 struct xport_leases_info {
 	size_t size;
 	uint64_t lent;       /* leases of this process's memory that have not ended */
-	uint64_t lent_bytes; /* of the quota, in use */
+	uint64_t lent_bytes; /* of the quota, in use; also memory that was handed over and not freed */
 	uint64_t borrowed;   /* leases of peers' memory that have not ended */
 	uint64_t refused;    /* requests of peers that were refused, since it was made */
 	uint64_t muted;      /* peers that were muted, since it was made */

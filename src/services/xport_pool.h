@@ -49,7 +49,10 @@ typedef enum xport_pool_flags {
 
 enum {
 	XPORT_POOL_NODE_ANY = 0,   /* xport_pool_attr.node: the system chooses; n + 1 means node n */
-	XPORT_POOL_NODE_LOCAL = -1 /* the node of the processor that the creating thread runs on */
+	XPORT_POOL_NODE_LOCAL = -1, /* the node of the processor that the creating thread runs on */
+	/* The node of the transport's device (xport_info.device).  A device without a node: as XPORT_POOL_NODE_ANY, and
+	   xport_pool_info.placement says so. */
+	XPORT_POOL_NODE_DEVICE = -2
 };
 
 /* Options of xport_pool_create.  NULL instead of the struct: all defaults. */
@@ -60,7 +63,7 @@ struct xport_pool_attr {
 	size_t slab_bytes;  /* size of a slab; default 4 MiB, at least 1 MiB; rounded up to 2 MiB with XPORT_POOL_HUGE */
 	size_t max_bytes;   /* limit of registered memory; 0: none */
 	size_t cache_bytes; /* limit of what a thread keeps of each block size, at least 4 blocks; default 256 KiB */
-	int node;           /* NUMA node plus 1, or XPORT_POOL_NODE_ANY, XPORT_POOL_NODE_LOCAL */
+	int node;           /* NUMA node plus 1, or one of XPORT_POOL_NODE_ */
 };
 
 /* A block: `address` is `offset` bytes into the region `mr`. */
@@ -195,7 +198,7 @@ struct xport_pool_info {
 	uint64_t threads;       /* threads that have a cache now */
 	uint64_t huge_bytes;    /* bytes of the slabs that are on huge pages */
 	char huge[160];         /* XPORT_POOL_HUGE: how, or why not */
-	char placement[160];    /* where the memory is, if a node was asked for */
+	char placement[160];    /* where the memory is, if a node was asked for, or why not there */
 };
 
 /*

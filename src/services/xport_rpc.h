@@ -4,7 +4,7 @@
  *
  * The callee registers methods by name (xport_rpc_register).  The caller calls a method of a peer with some bytes, and
  * gets bytes back (xport_rpc_call, xport_rpc_reply).  How the bytes are encoded is up to the application.  Long data does
- * not go into a call: register it, and pass its key in the payload, as the flag XPORT_RPC_LENT describes.
+ * not go into a call: pass descriptors of memory (xport_rpc_args.bulks), and the callee reads or writes the memory.
  *
  * An instance has one xport_rpcs, for both roles and all peers.  The event loop of the application moves it: pass each
  * polled completion to xport_rpcs_step, and take events from xport_rpcs_next.  It has no thread of its own.  Only
@@ -18,9 +18,21 @@
  * from the moment when xport_rpcs_step takes the request.  It drops a request whose time has passed before it was handed to
  * the application.
  *
- * Lent memory.  A payload may have keys of memory that the callee reads or writes.  After a deadline, or after
- * xport_rpc_cancel, the handler may still be at work.  A call with XPORT_RPC_LENT has a second event: XPORT_RPC_RELEASED
- * follows XPORT_RPC_DONE when the callee has confirmed that it no longer accesses the memory, or cannot be heard.
+ * Lent memory.  A call may pass descriptors of memory (xport_bulk.h) that the callee pulls from or pushes to.  The handler
+ * gets them unpacked.  Its reply is sent when its transfers with them have ended.  After a deadline, or after
+ * xport_rpc_cancel, the handler may still be at work.  So a call that lends memory has a second event: XPORT_RPC_RELEASED
+ * follows XPORT_RPC_DONE when the callee has confirmed that it no longer accesses the memory, or cannot be heard.  The
+ * call keeps its descriptors until then: xport_bulk_free may be called at once, and ends the rights of the callee then.
+ *
+ * A payload may also have keys, or descriptors that the application packs itself.  Then set XPORT_RPC_LENT, and the handler
+ * must not reply before its accesses have ended.
+ *
+ * Third party.  A handler may pass a descriptor on in a call of its own.  Its reply waits until that call has released it.
+ * If that call was released without a confirmation, the first caller's XPORT_RPC_RELEASED says so, too: XPORT_ERR_UNREACHABLE.
+ * If the process in the middle dies, its caller does not learn whether it has passed descriptors on: the third process may
+ * still access the memory.  Free the descriptors, or deregister the memory, as for XPORT_RPC_RELEASED without XPORT_OK.
+ * A descriptor of another process than the caller comes without an endpoint: it can be queried, packed and passed on.  To
+ * transfer, pack it, and unpack it on an endpoint to its owner; end that before the reply.
  *
  * Flow control.  At most `credits` calls of this process are unanswered at a peer, as the peer chose.  Further calls
  * wait here.  A callee that holds too many requests answers XPORT_ERR_BUSY, and says when to try again.
@@ -52,13 +64,20 @@ typedef struct xport_rpcs xport_rpcs;
 enum {
 	XPORT_RPC_NAME_MAX = 63,           /* length of a method's name */
 	XPORT_RPC_DEADLINE_MAX = 86400000, /* the longest deadline in milliseconds: one day */
-	XPORT_RPC_CREDITS_MAX = 32         /* limit of xport_rpcs_attr.credits */
+	XPORT_RPC_CREDITS_MAX = 32,        /* limit of xport_rpcs_attr.credits */
+	XPORT_RPC_BULKS_MAX = 16           /* descriptors of a call */
 };
 
 /* Flags of a call. */
 enum {
 	XPORT_RPC_ONE_WAY = 1, /* no reply: the call is done when the callee has handed it to its application */
-	XPORT_RPC_LENT = 2     /* the payload has keys: XPORT_RPC_RELEASED follows */
+	XPORT_RPC_LENT = 2     /* the payload has keys: XPORT_RPC_RELEASED follows; a call with bulks always has it */
+};
+
+/* Flags of xport_rpcs_attr. */
+enum {
+	XPORT_RPCS_TELL_ABANDONED = 1, /* callee: there are events of type XPORT_RPC_ABANDONED */
+	XPORT_RPCS_TELL_ENDED = 2      /* xport_rpcs_wait has events of type XPORT_RPC_PEER_ENDED */
 };
 
 /* Whether the handler of the callee ran. */
@@ -72,14 +91,15 @@ typedef enum xport_rpc_ran {
 struct xport_rpcs_attr {
 	size_t size;
 	uint64_t tag; /* of the messages; default 0x78706f7272706300 */
-	/* Bytes of the longest payload of a call or reply, at most xport_info.eager_max - 76.  Between two peers the smaller
-	   value applies.  Default: 3900, which every transport takes.  xport_info describes the first of several
-	   transports: then set at most what each of them takes.  A peer is muted if it sends more than its transport takes. */
+	/* Bytes of the longest payload of a call with its descriptors, or of a reply: at most xport_info.eager_max - 76.
+	   Between two peers the smaller value applies.  Default: 3900, which every transport takes.  A peer is muted if it sends more than its transport
+	   takes. */
 	uint32_t max_payload;
 	uint32_t max_calls;      /* caller: calls in progress; 1 to 65535, default 1024 */
 	uint32_t max_active;     /* callee: requests and replies that are held at a time; 1 to 65535, default 1024 */
 	uint32_t credits;        /* callee: requests of one peer at a time; 1 to XPORT_RPC_CREDITS_MAX, the default */
 	uint32_t retry_after_ms; /* callee: the time that XPORT_ERR_BUSY tells the caller to wait; default 10 */
+	uint64_t flags;          /* XPORT_RPCS_TELL_*; default 0 */
 };
 
 /*
@@ -139,7 +159,9 @@ void xport_rpcs_forget(xport_rpcs *rpcs, xport_ep *ep);
 typedef enum xport_rpc_event_type {
 	XPORT_RPC_DONE = 1,     /* caller: the call has ended */
 	XPORT_RPC_RELEASED = 2, /* caller: after XPORT_RPC_DONE, the end of the loan of XPORT_RPC_LENT, see `status` */
-	XPORT_RPC_REQUEST = 3   /* callee: a peer calls a method that was registered without a handler */
+	XPORT_RPC_REQUEST = 3,  /* callee: a peer calls a method that was registered without a handler */
+	XPORT_RPC_ABANDONED = 4, /* callee: nobody waits for the reply of a request; see XPORT_RPCS_TELL_ABANDONED */
+	XPORT_RPC_PEER_ENDED = 5 /* of xport_rpcs_wait alone: an endpoint has ended; see XPORT_RPCS_TELL_ENDED */
 } xport_rpc_event_type;
 
 /*
@@ -150,12 +172,15 @@ typedef enum xport_rpc_event_type {
  *
  *   the status that the handler replied with; ran is XPORT_RPC_RAN_YES.  With an error, a longer reply is cut
  *   XPORT_ERR_TRUNCATED      the handler replied with XPORT_OK and more than reply_max; the first bytes are in `reply`
- *   XPORT_ERR_BUSY           the callee is overloaded: try again after retry_after_ms
+ *   XPORT_ERR_BUSY           the callee is overloaded: call again after retry_after_ms, which is at most
+ *                            XPORT_RPC_DEADLINE_MAX; xport_rpcs_wait with this time limit goes on with other calls meanwhile
+ *   XPORT_ERR_BAD_KEY        a descriptor is damaged, or describes what is not allowed: the handler did not run
  *   XPORT_ERR_BOUNDS         the payload is longer than the callee takes
  *   XPORT_ERR_CANCELED       xport_rpc_cancel
  *   XPORT_ERR_INCOMPATIBLE   the peer speaks another version
  *   XPORT_ERR_NOT_SUPPORTED  the peer has no such method
  *   XPORT_ERR_NO_MEMORY      the callee or this process is out of memory
+ *   XPORT_ERR_STALE_KEY      a descriptor's key has ended: the handler did not run
  *   XPORT_ERR_TIMEOUT        the deadline expired; or the endpoint ended, because of XPORT_OP_TIMEOUT
  *   XPORT_ERR_PEER_CLOSED    the endpoint ended; or the peer destroyed its calls, or had no memory for a message
  *   XPORT_ERR_PEER_LOST, XPORT_ERR_CLOSED
@@ -163,16 +188,30 @@ typedef enum xport_rpc_event_type {
  *   XPORT_ERR_PROTOCOL       the peer was muted
  *
  * XPORT_RPC_RELEASED has id, context, ep, and `status`: XPORT_OK if the callee has confirmed that it no longer accesses the
- * memory.  Otherwise it is the reason why the callee cannot be heard:
+ * memory, nor does a process that it has passed descriptors to.  Descriptors that were freed meanwhile end before this event.
+ * Otherwise nobody has confirmed that.  Then free the descriptors if they are exact (xport_bulk_info.exact), or else
+ * deregister the memory, before it is used again.  `status` is the reason:
  *
+ *   XPORT_ERR_UNREACHABLE    the callee has ended its accesses.  It has passed a descriptor on, and that process cannot be
+ *                            heard
  *   XPORT_ERR_PROTOCOL, XPORT_ERR_NO_MEMORY, XPORT_ERR_PEER_CLOSED
- *                            the endpoint may be open still, and a handler may still access the memory: deregister it before
- *                            it is used again
- *   another status           the endpoint has ended, and the peer cannot reach the memory by it; see xport_mr_alloc for an
- *                            exception
+ *                            the callee cannot be heard.  The endpoint may be open still, and a handler may still access
+ *                            the memory
+ *   another status           the endpoint has ended, and the callee cannot reach the memory by it; see xport_mr_alloc for an
+ *                            exception.  A process that it has passed descriptors to can
  *
- * XPORT_RPC_REQUEST has id, context (of xport_rpc_register), ep, method, payload, len, flags, left_ms and trace.  payload is
- * valid until xport_rpc_reply.
+ * XPORT_RPC_REQUEST has id, context (of xport_rpc_register), ep, method, payload, len, flags, left_ms, trace, bulks and
+ * nbulks.  payload and bulks are valid until xport_rpc_reply, which frees the descriptors.  The address of the payload is a
+ * multiple of 16, so it may be read as a struct.
+ *
+ * XPORT_RPC_ABANDONED has id, context (of xport_rpc_register), ep, method, and `status`: XPORT_ERR_CANCELED if the caller has
+ * cancelled the call or its deadline expired there, or the reason why the endpoint has ended.  It comes once, if the
+ * application has not replied, whether the method has a handler or not.  The application may stop its work, and still calls
+ * xport_rpc_reply.  It does not come for XPORT_RPC_ONE_WAY.  xport_rpc_left reports the same at any time.
+ *
+ * XPORT_RPC_PEER_ENDED has ep and status, those of the XPORT_EVENT_CLOSED or XPORT_EVENT_LOST that went to `other`.  It comes
+ * after the events of calls.  If several endpoints end before it is taken, it has the last of them.  `other` may have destroyed
+ * ep: only compare the handle.
  */
 struct xport_rpc_event {
 	size_t size;
@@ -190,6 +229,8 @@ struct xport_rpc_event {
 	uint32_t flags;    /* of the call */
 	uint32_t left_ms;  /* until the deadline */
 	uint8_t trace[24]; /* trace context of the caller */
+	xport_bulk *const *bulks; /* the descriptors of the call, unpacked; NULL: there are none */
+	size_t nbulks;
 };
 
 /*
@@ -203,9 +244,10 @@ struct xport_rpc_event {
 int xport_rpcs_next(xport_rpcs *rpcs, struct xport_rpc_event *event) XPORT_CHECK;
 
 /*
- * xport_rpcs_wait - poll and run handlers until there is an event, and get it.
+ * xport_rpcs_wait - poll and run handlers until there is an event.
  *
- * Other completions go to `other`; NULL drops them.  Set event->size before the call.
+ * Other completions go to `other`; NULL drops them.  Set event->size before the call.  With XPORT_RPCS_TELL_ENDED the end of
+ * any endpoint of the instance is an event, too, of type XPORT_RPC_PEER_ENDED.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    an argument is NULL; event->size is wrong; timeout_ms is below -1
@@ -230,7 +272,8 @@ typedef void (*xport_rpc_fn)(void *arg, const struct xport_rpc_event *request);
  *
  * Each instance of xport_rpcs has the methods "xport.ping", which replies with its payload; "xport.methods", a line with
  * each method's name; and "xport.stats", a line with the counters of this process, and a line "NAME CALLS ERRORS" for
- * each method.  A payload of decimal digits is the number of methods to skip: one reply may not have all.
+ * each method.  A payload of decimal digits is the number of methods to skip: one reply may not have all.  These methods do
+ * not look at descriptors.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       the name is registered already, or has the same hash as another one: choose another name
@@ -251,6 +294,10 @@ struct xport_rpc_args {
 	void *context;        /* of the events */
 	uint8_t trace[24];    /* trace context that the handler gets, such as a trace id and a span id */
 	uint64_t *id;         /* where the id of the call is stored on success, for xport_rpc_cancel; NULL: it is not */
+	/* Descriptors of memory for the handler, from xport_bulk_create or xport_bulk_unpack; NULL: none.  The list is read
+	   during the call only.  They take space of the payload: see xport_bulk_pack. */
+	xport_bulk *const *bulks;
+	size_t nbulks; /* at most XPORT_RPC_BULKS_MAX */
 };
 
 /*
@@ -260,13 +307,14 @@ struct xport_rpc_args {
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_AGAIN         max_calls calls are in progress, or are done and still lend memory: take events, then call again
- *   XPORT_ERR_BOUNDS        the payload is longer than max_payload, or than the peer takes; before the peer has said how much it
+ *   XPORT_ERR_BOUNDS        payload and descriptors are longer than max_payload, or than the peer takes; before the peer has said how much it
  *                           takes, XPORT_RPC_DONE reports that
  *   XPORT_ERR_INCOMPATIBLE  the peer speaks another version; before the peer has said so, XPORT_RPC_DONE reports that
  *   XPORT_ERR_INVALID       an argument is NULL; args->size is wrong; ep is not an endpoint, or is not connected yet; the
  *                           method's name is malformed; the
  *                           deadline or a flag is not allowed; payload is NULL and len is not 0; reply is NULL and reply_max
- *                           is not 0; the calls are being destroyed
+ *                           is not 0; nbulks is above XPORT_RPC_BULKS_MAX, or is not 0 and bulks or a descriptor is NULL,
+ *                           or a descriptor is of another instance, or flags has XPORT_RPC_ONE_WAY; the calls are being destroyed
  *   XPORT_ERR_NO_MEMORY     out of memory
  *   XPORT_ERR_NOT_SUPPORTED *args sets an unknown field
  *   XPORT_ERR_PROTOCOL      the peer was muted
@@ -289,8 +337,9 @@ int xport_rpc_cancel(xport_rpcs *rpcs, uint64_t id);
  * xport_rpc_reply - end a request, as its callee.
  *
  * Call it exactly once for each request, also for XPORT_RPC_ONE_WAY, where nothing is sent.  `id` is that of the event.
- * `status` is XPORT_OK or a negative xport_status.  The application must have ended its accesses to memory of
- * an XPORT_RPC_LENT request.  The payload is copied.
+ * `status` is XPORT_OK or a negative xport_status.  The payload is copied.  The application starts no further transfer
+ * with a descriptor of the request.  As long as one is in flight, or a call that passes a descriptor on, the reply
+ * waits in this process.  Accesses to memory by other keys must have ended.
  *
  * Returns XPORT_OK: the reply is sent, unless the endpoint ends first; or
  *   XPORT_ERR_CANCELED   the caller no longer wants the reply
@@ -325,7 +374,7 @@ struct xport_rpcs_info {
 	uint64_t dropped;     /* callee: requests that expired, were cancelled or lost their endpoint before they ran */
 	uint64_t timeouts; /* caller: calls that ended with XPORT_ERR_TIMEOUT and without a reply, since it was made */
 	uint64_t muted;    /* peers that were muted, since it was made */
-	uint64_t memory;   /* callee: bytes that requests and replies occupy */
+	uint64_t memory;   /* callee: bytes that requests and replies occupy, without unpacked descriptors */
 	/* callee: limit of `memory` with the present number of peers.  In addition, up to 128 messages of a peer are kept if
 	   several threads hand over completions out of order. */
 	uint64_t memory_max;

@@ -14,7 +14,9 @@
  *   xport_link.h        endpoints that come back
  *   xport_rpc.h         remote procedure calls
  *   xport_bulk.h        bulk transfer of non-contiguous registered memory
+ *   xport_far.h         memory of many processes as one
  *   xport_group.h       the processes of a job: ranks, endpoints, collective operations
+ *   xport_metrics.h     counters as text, and in a directory for xport_exporter
  *
  * The rules of xport.h hold here, too: fork rule, ownership rule, and the rules for structs that begin with `size`.
  *
@@ -72,9 +74,11 @@ typedef void (*xport_completion_fn)(void *arg, const struct xport_completion *co
 
 #include "xport_link.h"
 
+#include "xport_bulk.h"
+
 #include "xport_rpc.h"
 
-#include "xport_bulk.h"
+#include "xport_far.h"
 
 #include "xport_group.h"
 

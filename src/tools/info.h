@@ -85,6 +85,7 @@ const char *info_value(const struct info *info, const char *name);
 const char *info_authentication(const struct info *info);
 /* "ready", "not built" ... */
 const char *info_state_name(int state);
+const char *info_traffic_name(int traffic_class);
 
 /* ---- info_table.c, info_env.c, info_json.c: showing ---- */
 
@@ -141,6 +142,9 @@ enum info_state info_check_addresses(const struct info *info, struct info_check 
 /* Whether a network device is of a container or machine manager's making, by its name. */
 bool info_is_bridge(const char *name);
 enum info_state info_check_bridges(const struct info *info, struct info_check *c);
+
+/* info_checks_node.c: NUMA nodes */
+enum info_state info_check_numa_nodes(const struct info *info, struct info_check *c);
 
 /* info_checks_path.c: what is taken */
 enum info_state info_check_versions(const struct info *info, struct info_check *c);

@@ -55,14 +55,14 @@ static struct taken path_taken(const struct info *info)
 	return t;
 }
 
-/* Whether the device is among those that it goes over, "lo,rxe0:1". */
+/* Whether the device is among those that it goes over, "lo, rxe0:1". */
 static bool goes_over(void *arg, const char *device)
 {
 	const struct taken *t = arg;
 	const char *at = strstr(t->caps->device, device);
 	size_t n = strlen(device);
 
-	return at != NULL && (at == t->caps->device || at[-1] == ',') && strchr(",:", at[n]) != NULL;
+	return at != NULL && (at == t->caps->device || at[-1] == ',' || at[-1] == ' ') && strchr(" ,:", at[n]) != NULL;
 }
 
 static bool by_rdma(struct taken *t)

@@ -27,6 +27,7 @@ static const struct {
 	{"rdma-gids", info_check_rdma_gids},
 	{"rdma-addresses", info_check_rdma_addresses},
 	{"mapped-files", info_check_mapped_files},
+	{"numa-nodes", info_check_numa_nodes}, /* in the order of doc/troubleshooting.md */
 	{"addresses", info_check_addresses},
 	{"bridges", info_check_bridges},
 	{"versions", info_check_versions},

@@ -78,11 +78,12 @@ static json_t *operations(const struct xport_info *i)
 
 static json_t *info_json_limits(const struct xport_info *i)
 {
-	return json_pack("{sI sI sI sI sI sI sI sI sI}", "message_max", (json_int_t)i->message_max, "eager_max",
+	return json_pack("{sI sI sI sI sI sI sI sI sI ss sb}", "message_max", (json_int_t)i->message_max, "eager_max",
 	                 (json_int_t)i->eager_max, "frame_max", (json_int_t)i->frame_max, "window",
 	                 (json_int_t)i->window, "key_max", (json_int_t)i->rkey_max, "private_max",
 	                 (json_int_t)i->private_max, "queue_depth", (json_int_t)i->queue_depth, "peer_timeout_ms",
-	                 (json_int_t)i->peer_timeout_ms, "iov_max", (json_int_t)i->iov_max);
+	                 (json_int_t)i->peer_timeout_ms, "iov_max", (json_int_t)i->iov_max, "traffic_class",
+	                 info_traffic_name(i->traffic_class), "traffic_marked", i->traffic_marked);
 }
 
 static json_t *security(const struct info *info, const struct xport_info *i)

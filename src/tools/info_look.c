@@ -36,6 +36,14 @@ const char *info_state_name(int state)
 	return state >= XPORT_READY && state <= XPORT_NOT_BUILT ? names[state] : "unknown";
 }
 
+const char *info_traffic_name(int traffic_class)
+{
+	static const char *const names[] = {"default", "bulk", "normal", "urgent"};
+
+	return traffic_class >= XPORT_TRAFFIC_DEFAULT && traffic_class <= XPORT_TRAFFIC_URGENT ? names[traffic_class]
+	                                                                                       : "unknown";
+}
+
 /* ---- candidates ---- */
 
 static void keep_once(struct info *info, const char *id, const char *line)
@@ -136,11 +144,16 @@ static bool is_ready(const struct xport_candidate *c, const char *item)
 	       (strncmp(c->name, item, n) == 0 && c->name[n] == ':' && strchr(item, ':') == NULL);
 }
 
+static bool is_own_memory(const char *name)
+{
+	return strncmp(name, "shm:", 4) == 0;
+}
+
 static bool is_shared_memory(const char *name)
 {
 	const char *colon = strchr(name, ':');
 
-	return colon != NULL && strcmp(colon, ":shm") == 0;
+	return is_own_memory(name) || (colon != NULL && strcmp(colon, ":shm") == 0);
 }
 
 /* Whether the set has it: "auto" has all. */
@@ -161,7 +174,7 @@ static bool set_has(const char *set, const struct xport_candidate *c)
 	return false;
 }
 
-/* The first of a set that is ready, for peers on this host or for others: adapters come before what is left. */
+/* The first of a set that is ready, for peers on this host or for others. auto prefers the own memory, and adapters. */
 static const char *set_takes(const struct info *info, const char *set, bool local)
 {
 	const char *first = NULL;
@@ -171,7 +184,7 @@ static const char *set_takes(const struct info *info, const char *set, bool loca
 
 		if (c->state != XPORT_READY || is_shared_memory(c->name) != local || !set_has(set, c))
 			continue;
-		if (strcmp(set, "auto") == 0 && strncmp(c->name, "verbs", 5) == 0)
+		if (strcmp(set, "auto") == 0 && (is_own_memory(c->name) || strncmp(c->name, "verbs", 5) == 0))
 			return c->name;
 		first = first != NULL ? first : c->name;
 	}

@@ -70,6 +70,8 @@ static void show_limits(const struct xport_info *i)
 	printf("  %-15s key %" PRIu64 ", private data %" PRIu64 " bytes; %u operations an endpoint, %u pieces a list\n",
 	       "", i->rkey_max, i->private_max, (unsigned)i->queue_depth, (unsigned)i->iov_max);
 	printf("  %-15s a silent peer is lost after %d ms\n", "", i->peer_timeout_ms);
+	printf("  %-15s traffic class %s; %s\n", "", info_traffic_name(i->traffic_class),
+	       i->traffic_marked ? "data can be marked" : "data cannot be marked, only the control channel");
 }
 
 static const char *authentication_text(const struct info *info)

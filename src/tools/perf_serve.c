@@ -11,7 +11,7 @@ enum { ACCEPT_MS = 15000, LOOK_MS = 1000 };
 static struct session {
 	xport_listener *listeners[PERF_THREADS];
 	char name[PERF_ADDRESS], host[PERF_ADDRESS];
-	uint64_t nonce; /* the same in all of the client's connections; 0: there is none yet */
+	uint64_t nonce; /* the same in all of the client's connections; 0: not known yet */
 	struct perf_options theirs;
 	uint64_t span;
 	bool listens; /* whatever happens then is the client's */

@@ -166,9 +166,12 @@ static int rpc_do(struct rpc_tool *t, const char *method, const void *payload, s
 	                           .deadline_ms = (uint32_t)t->deadline_ms};
 	struct xport_rpc_event e = {.size = sizeof(e)};
 
-	if (xport_rpc_call(t->rpcs, t->ep, method, &a) != XPORT_OK ||
-	    xport_rpcs_wait(t->rpcs, &e, NULL, NULL, -1) != XPORT_OK)
+	if (xport_rpc_call(t->rpcs, t->ep, method, &a) != XPORT_OK)
 		return rpc_fail_services(method);
+	do {
+		if (xport_rpcs_wait(t->rpcs, &e, NULL, NULL, -1) != XPORT_OK)
+			return rpc_fail_services(method);
+	} while (e.type != XPORT_RPC_DONE);
 	t->len = e.len;
 	if (e.status == XPORT_OK)
 		return 0;

@@ -283,6 +283,17 @@ void coroutines(const char *address)
 #endif
 
 // Against rpc_echo.c.
+/* Of scenarios.txt: the callee may be that in C. */
+void call(const char *address)
+{
+	side s(address);
+	MUST(text(s.call("echo", std::string("from C++"))) == "from C++");
+	xp::done d = s.call("nothing");
+	MUST(d.status == XPORT_ERR_NOT_SUPPORTED && d.ran == XPORT_RPC_RAN_NO);
+	MUST(text(s.call("echo")).empty());
+	s.end();
+}
+
 void echo(const char *address)
 {
 	side s(address);
@@ -299,6 +310,7 @@ int serve()
 	std::vector<xp::rpc_request> held, never;
 	std::string kept;
 
+	rpc.handle("echo", [](xp::rpc_request r) { r.reply(r.payload()); });
 	rpc.handle("reverse", [](xp::rpc_request r) {
 		std::string s(static_cast<const char *>(r.payload().data()), r.payload().size());
 		r.reply(reversed(std::move(s)));
@@ -359,6 +371,7 @@ int main(int argc, char **argv)
 #if defined(__cpp_impl_coroutine)
 		{"coroutines", coroutines},
 #endif
+		{"call", call},
 		{"echo", echo},
 	};
 	try {

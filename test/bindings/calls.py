@@ -219,6 +219,15 @@ def tasks(address):
 	asyncio.run(tasks_async(address))
 
 
+def call(address):
+	"""Of scenarios.txt: the callee may be that in C."""
+	with Caller(address) as s:
+		assert s.call("echo", b"from Python").wait() == b"from Python"
+		e = failed(xport.Error, s.call("nothing").wait, xport.RPC_RAN_NO)
+		assert e.status == xport.ERR_NOT_SUPPORTED, e
+		assert s.call("echo").wait() == b""
+
+
 def echo(address):
 	"""Against rpc_echo.c."""
 	with Caller(address) as s:
@@ -238,6 +247,7 @@ def methods(rpc, waiting):
 	def own(request):
 		raise ValueError("a handler's own")
 
+	rpc.handle("echo", lambda request: request.payload)
 	rpc.handle("reverse", lambda request: request.payload[::-1])
 	rpc.handle("fail", fail)
 	rpc.handle("raise", own)

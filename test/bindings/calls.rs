@@ -283,6 +283,16 @@ fn ends(address: &str) {
 }
 
 /// Against rpc_echo.c.
+/// Of scenarios.txt: the callee may be that in C.
+fn call(address: &str) {
+    let s = Side::new(address);
+    assert_eq!(s.call("echo", b"from Rust").unwrap(), b"from Rust");
+    let e = s.call("nothing", b"").unwrap_err();
+    assert_eq!((e.error.status, e.ran), (Status::NotSupported, Ran::No));
+    assert_eq!(s.call("echo", b"").unwrap(), b"");
+    s.end();
+}
+
 fn echo(address: &str) {
     let s = Side::new(address);
     assert_eq!(s.call("echo", b"from Rust").unwrap(), b"from Rust");
@@ -302,6 +312,7 @@ struct Callee {
 fn handle(c: &mut Callee, request: Request) -> Option<Request> {
     let payload = request.payload().to_vec();
     let _ = match request.method() {
+        "echo" => request.reply(&payload),
         "reverse" => request.reply(&reversed(&payload)),
         "fail" => request.fail(Status::Bounds, std::str::from_utf8(&payload).unwrap()),
         "drop" => Ok(drop(request)),
@@ -355,8 +366,8 @@ async fn later(rpc: Rpc, request: Request) {
     }
 }
 
-const METHODS: [&str; 12] =
-    ["silent", "reverse", "fail", "drop", "long", "keep", "kept", "hold", "let-go", "waiting", "fill", "back"];
+const METHODS: [&str; 13] =
+    ["echo", "silent", "reverse", "fail", "drop", "long", "keep", "kept", "hold", "let-go", "waiting", "fill", "back"];
 
 async fn serve() {
     let x = xport::open().unwrap();
@@ -384,7 +395,7 @@ async fn serve() {
 fn serve_plain() {
     let x = xport::open().unwrap();
     let rpc = x.rpc(&RpcOptions::default()).unwrap();
-    METHODS[..10].iter().for_each(|m| rpc.register(m).unwrap());
+    METHODS[..11].iter().for_each(|m| rpc.register(m).unwrap());
     let listener = x.listen("127.0.0.1:0", b"").unwrap();
     println!("{}", listener.address());
     let mut callee = Callee::default();
@@ -416,6 +427,7 @@ fn main() {
             "tasks" => tasks(&role),
             "asleep" => asleep(&role),
             "ends" => ends(&role),
+            "call" => call(&role),
             "echo" => echo(&role),
             _ => panic!("no scenario {}", name),
         }

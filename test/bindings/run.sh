@@ -44,10 +44,10 @@ ran() {
 	return $rc
 }
 
-# scenarios SERVER CLIENT - all of them, in the order of the table; kill and stop end their server.
+# scenarios SERVER CLIENT CALLEE CALLER - all of them, in the order of the table; kill and stop end their server.
 scenarios() {
-	normal=$(echo "$names" | grep -vx -e kill -e stop)
-	ran "$1" "$2" $normal >"$tmp/all" && ran "$1" "$2" kill >>"$tmp/all" && ran "$1" "$2" stop >>"$tmp/all"
+	normal=$(echo "$names" | grep -vx -e call -e kill -e stop)
+	ran "$1" "$2" $normal >"$tmp/all" && ran "$3" "$4" call >>"$tmp/all" && ran "$1" "$2" kill >>"$tmp/all" && ran "$1" "$2" stop >>"$tmp/all"
 	rc=$?
 	cat "$tmp/all"
 	[ $rc = 0 ] || return 1

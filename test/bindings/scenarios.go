@@ -6,8 +6,8 @@
 //	scenarios ADDRESS NAME...   the initiator: prints "ok NAME" for each
 //
 // Not in the table: wakeups, WAKEUPS messages and answers with pauses; cancels, 10,000 operations that are cancelled
-// beside a stopped peer; race, many goroutines at a time; closing, the end of an instance; rpc and echo, calls; and those
-// of faults.go.
+// beside a stopped peer; race, many goroutines at a time; closing, the end of an instance; rpc, lends and echo, calls; and
+// those of faults.go.
 package main
 
 // #cgo pkg-config: libxport
@@ -38,7 +38,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -468,12 +470,30 @@ func fork(address string) {
 	s.end()
 }
 
+// stops waits until each thread of the process has stopped: kill only asks for it, and a thread that runs may answer still.
+func stops(pid int) {
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		running := false
+		for _, file := range value(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))) {
+			stat := string(value(os.ReadFile(file)))
+			running = running || stat[strings.LastIndex(stat, ")")+2] != 'T'
+		}
+		if !running {
+			return
+		}
+		check(time.Now().Before(end), "the process does not stop")
+	}
+}
+
 func lost(at string, signal syscall.Signal, count int) {
 	// Else a get from memory that is mapped here completes beside a stopped peer.
 	s := open(at, &xport.Options{Emulate: "get"})
 	pid := s.ep.Info().PeerPID
 	waiting := s.ep.StartRecv(value(s.x.Buffer(100)), 2)
 	must(syscall.Kill(pid, signal))
+	if signal == syscall.SIGSTOP {
+		stops(pid)
+	}
 	mine := map[uintptr]bool{}
 	for i := 0; i < count; i++ {
 		buf := value(s.x.Buffer(watched))
@@ -516,9 +536,9 @@ func main() {
 	scenarios := map[string]func(string){
 		"connect": connect, "put": put, "get": get, "notify": notify, "atomics": atomics, "messages": messages,
 		"cancel": cancel, "deadline": deadline, "wrong_key": wrong_key, "again": again, "fork": fork, "wakeups": wakeups, "race": race,
-		"rpc": rpc, "echo": echo, "closing": closing, "hold": hold, "reconnect": reconnect, "flood": flood, "churn": churn,
+		"rpc": rpc, "call": call, "echo": echo, "closing": closing, "hold": hold, "reconnect": reconnect, "flood": flood, "churn": churn,
 		"stuck": stuck, "copies": copies, "regions": regions, "sleepers": sleepers, "receives": receives,
-		"arguments": arguments, "replies": replies, "failing": failing,
+		"arguments": arguments, "replies": replies, "failing": failing, "lends": lends,
 		"kill":    func(address string) { lost(address, syscall.SIGKILL, 100) },
 		"stop":    func(address string) { lost(address, syscall.SIGSTOP, 100) },
 		"cancels": func(address string) { lost(address, syscall.SIGSTOP, 10000) },

@@ -39,9 +39,8 @@ func wakeups(address string) {
 		begun := time.Now()
 		value(got.Wait(soon()))
 		check(bytes.Equal(answer.Bytes(), reversed(word(uint64(i)))), i)
-		if time.Since(begun) > soonest {
-			check(starved(begun) && time.Since(begun) < limit/2, "late answer to message", i, time.Since(begun))
-		}
+		// Without a wake-up it would never come: so it may be late, when the machine is busy.
+		check(time.Since(begun) < limit/2, "late answer to message", i, time.Since(begun))
 	}
 	// More completions than one turn reaps: the descriptor stays readable, and no new edge comes.
 	for i := 0; i < 20; i++ {
@@ -167,7 +166,7 @@ func answer(x *xport.Instance, ep *xport.Endpoint, values chan uint64) {
 	}
 }
 
-// ---- remote procedure calls, which scenarios.txt does not have ----
+// ---- remote procedure calls ----
 
 // rpc calls the methods of a target in Go.
 func rpc(address string) {
@@ -231,6 +230,21 @@ func rpc(address string) {
 	check(time.Since(begun) < limit/2)
 }
 
+// call is that of scenarios.txt: the callee may be that in C.
+func call(address string) {
+	x := value(xport.Open(nil))
+	ep := value(x.Connect(soon(), address, nil))
+	calls := value(x.RPC(0))
+	check(string(value(calls.Call(soon(), ep, "echo", []byte("from Go")))) == "from Go")
+	var failed *xport.CallError
+	_, err := calls.Call(soon(), ep, "nothing", nil)
+	check(errors.As(err, &failed) && failed.Err.Status == xport.ErrNotSupported && failed.Ran == xport.RanNo, err)
+	check(len(value(calls.Call(soon(), ep, "echo", nil))) == 0)
+	must(calls.Close(soon()))
+	must(ep.Close(soon()))
+	must(x.Close())
+}
+
 // echo calls the server of examples/rpc_echo.c.
 func echo(address string) {
 	x := value(xport.Open(nil))
@@ -246,6 +260,9 @@ func echo(address string) {
 func serveCalls(x *xport.Instance) {
 	var sleeping int32
 	calls := value(x.RPC(0))
+	must(calls.Handle("echo", func(ctx context.Context, r *xport.Request) ([]byte, error) {
+		return r.Payload, nil
+	}))
 	must(calls.Handle("reverse", func(ctx context.Context, r *xport.Request) ([]byte, error) {
 		return reversed(r.Payload), nil
 	}))
@@ -274,6 +291,7 @@ func serveCalls(x *xport.Instance) {
 	must(calls.Handle("sleeping", func(ctx context.Context, r *xport.Request) ([]byte, error) {
 		return []byte(fmt.Sprint(atomic.LoadInt32(&sleeping))), nil
 	}))
+	serveLoans(calls)
 	err := calls.Handle("reverse", nil)
 	is(err, xport.ErrBusy)
 }

@@ -170,6 +170,7 @@ class Side:
 		assert self.lib.xport_rkey_pack(self.mr, self.ffi.NULL, length) == self.lib.XPORT_ERR_BOUNDS
 		self.key = self.ffi.new("char[]", length[0])
 		self.must(self.lib.xport_rkey_pack_range(self.mr, 0, self.SIZE, 0, self.key, length))
+		self.must(self.lib.xport_rkey_revoke(self.x, self.key, length[0]))
 		self.must(self.lib.xport_rkey_pack(self.mr, self.key, length))
 		self.conn = self.struct("xport_conn_attr", private_data=self.key, private_len=length[0])
 
@@ -249,11 +250,16 @@ class Side:
 	def end(self):
 		if self.role == "initiator":
 			self.must(self.lib.xport_ep_set_context(self.ep, self.ffi.NULL))
+			assert self.lib.xport_ep_peer(self.ep) == self.ask("xport_ep", self.ep).peer_incarnation
 			self.must(self.lib.xport_ep_close(self.ep, 5000))
 		else:  # the peer has closed it
 			assert self.lib.xport_ep_close_start(self.ep, 0) == self.lib.XPORT_ERR_PEER_CLOSED
 		self.lib.xport_rkey_destroy(self.rkey)
-		self.lib.xport_ep_destroy(self.ep)
+		if self.role == "initiator":
+			self.must(self.lib.xport_ep_destroy_start(self.ep))
+			self.reap(self.lib.XPORT_EVENT_DESTROYED)
+		else:
+			self.lib.xport_ep_destroy(self.ep)
 		self.must(self.lib.xport_mr_dereg(self.mr))
 		self.lib.xport_dump(self.x)
 		self.lib.xport_close(self.x)
@@ -277,6 +283,8 @@ def target(side):
 	side.memory[500000:500000 + len(GOT)] = GOT
 	print(ffi.string(name).decode(), flush=True)
 	side.meet(side.make("xport_ep", lambda out: lib.xport_accept(listener, 60000, out)))
+	none = ffi.new("xport_ep **")
+	assert lib.xport_accept_with(listener, side.conn, 0, none) == lib.XPORT_ERR_TIMEOUT and none[0] == ffi.NULL
 	lib.xport_listener_close(listener)
 	value, length, _ = side.reap(lib.XPORT_EVENT_NOTIFY)
 	assert (value, length) == (0xfeedfacecafebeef, len(NOTIFY)), (value, length)
@@ -354,6 +362,7 @@ def alone(side):
 	assert side.name(e.status) == "XPORT_ERR_BOUNDS"
 	assert ffi.string(side.ask("xport", side.x).backend).decode() == os.environ["XPORT_BACKEND"].split(":")[0]
 	assert side.must(lib.xport_fd(side.x)) > 2
+	assert lib.xport_arm(side.x) in (lib.XPORT_OK, lib.XPORT_ERR_AGAIN)
 	assert re.fullmatch(rb"\d+\.\d+\.\d+", ffi.string(lib.xport_version()))
 	assert ffi.string(lib.xport_strerror(lib.XPORT_OK))
 	size = ffi.sizeof("struct xport_variable")

@@ -42,6 +42,9 @@ const Way ways[] = {
 	{"kill", "", ",kill="},
 	{"kill_iwarp", ",profile=iwarp", ",profile=iwarp,kill="},
 	{"kill_shm_wedge", ",profile=shm-wedge", ",profile=shm-wedge,kill="},
+	{"bulks_drop", ",drop=150", nullptr, &bulks_scenario},
+	{"bulks_iwarp", ",profile=iwarp,drop=300", nullptr, &bulks_scenario},
+	{"bulks_kill", "", ",kill=", &bulks_scenario},
 	{"stands_still", ",delay=0,late=0,again=0", nullptr, &still_scenario},
 };
 
@@ -90,7 +93,7 @@ void add(const std::string *backend, uint64_t seed)
 	bool processes = !gtest_cases::within_process(*backend);
 
 	for (const Way &way : ways) {
-		if ((way.mortal || way.scenario != &sweep_scenario) && !processes)
+		if ((way.mortal || way.scenario == &still_scenario) && !processes)
 			continue; /* it would take the whole process, or its environment */
 		gtest_cases::add(suite, std::string(way.name) + "_seed_" + std::to_string(seed),
 		                 [=]() -> Chaos * { return new Chaos(backend, &way, seed); });

@@ -4,7 +4,7 @@
 #include "conform/harness.h"
 #include "conform/shared.h"
 
-enum { LIVES = 3, TRIES = 40, ROUNDS = 6, NOPS = 9, NSENDS = 3, REGION = 64 << 10, BIG = 50000 };
+enum { LIVES = 3, TRIES = 40, NOPS = 9, NSENDS = 3, REGION = 64 << 10, BIG = 50000 };
 enum { KEY_TAG = 1, DATA_TAG = 2, SEED = 70 };
 
 /* The messages of a round, in the order in which they are posted: parts of the source. */
@@ -221,14 +221,14 @@ static void hands_off(struct side *s)
 /* Returns how many rounds were whole. */
 static int life(struct side *s)
 {
-	struct h_op *ops[NSENDS * ROUNDS];
+	struct h_op *ops[NSENDS * SWEEP_ROUNDS];
 	struct h *h = s->h;
 	int nops = 0, whole = 0;
 
 	s->ended = false;
 	s->key.k = NULL;
 	if (swap_keys(s))
-		while (whole < ROUNDS && round_of_all(s, ops, &nops))
+		while (whole < SWEEP_ROUNDS && round_of_all(s, ops, &nops))
 			whole++;
 	/* The one closes, the other waits to hear of it; what has broken ends by itself. */
 	if (h->role == 1)
@@ -264,32 +264,46 @@ static void serve(struct side *s)
 }
 
 /* Where a connection may be cut off, trying again is what is left. */
-static void connect_and_use(struct side *s)
+void sweep_connect(struct h *h, const char *address, int (*use)(void *arg, xport_ep *ep), void *arg)
 {
-	struct h *h = s->h;
-	char address[80];
 	int made = 0, broken = 0, whole = 0;
 	bool again = false; /* after one broke, another had a whole round */
 
-	h_hear(h, 0, address, sizeof(address));
 	for (int i = 0; i < TRIES && (made < LIVES || (broken && !again)); i++) {
-		int rounds, r = xport_connect(h->x, address, NULL, h_ms(10000), &s->ep);
+		xport_ep *ep;
+		int rounds, r = xport_connect(h->x, address, NULL, h_ms(10000), &ep);
 
 		H_CHECK(r == XPORT_OK || r == XPORT_ERR_PROTOCOL || r == XPORT_ERR_UNREACHABLE ||
 		                r == XPORT_ERR_REFUSED || r == XPORT_ERR_PEER_LOST,
 		        "connecting: %s", xport_status_name(r));
 		if (r != XPORT_OK)
 			continue;
-		rounds = life(s);
+		rounds = use(arg, ep);
 		made++;
 		again = again || (broken && rounds > 0);
 		whole += rounds > 0;
-		broken += rounds < ROUNDS;
+		broken += rounds < SWEEP_ROUNDS;
 	}
 	H_CHECK(made > 0, "no connection in %d tries", TRIES);
 	H_CHECK(again || !broken, "of %d connections %d broke, and after that not one had a whole round", made, broken);
 	h_record(h, "connections", (uint64_t)made);
 	h_record(h, "with_a_whole_round", (uint64_t)whole);
+}
+
+static int life_of(void *arg, xport_ep *ep)
+{
+	struct side *s = arg;
+
+	s->ep = ep;
+	return life(s);
+}
+
+static void connect_and_use(struct side *s)
+{
+	char address[80];
+
+	h_hear(s->h, 0, address, sizeof(address));
+	sweep_connect(s->h, address, life_of, s);
 }
 
 static void side(struct h *h)

@@ -206,6 +206,18 @@ for bad in "etcd:http://a?b" "etcd:http://a#b" etcd: etcd:127.0.0.1:2379 "etcd:h
 	pass "\"$bad\"" says "XPORT_ERR_CONFIG: .*has something that is no URL" sh "$self" rank 0 1 1000
 done
 
+(
+	mkdir "$tmp/beside"
+	tmp=$tmp/beside names=$top_builddir/test/cluster_names started=
+	. "$top_srcdir/test/cluster/played.sh"
+	kill $started
+	exit $failed
+) >"$tmp/beside.out" 2>&1 &
+beside=$!
+. "$top_srcdir/test/cluster/directory.sh"
+wait $beside || failed=1
+cat "$tmp/beside.out"
+
 # ---- TLS and users ----
 
 # A client's has no common name: etcd would refuse it at its gateway once there are users.
@@ -242,12 +254,16 @@ pass "another authority than those of the system" says "XPORT_ERR_AUTH: https.*|
 	env XPORT_ETCD_CACERT="$tmp/other.pem" sh "$self" rank 0 1 5000
 pass "no authority" says "XPORT_ERR_AUTH: https" env -u XPORT_ETCD_CACERT sh "$self" rank 0 1 5000
 pass "no such file" says "XPORT_ERR_AUTH: https" env XPORT_ETCD_CACERT=/none sh "$self" rank 0 1 5000
+pass "a directory over TLS" env XPORT_DIRECTORY=etcd:$secure "$names" put one watch find one
+pass "a directory, and another authority" says "put x: XPORT_ERR_AUTH: https.*|set XPORT_ETCD_CACERT" \
+	env XPORT_DIRECTORY=etcd:$secure XPORT_ETCD_CACERT="$tmp/other.pem" "$names" put x
 pass "no certificate of the member" says "XPORT_ERR_AUTH: https" env -u XPORT_ETCD_CERT -u XPORT_ETCD_KEY sh "$self" rank 0 1 5000
 pass "a certificate of a stranger" says "XPORT_ERR_AUTH: https" \
 	env XPORT_ETCD_CERT="$tmp/stranger.pem" XPORT_ETCD_KEY="$tmp/stranger.key" sh "$self" rank 0 1 5000
 users() {
 	ctl user add root:secret && ctl user grant-role root root && ctl role add groups && ctl user add job:'pass"word' &&
 		ctl role grant-permission groups --prefix=true readwrite xport/group/ && ctl user grant-role job groups &&
+		ctl role grant-permission groups --prefix=true readwrite xport/directory/ &&
 		ctl user add nobody:nothing && ctl auth enable
 }
 pass "no authentication is enabled yet" says "XPORT_ERR_CONFIG: .*authentication is not enabled" \
@@ -257,6 +273,9 @@ printf 'pass"word\n' >"$tmp/password"
 printf 'nothing\n' >"$tmp/nothing"
 export XPORT_ETCD_USER=job XPORT_ETCD_PASSWORD_FILE="$tmp/password"
 pass "4 members with a user" joined 4 etcd sh "$self" ranks 4
+pass "a directory with a user" env XPORT_DIRECTORY=etcd:$secure "$names" put one watch find one all two remove two
+pass "a directory, and a user without rights" says "put x: XPORT_ERR_AUTH: .*permission denied|.*begin with xport/directory/" \
+	env XPORT_DIRECTORY=etcd:$secure XPORT_ETCD_USER=nobody XPORT_ETCD_PASSWORD_FILE="$tmp/nothing" "$names" put x
 pass "a certificate with a common name" says "XPORT_ERR_AUTH: .*CommonName.*|use a client certificate without a common name" \
 	env XPORT_ETCD_CERT="$tmp/named.pem" XPORT_ETCD_KEY="$tmp/named.key" sh "$self" rank 0 1 5000
 pass "another password" says "XPORT_ERR_AUTH: .*authentication failed" env XPORT_ETCD_PASSWORD_FILE="$tmp/nothing" sh "$self" rank 0 1 5000
@@ -281,12 +300,22 @@ pass "two processes with one rank" ended $two "$tmp/two"
 pass "another number" ended $numbers "$tmp/numbers"
 pass "a job of another size has died" ended $resized "$tmp/resized"
 pass "a member is suspended longer than a lease" ended $suspended "$tmp/suspended"
+pass "a directory in an etcd that does not answer" ended $slow "$tmp/slow"
+pass "a directory in an etcd that is away" ended $away "$tmp/away"
 
 # ---- etcd away or slow: last, because another leader prolongs all leases ----
 
 unset XPORT_ETCD_CACERT XPORT_ETCD_CERT XPORT_ETCD_KEY XPORT_ETCD_USER XPORT_ETCD_PASSWORD_FILE
 XPORT_GROUP=etcd:$urls
+# A member of etcd stops, then dies, while a directory is used and watched: nobody notices. The first URL is that member's.
+holder watcher watch
+wait_for printed "watch : XPORT_OK" watcher
+kill -STOP "$etcd_1"
+pass "a directory after one of three members of etcd was suspended" "$names" put first find first
+pass "a watcher there hears of it" wait_for printed "event changed first" watcher
 kill -KILL "$etcd_1"
+pass "a directory after one of three members of etcd was killed" "$names" put after all "for all" find after
+pass "the watcher hears of it" wait_for printed "event gone for all" watcher
 pass "16 members after one of three members of etcd was killed" joined 16 etcd sh "$self" ranks 16
 kill -STOP "$etcd_2"
 pass "etcd without a majority" says "XPORT_ERR_TIMEOUT: .*waited for etcd, which does not answer: http" sh "$self" rank 0 1 3000

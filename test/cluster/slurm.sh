@@ -70,3 +70,9 @@ done
 pass "PMIx without a server" says "XPORT_ERR_SYSTEM: .*PMIx_Init failed" \
 	env PMIX_NAMESPACE=none PMIX_RANK=0 PMIX_SERVER_URI41="none.0;tcp4://127.0.0.1:1" "$member" 3000
 pass "pmix outside of a launcher" says "XPORT_ERR_CONFIG: .*needs PMIX_NAMESPACE" env XPORT_GROUP=pmix "$member" 1000
+# job JOB - Slurm would start it, without starting it now. It says when on stderr.
+job() { (cd "$tmp" && sbatch --test-only "$1" true) 2>&1 | grep -e 'Job [0-9]* to start at'; }
+pass "the job script of contrib/deploy" job "$top_srcdir/contrib/deploy/job.slurm"
+sed 's/--ntasks=16/--ntasks=many/' "$top_srcdir/contrib/deploy/job.slurm" >"$slurm/job"
+says_no() { ! job "$1"; }
+pass "not one with a wrong option" says_no "$slurm/job"

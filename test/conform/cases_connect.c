@@ -168,12 +168,21 @@ static bool take_from(xport_ep **list, int *n, const xport_ep *ep)
 	return false;
 }
 
+enum { AGAIN = 65 }; /* one more than the endpoints that must be freed before a handle comes again */
+
+static void is_new(struct h *h, const uintptr_t *had, int n, const xport_ep *ep)
+{
+	for (int i = 0; i < n; i++)
+		H_CHECK(had[i] != (uintptr_t)ep, "endpoint %d has the handle of endpoint %d", n, i);
+}
+
 /* Connect and close again and again. */
 static void again_and_again(struct h *h)
 {
 	char address[80];
 	struct xport_completion c;
-	xport_ep *ep, *closed[60];
+	uintptr_t had[AGAIN];
+	xport_ep *ep, *closed[AGAIN];
 	uint64_t word = 0;
 	int nclosed = 0;
 
@@ -184,15 +193,17 @@ static void again_and_again(struct h *h)
 	} else {
 		h_hear(h, 0, address, sizeof(address));
 	}
-	for (int i = 0; i < 60; i++) {
+	for (int i = 0; i < AGAIN; i++) {
 		ep = h->role ? h_connect(h, address) : h_accept(h);
+		is_new(h, had, i, ep);
+		had[i] = (uintptr_t)ep;
 		if (h->role == 0) {
 			H_DONE(h_recv(h, ep, &word, 8, 1, UINT64_MAX));
 			/* The next one's may come first: endpoints take their time to end. */
 			while (!take_from(closed, &nclosed, ep)) {
 				c = H_EVENT(XPORT_EVENT_CLOSED);
 				H_EQ(XPORT_ERR_PEER_CLOSED, c.status);
-				H_TRUE(nclosed < 60);
+				H_TRUE(nclosed < AGAIN);
 				closed[nclosed++] = c.ep;
 			}
 		} else {

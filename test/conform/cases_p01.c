@@ -127,7 +127,7 @@ static void expect(struct h *h, const struct xport_completion *c, uint32_t type,
 	H_TRUE(c->ep == h->ep[0]);
 	if (type != XPORT_OP_ATOMIC && type != XPORT_OP_FLUSH)
 		H_EQ(length, c->length);
-	H_EQ(0, c->reserved);
+	H_EQ(0, c->peer);
 }
 
 static struct xport_completion one(struct h *h)

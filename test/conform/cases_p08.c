@@ -25,7 +25,9 @@ static void exchange(struct h *h, bool first)
 	send = h_send_at(h, h->ep[peer], H_AT(out, 0, len), 1, 0);
 	if (!first) {
 		h_run_for(h, 10);
-		if (len > h->info.eager_max)
+		/* Of several transports, one may take more than all of them do. */
+		if (len > h->info.eager_max && !strchr(h->config->backend, '+') &&
+		    strcmp(h->config->backend, "auto") != 0)
 			H_CHECK(!send->done, "a long send completed before it was matched");
 		h_sync(h);
 		recv = h_recv(h, NULL, in.p, len, 1, UINT64_MAX);

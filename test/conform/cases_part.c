@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include <endian.h>
+#include <malloc.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -258,6 +259,100 @@ static void stale(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a key that is revoked ---- */
+
+static int end_key(struct h *h, const struct h_key *key)
+{
+	return xport_rkey_revoke(h->x, key->bytes, key->len);
+}
+
+static void revoked_target(struct h *h)
+{
+	struct h_key key, other, whole = {.len = sizeof(whole.bytes)}, again;
+	struct h_mem m;
+	size_t before;
+
+	h_mesh(h, NULL);
+	m = h_mem_target(h, LEN, 0, H_ALL);
+	key = pack_part(h, &m, AT, PART, 0);
+	other = pack_part(h, &m, AT, PART + 1, 0);
+	again = pack_part(h, &m, AT, PART, 0);
+	h_tell(h, 1, &key, sizeof(key));
+	h_tell(h, 1, &other, sizeof(other));
+	H_OK(xport_rkey_pack(m.mr, whole.bytes, &whole.len));
+	H_STATUS(XPORT_ERR_INVALID, end_key(h, &whole));
+	H_STATUS(XPORT_ERR_BAD_KEY, xport_rkey_revoke(h->x, NULL, 0));
+	H_STATUS(XPORT_ERR_BAD_KEY, xport_rkey_revoke(h->x, key.bytes, key.len - 1));
+	H_STATUS(XPORT_ERR_INVALID, xport_rkey_revoke(NULL, key.bytes, key.len));
+	H_TRUE(memcmp(again.bytes, key.bytes, key.len) != 0);
+	H_OK(end_key(h, &again)); /* of the same part: the other key does not end, */
+	H_STATUS(XPORT_ERR_STALE_KEY, end_key(h, &again)); /* also if this is revoked twice */
+	h_sync(h);
+	h_sync(h);
+	H_OK(end_key(h, &key));
+	H_STATUS(XPORT_ERR_STALE_KEY, end_key(h, &key));
+	again = pack_part(h, &m, AT, PART, 0);
+	H_TRUE(memcmp(again.bytes, key.bytes, key.len) != 0);
+	h_tell(h, 1, &again, sizeof(again));
+	h_sync(h);
+	before = mallinfo2().uordblks;
+	for (int i = 0; i < MANY; i++) {
+		struct h_key one = pack_part(h, &m, (uint64_t)i, 64, 0);
+
+		H_OK(end_key(h, &one));
+	}
+	H_TRUE(mallinfo2().uordblks < before + (size_t)MANY * 100); /* a part that stays takes 300 */
+	h_mem_free(h, &m);
+	H_STATUS(XPORT_ERR_STALE_KEY, end_key(h, &again));
+	h_sync(h);
+}
+
+/* Puts until the peer's library knows of the end: an adapter may take one that is posted before. */
+static void put_until_stale(struct h *h, const struct h_mem *l, const struct h_rkey *r)
+{
+	int64_t until = h_now_us() + (int64_t)h_ms(10000) * 1000;
+	int s = XPORT_OK;
+
+	while (s == XPORT_OK) {
+		struct h_op *op = h_op(h, XPORT_OP_PUT);
+		struct xport_opt o = {.size = sizeof(o), .context = op};
+
+		H_TRUE(h_now_us() < until);
+		s = xport_put(h->ep[0], l->p, 64, r->k, 0, &o);
+		if (s != XPORT_OK) {
+			h_op_drop(h, op);
+			break;
+		}
+		H_ENDED(op);
+		s = op->c.status;
+	}
+	H_STATUS(XPORT_ERR_STALE_KEY, s);
+}
+
+static void revoked(struct h *h)
+{
+	struct h_rkey r, other, again;
+	struct h_mem l;
+
+	h_mesh(h, NULL);
+	r = h_import(h, 0);
+	other = h_import(h, 0);
+	l = h_mem_local(h, PART, 0);
+	h_run_for(h, 50); /* the owner grants their use */
+	h_sync(h);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, PART), &r, 0, 0));
+	h_sync(h);
+	again = h_import(h, 0);
+	put_until_stale(h, &l, &r);
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, PART), &other, 1, 0));
+	H_DONE(h_put(h, h->ep[0], H_AT(l, 0, PART), &again, 0, 0));
+	xport_rkey_destroy(r.k);
+	xport_rkey_destroy(other.k);
+	xport_rkey_destroy(again.k);
+	h_sync(h);
+	h_sync(h);
+}
+
 /* ---- many, and wrong arguments ---- */
 
 static void many_target(struct h *h)
@@ -270,7 +365,7 @@ static void many_target(struct h *h)
 		uint64_t at = (i * 7919 % MANY) * 32; /* in no order */
 		struct h_key key = pack_part(h, &m, at, 32, 0), again = pack_part(h, &m, at, 32, 0);
 
-		H_TRUE(key.len == again.len && memcmp(key.bytes, again.bytes, key.len) == 0);
+		H_OK(xport_rkey_revoke(h->x, again.bytes, again.len));
 		if (i % 20 == 0)
 			h_tell(h, 1, &key, sizeof(key));
 	}
@@ -331,8 +426,8 @@ static void wrong(struct h *h)
 	H_BYTES(buf, sizeof(buf), 0x99);
 	H_OK(xport_rkey_pack_range(m.mr, 0, 1, XPORT_REMOTE_READ, buf, &len));
 	memcpy(copy, buf, need);
-	H_OK(xport_rkey_pack_range(m.mr, 0, 1, 0, buf, &len)); /* the same rights: the same part */
-	H_TRUE(memcmp(copy, buf, need) == 0);
+	H_OK(xport_rkey_pack_range(m.mr, 0, 1, 0, buf, &len));
+	H_TRUE(memcmp(copy, buf, need) != 0); /* a key of its own */
 	h_mem_free(h, &m);
 }
 
@@ -342,6 +437,7 @@ const struct h_scenario cases_part[] = {
 	{.name = "P2_part_of_a_region", .role = {data_target, data}, .flags = H_KINDS},
 	{.name = "P6_part_bounds_and_rights", .role = {rights_target, rights}, .flags = H_TARGET},
 	{.name = "P7_part_is_exact", .role = {exact_target, exact}, .params = boasts, .flags = H_TARGET},
+	{.name = "P16_part_is_revoked", .role = {revoked_target, revoked}, .flags = H_TARGET},
 	{.name = "P16_part_ends_with_its_region", .role = {stale_target, stale}, .flags = H_TARGET},
 	{.name = "P7_many_parts", .role = {many_target, many}, .flags = H_TARGET},
 	{.name = "P6_part_refused", .role = {wrong}, .flags = H_TARGET},

@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-enum { LEN = 1 << 20, MANY = 40, TAG = 5 };
+enum { LEN = 1 << 20, LONG = 4 << 20, MANY = 40, TAG = 5 };
 
 /* Small and large: alone in a frame, packed with others, in pieces, read out of the sender's memory. */
 static const size_t lengths[] = {8, 64, 1000, 20000, LEN};
@@ -61,6 +61,8 @@ static void took(struct h *h, const struct paths *before, uint64_t n, bool direc
 	/* An adapter takes all of a kind or none: it may want memory that is registered, for a get even for writing. */
 	H_TRUE(p.network == 0 || p.network == n);
 	H_TRUE(p.cma == 0 || (!native && !h->config->emulate && len >= 20000) || (native && !direct));
+	if (strcmp(h->info.backend, "shm") == 0 && len < LONG)
+		H_EQ(0, p.cma);
 }
 
 static struct xport_rkey_info about(struct h *h, const struct h_rkey *r)
@@ -134,7 +136,10 @@ static void gets_by(struct h *h, struct h_mem *l, struct h_rkey *r)
 
 		for (int i = 0; i < times(lengths[k]); i++)
 			h_get(h, h->ep[0], H_AT(*l, 0, lengths[k]), r, 0);
+		H_CHECK(about(h, r).in_flight <= (uint64_t)times(lengths[k]), "%" PRIu64 " in flight",
+		        about(h, r).in_flight);
 		h_settle(h);
+		H_EQ(0, about(h, r).in_flight);
 		took(h, &before, (uint64_t)times(lengths[k]), info.direct, info.get == XPORT_NATIVE, lengths[k]);
 	}
 }
@@ -208,6 +213,22 @@ static void shared_frames(struct h *h, struct h_mem *l)
 	H_CHECK(p.coalesced >= 2 && p.coalesced <= MANY, "%" PRIu64, p.coalesced);
 }
 
+/* shm reads data of 4 MiB out of the sender's memory. */
+static void send_long(struct h *h)
+{
+	struct paths before;
+	uint8_t *buf;
+
+	if (strcmp(h->info.backend, "shm") != 0)
+		return;
+	before = ask(h, h->ep[0]);
+	buf = h_buf(h, LONG);
+	h_send(h, h->ep[0], buf, LONG, TAG);
+	h_settle(h);
+	took(h, &before, 1, false, false, LONG);
+	H_EQ(h->config->emulate ? 0 : 1, since(h, &before).cma);
+}
+
 static void by_all_paths(struct h *h)
 {
 	struct h_mem l;
@@ -225,6 +246,8 @@ static void by_all_paths(struct h *h)
 	sends_by(h, &l, true);
 	sends_by(h, &l, false);
 	shared_frames(h, &l);
+	send_long(h);
+	h_sync(h);
 }
 
 static void receive(struct h *h, int n)
@@ -249,6 +272,9 @@ static void for_all_paths(struct h *h)
 	receive(h, 1);
 	h_sync(h);
 	receive(h, MANY);
+	h_sync(h);
+	if (strcmp(h->info.backend, "shm") == 0)
+		H_DONE(h_recv(h, NULL, h_buf(h, LONG), LONG, TAG, UINT64_MAX));
 	h_sync(h);
 }
 

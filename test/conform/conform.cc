@@ -75,6 +75,11 @@ const h_scenario *const tables[] = {
 	cases_deadline_load,
 	cases_deadline_names,
 	cases_deadline_rma,
+	cases_accept,
+	cases_multi,
+	cases_arm,
+	cases_identity,
+	cases_peer,
 	cases_file,
 };
 

@@ -182,6 +182,18 @@ static void note(struct h *h, const struct xport_completion *c)
 	H_CHECK((int)c->type == op->type, "posted as %d, completed as %u", op->type, c->type);
 }
 
+/* Which peer it is must stand in what the application did not post itself, and in nothing else of an endpoint that lives. */
+static void check_peer(struct h *h, const struct xport_completion *c)
+{
+	bool came = c->type == XPORT_OP_RECV || c->type == XPORT_EVENT_NOTIFY || c->type == XPORT_EVENT_ACCEPTED;
+
+	if (came && c->ep)
+		H_CHECK(c->peer != 0 && c->peer == xport_ep_peer(c->ep), "the peer is %" PRIx64 ", not %" PRIx64,
+		        c->peer, xport_ep_peer(c->ep));
+	else if (!c->ep && !came && c->type != XPORT_OP_RECV_END) /* that of XPORT_PEER has one */
+		H_EQ(0, c->peer);
+}
+
 int h_progress(struct h *h)
 {
 	struct xport_completion c[32];
@@ -189,7 +201,7 @@ int h_progress(struct h *h)
 
 	H_CHECK(n >= 0, "xport_poll: %s", xport_status_name(n));
 	for (int i = 0; i < n; i++) {
-		H_EQ(0, c[i].reserved);
+		check_peer(h, &c[i]);
 		note(h, &c[i]);
 	}
 	if (atomic_load_explicit(&h->shared->stuck, memory_order_relaxed) && !h->dumped) {

@@ -106,7 +106,7 @@ extern const struct h_scenario cases_p01[], cases_p02[], cases_p03[], cases_p04[
 	cases_auth[], cases_auth_strangers[], cases_thread[], cases_size[], cases_stats[], cases_error[],
 	cases_p16_notify[], cases_p07_users[], cases_incoming[], cases_p12_more[], cases_paths[], cases_lists[],
 	cases_lists_msg[], cases_part[], cases_deadline[], cases_deadline_load[], cases_deadline_names[],
-	cases_deadline_rma[], cases_file[];
+	cases_deadline_rma[], cases_file[], cases_accept[], cases_multi[], cases_arm[], cases_identity[], cases_peer[];
 
 #ifdef __cplusplus
 }

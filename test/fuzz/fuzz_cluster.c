@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz_cluster.c - what a launcher and an etcd send: messages of PMI-1 and PMI-2, cards in digits, and JSON answers. */
 #include "fuzz/fuzz.h"
+#include "services/etcd_wire.h"
 #include "services/group_card.h"
-#include "services/group_etcd_wire.h"
 #include "services/group_pmi_wire.h"
 #include "services/xport_services.h"
 

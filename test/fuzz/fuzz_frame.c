@@ -144,6 +144,8 @@ static const struct {
 	[XPI_REC_LEND] = {sizeof(struct xpi_rec_lend), offsetof(struct xpi_rec_lend, region), 0},
 	[XPI_REC_PLACED] = {sizeof(struct xpi_rec_placed), 0, offsetof(struct xpi_rec_placed, into)},
 	[XPI_REC_PUT_AHEAD] = {sizeof(struct xpi_rec_put), offsetof(struct xpi_rec_put, region), 0},
+	[XPI_REC_WITHDRAW] = {sizeof(struct xpi_rec_withdraw), 0, offsetof(struct xpi_rec_withdraw, op)},
+	[XPI_REC_ACCEPTED] = {sizeof(struct xpi_rec), 0, 0},
 };
 
 /* What the peer would call the operation that was entered as the so-manieth. */
@@ -161,28 +163,37 @@ static uint32_t name_of(struct world *w, uint32_t nth)
 	return nth;
 }
 
+static void name_op(struct world *w, uint8_t *rec, size_t at)
+{
+	uint32_t op;
+
+	if (at == 0)
+		return;
+	memcpy(&op, rec + at, sizeof(op));
+	if (op > 0 && op <= LEDGER_MAX)
+		op = name_of(w, op);
+	memcpy(rec + at, &op, sizeof(op));
+}
+
 static void name_things(struct world *w, uint8_t *rec, unsigned type)
 {
 	uint64_t region;
-	uint32_t op;
 
 	if (forms[type].region != 0) {
 		memcpy(&region, rec + forms[type].region, sizeof(region));
 		region = region < REGIONS ? w->mr[region]->id : region == REGIONS ? w->remote->id : region;
 		memcpy(rec + forms[type].region, &region, sizeof(region));
 	}
-	if (forms[type].op != 0) {
-		memcpy(&op, rec + forms[type].op, sizeof(op));
-		if (op > 0 && op <= LEDGER_MAX)
-			op = name_of(w, op);
-		memcpy(rec + forms[type].op, &op, sizeof(op));
-	}
+	name_op(w, rec, forms[type].op);
+	if (type == XPI_REC_WITHDRAW)
+		name_op(w, rec, offsetof(struct xpi_rec_withdraw, into));
 }
 
 static bool has_data(unsigned type)
 {
 	return type == XPI_REC_PUT || type == XPI_REC_GETDATA || type == XPI_REC_SEND || type == XPI_REC_DATA ||
-	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK || type == XPI_REC_LEND || type == XPI_REC_PUT_AHEAD;
+	       type == XPI_REC_NOTIFY || type == XPI_REC_CMA_ASK || type == XPI_REC_LEND || type == XPI_REC_PUT_AHEAD ||
+	       type == XPI_REC_ACCEPTED;
 }
 
 /* Puts real names into the records; with `trim` the first that may have data gets all of the rest. */
@@ -255,7 +266,8 @@ static void recv_step(struct world *w, struct fuzz_in *in)
 {
 	uint64_t tag = fuzz_u8(in) & 7, mask = fuzz_u8(in), id = 0;
 	size_t len = fuzz_u16(in) % 20000;
-	bool lent = (mask & 64) != 0; /* into a region that it may be put into, which has guards of its own */
+	bool many = (mask & 32) != 0 && len > 0;
+	bool lent = !many && (mask & 64) != 0; /* into a region that it may be put into, which has guards of its own */
 	uint8_t *buf = ledger_buffer(&w->ledger, lent ? 0 : len);
 	struct xport_opt opt = options(w, 0);
 	int rc;
@@ -269,8 +281,13 @@ static void recv_step(struct world *w, struct fuzz_in *in)
 	}
 	opt.source = (mask & 128) != 0 ? w->ep : NULL;
 	opt.id = &id;
+	if (many) {
+		opt.flags = XPORT_MULTI;
+		opt.value = 1 + len / (1 + (mask >> 1 & 15));
+		opt.value = opt.value < len ? opt.value : len;
+	}
 	rc = xport_recv(w->x, buf, len, tag, (mask & 1) != 0 ? 0 : UINT64_MAX, &opt);
-	ledger_enter(&w->ledger, XPORT_OP_RECV, false, id, rc);
+	ledger_enter(&w->ledger, many ? XPORT_OP_RECV_END : XPORT_OP_RECV, false, id, rc);
 }
 
 static void rma_step(struct world *w, struct fuzz_in *in, uint32_t type)
@@ -310,9 +327,16 @@ static void send_step(struct world *w, struct fuzz_in *in)
 	size_t len = fuzz_u16(in) % 20000;
 	uint8_t *buf = ledger_buffer(&w->ledger, len);
 	struct xport_opt opt = options(w, 0);
+	unsigned tag = fuzz_u8(in);
+	uint64_t id = 0;
+	int rc;
 
-	if (buf != NULL)
-		ledger_enter(&w->ledger, XPORT_OP_SEND, false, 0, xport_send(w->ep, buf, len, fuzz_u8(in), &opt));
+	if (buf == NULL)
+		return;
+	opt.flags = (tag & 64) != 0 ? XPORT_CANCELABLE : 0;
+	opt.id = &id;
+	rc = xport_send(w->ep, buf, len, tag, &opt);
+	ledger_enter(&w->ledger, XPORT_OP_SEND, false, (tag & 64) != 0 ? id : 0, rc);
 }
 
 static void flush_step(struct world *w)
@@ -347,10 +371,13 @@ static void step(struct world *w, struct fuzz_in *in)
 		send_step(w, in);
 		break;
 	case 14:
-		if (fuzz_u8(in) % 2 == 0)
-			flush_step(w);
-		else
+		what = fuzz_u8(in) % 4;
+		if (what == 3)
+			ledger_cancel(&w->ledger, w->x);
+		else if (what == 1)
 			(void)!xport_fence(w->ep);
+		else
+			flush_step(w);
 		break;
 	case 15:
 		poll_both(w);

@@ -71,6 +71,7 @@ static void spoil(struct fuzz_in *in, struct shm_file *f)
 		break;
 	case 1: /* likely lengths */
 		f->ring[slot].head = value % (SHM_AM_MAX + 2);
+		f->ring[slot].hlen = value >> 16;
 		break;
 	case 2:
 		f->ring[slot].head = SHM_SKIP;
@@ -80,8 +81,28 @@ static void spoil(struct fuzz_in *in, struct shm_file *f)
 		break;
 	default: /* the same everywhere */
 		for (uint32_t i = 0; i < SHM_SLOTS; i++)
-			f->ring[i].head = how & 0x80 ? SHM_SKIP : value % (SHM_AM_MAX + 2);
+			f->ring[i] = (struct shm_slot){.head = how & 0x80 ? SHM_SKIP : value % (SHM_AM_MAX + 2),
+			                               .hlen = value >> 16};
 	}
+}
+
+/* Takes the next frame as the core does: what lies in the ring is copied, and must lie there whole. */
+static int fuzz_take(struct shm_rx *rx, uint8_t *frame)
+{
+	struct shm_frame f;
+	int n = shm_ring_peek(rx, frame, &f);
+
+	if (n <= 0)
+		return n;
+	FUZZ_CHECK(f.hlen > 0 && (uint64_t)f.hlen + f.dlen == (uint32_t)n);
+	FUZZ_CHECK((f.data != NULL) == (f.dlen > 0) && (f.dlen == 0 || f.dlen >= SHM_LONG));
+	if (f.data != NULL) {
+		FUZZ_CHECK(f.data >= (const uint8_t *)rx->next &&
+		           f.data + f.dlen <= (const uint8_t *)&rx->peer->ring[SHM_SLOTS]);
+		memcpy(frame + f.hlen, f.data, f.dlen);
+	}
+	shm_ring_pop(rx, &f);
+	return n;
 }
 
 static void read_hostile(struct world *w)
@@ -92,7 +113,7 @@ static void read_hostile(struct world *w)
 
 	if (w->broken)
 		return;
-	n = shm_ring_pop(&w->us.rx, w->frame);
+	n = fuzz_take(&w->us.rx, w->frame);
 	FUZZ_CHECK(n <= SHM_AM_MAX);
 	FUZZ_CHECK(w->us.rx.next >= ring && w->us.rx.next < ring + SHM_SLOTS);
 	FUZZ_CHECK(w->us.rx.taken - before <= SHM_SLOTS + shm_slots_of(SHM_AM_MAX)); /* what is skipped, and one */
@@ -133,7 +154,7 @@ static void honest_push(struct world *w, uint32_t len, uint32_t cut)
 
 static void honest_pop(struct world *w)
 {
-	int n = shm_ring_pop(&w->reader.rx, w->frame);
+	int n = fuzz_take(&w->reader.rx, w->frame);
 
 	if (w->pushed == w->popped) {
 		FUZZ_CHECK(n == SHM_RING_EMPTY);

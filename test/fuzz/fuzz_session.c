@@ -121,7 +121,9 @@ static void dereg_step(struct session *s, unsigned region)
 		return;
 	poll_both(s, 8);
 	xpi_list_for(l, &s->side[1].x->eps) {
-		if (!xpi_list_empty(&xpi_container(l, struct xport_ep, link)->keys.holds))
+		const struct xport_ep *ep = xpi_container(l, struct xport_ep, link);
+
+		if (!xpi_list_empty(&ep->keys.holds) || !xpi_list_empty(&ep->part_holds))
 			return;
 	}
 	if (mr->serving > 0 || mr->busy > 0)
@@ -177,10 +179,17 @@ static void send_step(struct side *side, struct fuzz_in *in, unsigned at)
 	size_t len = fuzz_u16(in) % 30000;
 	struct xport_opt opt = {.size = sizeof(opt), .context = ledger_context(&side->ledger)};
 	uint8_t *buf = side->ep[at] != NULL ? ledger_buffer(&side->ledger, len) : NULL;
+	unsigned how;
+	uint64_t id = 0;
+	int rc;
 
-	if (buf != NULL)
-		ledger_enter(&side->ledger, XPORT_OP_SEND, false, 0,
-		             xport_send(side->ep[at], buf, len, fuzz_u8(in) & 3, &opt));
+	if (buf == NULL)
+		return;
+	how = fuzz_u8(in);
+	opt.flags = (how & 4) != 0 ? XPORT_CANCELABLE : 0;
+	opt.id = &id;
+	rc = xport_send(side->ep[at], buf, len, how & 3, &opt);
+	ledger_enter(&side->ledger, XPORT_OP_SEND, false, (how & 4) != 0 ? id : 0, rc);
 }
 
 static void recv_step(struct side *side, struct fuzz_in *in, unsigned at)

@@ -3,9 +3,13 @@
  * fuzz_settings.c - the environment. The input is a list of variables with their values. No path of an input is opened,
  * except that the file of XPORT_AUTH_KEY_FILE may have any content.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* base/node.h */
+#endif
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/node.h"
 #include "core/config/settings.h"
 #include "fuzz/fuzz.h"
 
@@ -91,13 +95,15 @@ static void clear(void)
 static void check_range(const struct xpi_settings *s)
 {
 	struct xport_variable v;
+	cpu_set_t set;
 
 	FUZZ_CHECK(strnlen(s->backend, sizeof(s->backend)) < sizeof(s->backend));
 	FUZZ_CHECK(s->peer_timeout_ms >= 200 && s->peer_timeout_ms <= 3600000);
 	FUZZ_CHECK(s->op_timeout_ms >= 0 && s->op_timeout_ms <= 3600000);
 	FUZZ_CHECK(s->queue_depth >= 1 && s->queue_depth <= 1048576);
 	FUZZ_CHECK(s->peer_connections >= 1 && s->peer_connections <= 65536);
-	FUZZ_CHECK(s->progress_core >= -1 && s->progress_core <= 1023);
+	FUZZ_CHECK(s->progress_cores[0] == '\0' || (s->progress_thread && (strcmp(s->progress_cores, "device") == 0 ||
+	                                                                   xpi_node_list(s->progress_cores, &set))));
 	FUZZ_CHECK(s->log.level >= XPORT_LOG_ERROR && s->log.level <= XPORT_LOG_DEBUG);
 	/* What xport_info shows as good or bad is what opening takes or refuses. */
 	for (int i = 0; xpi_settings_variable(i, &v); i++)

@@ -16,7 +16,7 @@ flags = -std=gnu11 -g1 -O0 -fPIE -Wall -Wextra -MMD -include config.h -I. -I$(sr
 of_backends = $(foreach b,$(backends),$(patsubst $(src)/%,%,$(wildcard $(src)/src/backends/$(b)/*.c)))
 library = $(patsubst %.c,$(out)/obj/%.o,$(filter %.c,$(sources)) $(of_backends) test/site.c)
 own = $(patsubst %.c,$(out)/obj/%.o,test/inject/inject.c test/inject/inject_check.c test/inject/plan.c test/inject/scene.c \
-	test/inject/scenarios.c test/inject/scenarios_services.c test/inject/scenarios_leases.c test/inject/scenarios_link.c test/inject/scenarios_rpc.c test/inject/scenarios_bulk.c test/inject/scenarios_group.c $(if $(filter ofi,$(backends)),test/inject/fabric.c) \
+	$(patsubst $(src)/%,%,$(wildcard $(src)/test/inject/scenarios*.c)) $(if $(filter ofi,$(backends)),test/inject/fabric.c) \
 	$(if $(filter verbs,$(backends)),test/inject/rdma.c))
 wraps = -Wl,--wrap=free $(shell sed -n 's/^CALL.[A-Z]*, *\([a-z0-9_]*\).*/-Wl,--wrap=\1/p' $(src)/test/inject/calls.h)
 

@@ -104,6 +104,7 @@ static void run_case(const struct one_case *c, struct left *l)
 
 	s.backend = backends[c->backend];
 	s.threads = c->scenario->threads;
+	s.progress = s.threads ? "thread@0" : NULL;
 	s.text = l->text;
 	catch_signals();
 	memcpy(l->run.steps, c->steps, sizeof(c->steps));

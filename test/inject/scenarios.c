@@ -5,6 +5,7 @@
 #endif
 #include "scenarios.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,13 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "scene.h"
 
-/* In scenarios_services.c. */
+/* In scenarios_services.c and the others. */
+void make_sysfs(struct scene *s);
+void near_device(struct scene *s);
 void pool_blocks(struct scene *s);
 void pool_busy(struct scene *s);
 void cache(struct scene *s);
@@ -26,11 +31,18 @@ void metrics(struct scene *s);
 void prepared(struct scene *s);
 void versioned(struct scene *s);
 void leases(struct scene *s);
+void far_memory(struct scene *s);
 void directory(struct scene *s);
 void link_back(struct scene *s);
 void bulk(struct scene *s);
 void rpc(struct scene *s);
 void group(struct scene *s);
+void start_servers(struct scene *s);
+void launcher_1(struct scene *s);
+void launcher_2(struct scene *s);
+void etcd_group(struct scene *s);
+void etcd_directory(struct scene *s);
+void peers(struct scene *s); /* in scenarios_peer.c */
 
 /* ---- one instance, or two ---- */
 
@@ -104,6 +116,31 @@ static void several(struct scene *s)
 	s->backend = backend;
 }
 
+static void until_done(struct scene *s, const struct scene_op *op, const char *what)
+{
+	for (int64_t end = sc_now_ms() + OPS_LIMIT_MS; !sc_failing(s) && !op->done && sc_now_ms() < end;)
+		sc_step(s);
+	if (!sc_failing(s) && !op->done)
+		scene_bad(s, "hang: %s was sent and did not arrive", what);
+}
+
+/* It takes a short message and a long one, and is used up then. */
+static void many_messages(struct scene *s)
+{
+	struct scene_op *op;
+
+	memset(buffer[0], 0, LONG);
+	op = sc_receive_many(s, 0, LONG + 64, LONG, 100);
+	if (!op->accepted) /* the long one would wait for it */
+		return;
+	sc_send_to(s, 1, 16, 100);
+	sc_send_to(s, 1, LONG, 100);
+	sc_settle(s);
+	until_done(s, op, "a message for a receive that takes many");
+	if (!sc_failing(s) && memcmp(buffer[0] + 64, local[1], LONG) != 0)
+		scene_bad(s, "a message for a receive that takes many arrived wrong");
+}
+
 static void messages(struct scene *s)
 {
 	static const size_t lengths[] = {0, 16, 5000, LONG, LONG};
@@ -135,6 +172,8 @@ static void messages(struct scene *s)
 		if (!sc_failing(s) && memcmp(buffer[to], local[from], len) != 0)
 			scene_bad(s, "a message of %zu bytes arrived wrong", len);
 	}
+	if (sc_connected(s))
+		many_messages(s);
 	for (int side = 1; side >= 0; side--) {
 		sc_close_endpoint(s, side);
 		sc_breathe(s, 4);
@@ -362,6 +401,47 @@ static void allow_all(struct scene *s)
 	set("XPORT_AUTH", "none");
 }
 
+/* Both find a socket there whose process is gone. */
+static void meet_in_directory(struct scene *s)
+{
+	struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(path, sizeof(path), "/tmp/xport-inject-%d", (int)getpid());
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.60s/xport-%032x", path, 1);
+	if (sock < 0 || mkdir(path, 0700) != 0 || bind(sock, (struct sockaddr *)&a, sizeof(a)) != 0 ||
+	    utimensat(AT_FDCWD, a.sun_path, old, 0) != 0)
+		abort();
+	close(sock);
+	set("XPORT_SHM_DIR", path);
+	s->backend = "shm";
+}
+
+static void meets(struct scene *s)
+{
+	char name[160];
+	struct dirent *e;
+	DIR *dir;
+
+	memory(s);
+	dir = opendir(path);
+	while (dir != NULL && (e = readdir(dir)) != NULL) {
+		snprintf(name, sizeof(name), "%.60s/%.60s", path, e->d_name);
+		unlink(name);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	rmdir(path);
+}
+
+static void measure(struct scene *s)
+{
+	(void)s;
+	set("XPORT_LATENCY", "1");
+	set("XPORT_TRAFFIC_CLASS", "urgent");
+}
+
 static void addresses(struct scene *s)
 {
 	xport_listener *l;
@@ -486,8 +566,12 @@ const struct scenario scenarios[] = {
 	{.name = "connect", .run = connect_accept},
 	{.name = "memory", .run = memory},
 	{.name = "several", .run = several, .once = true},
+	{.name = "near", .before = make_sysfs, .run = near_device, .once = true},
 	{.name = "messages", .run = messages},
 	{.name = "lists", .run = lists},
+	{.name = "peers", .run = peers},
+	{.name = "meets", .before = meet_in_directory, .run = meets, .once = true},
+	{.name = "measured", .before = measure, .run = memory, .once = true},
 	{.name = "close", .run = close_loaded},
 	{.name = "threads", .run = threads, .threads = true},
 	{.name = "key", .before = make_key, .run = with_key},
@@ -502,10 +586,15 @@ const struct scenario scenarios[] = {
 	{.name = "prepared", .run = prepared},
 	{.name = "versioned", .run = versioned},
 	{.name = "leases", .run = leases, .threads = true},
+	{.name = "far", .run = far_memory, .threads = true},
 	{.name = "directory", .run = directory, .threads = true},
 	{.name = "link", .run = link_back},
 	{.name = "rpc", .run = rpc, .threads = true},
 	{.name = "bulk", .run = bulk},
 	{.name = "group", .run = group, .once = true},
+	{.name = "launcher_1", .before = start_servers, .run = launcher_1, .once = true},
+	{.name = "launcher_2", .before = start_servers, .run = launcher_2, .once = true},
+	{.name = "etcd_group", .before = start_servers, .run = etcd_group, .once = true},
+	{.name = "etcd_directory", .before = start_servers, .run = etcd_directory, .once = true},
 	{.name = NULL},
 };

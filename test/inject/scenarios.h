@@ -26,6 +26,7 @@ struct scene_op {
 struct scene {
 	const char *backend;
 	bool threads;
+	const char *progress; /* XPORT_PROGRESS */
 	xport *x[2]; /* 0 listens */
 	struct xport_info info[2];
 	xport_listener *listener;

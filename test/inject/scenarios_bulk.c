@@ -101,22 +101,21 @@ static void use_bulks(struct scene *s, xport_bulk *b)
 }
 
 /* The descriptor of side 0, unpacked at side 1. NULL: it failed. */
-static xport_bulk *bulk_share(struct scene *s, xport_mr *mr)
+static xport_bulk *bulk_share(struct scene *s, xport_mr *mr, xport_bulk **own)
 {
 	struct xport_bulk_run runs[2] = {{.mr = mr, .length = 64, .stride = 256, .count = 30},
 	                                 {.mr = mr, .offset = 100, .length = 64, .stride = 256, .count = 30}};
 	struct xport_bulk_attr a = {
 		.size = sizeof(a), .rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE, .owner = "here:1"};
-	xport_bulk *own = NULL, *b = NULL;
+	xport_bulk *b = NULL;
 	uint8_t bytes[BULK_PACKED];
 	size_t len = sizeof(bytes);
 
-	if (!sc_served(s, "xport_bulk_create", xport_bulk_create(s->x[0], runs, 2, &a, &own), ON_BULK))
+	if (!sc_served(s, "xport_bulk_create", xport_bulk_create(s->x[0], runs, 2, &a, own), ON_BULK))
 		return NULL;
-	if (!sc_served(s, "xport_bulk_pack", xport_bulk_pack(own, bytes, &len), 0) || !sc_connected(s) ||
+	if (!sc_served(s, "xport_bulk_pack", xport_bulk_pack(*own, bytes, &len), 0) || !sc_connected(s) ||
 	    !sc_served(s, "xport_bulk_unpack", xport_bulk_unpack(s->ep[1], bytes, len, &b), ON_BULK))
 		b = NULL;
-	xport_bulk_free(own);
 	return b;
 }
 
@@ -129,7 +128,7 @@ void bulk(struct scene *s)
 {
 	struct xport_bulks_attr a = {.size = sizeof(a), .max_in_flight = 65536};
 	struct region r = {0};
-	xport_bulk *b = NULL;
+	xport_bulk *b = NULL, *own = NULL;
 
 	transfers_open = buffers_lent = 0;
 	if (sc_open_both(s))
@@ -140,10 +139,11 @@ void bulk(struct scene *s)
 	if (sc_connected(s) && !sc_served(s, "xport_bulks_create", xport_bulks_create(s->x[1], &a, &bulks), ON_BULK))
 		bulks = NULL;
 	if (bulks != NULL && r.mr != NULL)
-		b = bulk_share(s, r.mr);
+		b = bulk_share(s, r.mr, &own);
 	if (b != NULL)
 		use_bulks(s, b);
 	xport_bulk_free(b);
+	xport_bulk_free(own);
 	s->ending = true;
 	inject_relent();
 	if (bulks != NULL && s->ep[1] != NULL)

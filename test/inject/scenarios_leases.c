@@ -59,7 +59,11 @@ static void take_events(struct scene *s, int side)
 	while (xport_leases_next(l.all[side], &e) == 1) {
 		if (e.type == XPORT_LEASE_LENT)
 			l.lent = e.lease;
-		if (e.type != XPORT_LEASE_ENDED)
+		if (e.type == XPORT_LEASE_KEPT) {
+			sc_note(s, e.status, BIT(XPORT_ERR_NO_MEMORY));
+			sc_served(s, "xport_lease_return", xport_lease_return(e.lease), BIT(XPORT_ERR_CLOSED));
+		}
+		if (e.type != XPORT_LEASE_ENDED && e.type != XPORT_LEASE_HANDED)
 			continue;
 		if (l.lent == e.lease)
 			l.lent = NULL;
@@ -124,7 +128,9 @@ static bool reach(struct scene *s, xport_lease **lease, int state)
 	return false;
 }
 
-static void ask_and_return(struct scene *s, bool revoke)
+enum { RETURN, REVOKE, HAND_OVER };
+
+static void ask_and_return(struct scene *s, int how)
 {
 	struct xport_lease_info info = {.size = sizeof(info)};
 	xport_lease *lease = NULL;
@@ -135,9 +141,12 @@ static void ask_and_return(struct scene *s, bool revoke)
 		return;
 	sc_put(s, info.rkey, 100, 0, 0);
 	sc_settle(s);
-	if (!revoke)
+	if (how == HAND_OVER &&
+	    !sc_served(s, "xport_lease_hand_over", xport_lease_hand_over(lease), ON_MESSAGE | BIT(XPORT_ERR_CLOSED)))
+		how = RETURN;
+	if (how == RETURN)
 		sc_served(s, "xport_lease_return", xport_lease_return(lease), BIT(XPORT_ERR_CLOSED));
-	else if (l.lent != NULL)
+	else if (how == REVOKE && l.lent != NULL)
 		sc_served(s, "xport_lease_revoke", xport_lease_revoke(l.lent), BIT(XPORT_ERR_CLOSED));
 	reach(s, &lease, XPORT_LEASE_OVER);
 }
@@ -149,7 +158,7 @@ static void ask_twice(struct scene *s)
 
 	l.swap = true;
 	sc_served(s, "xport_lease_ask", xport_lease_ask(l.all[1], s->ep[1], 64, RIGHTS, NULL, &other), ON_MESSAGE);
-	ask_and_return(s, true);
+	ask_and_return(s, REVOKE);
 	l.swap = false;
 	if (l.keeps > 0)
 		bring_kept();
@@ -187,8 +196,10 @@ static void drop(void *arg, const struct xport_completion *c)
 
 void leases(struct scene *s)
 {
-	struct xport_leases_attr attr = {
-		.size = sizeof(attr), .quota = 1 << 20, .flags = XPORT_LEASES_TAKE, .patience_ms = -1};
+	struct xport_leases_attr attr = {.size = sizeof(attr),
+	                                 .quota = 1 << 20,
+	                                 .flags = XPORT_LEASES_TAKE | XPORT_LEASES_HAND_OVER,
+	                                 .patience_ms = -1};
 
 	if (sc_open_both(s))
 		sc_connect_both(s);
@@ -198,7 +209,9 @@ void leases(struct scene *s)
 		               ON_MESSAGE))
 			l.all[side] = NULL;
 	if (l.all[0] != NULL && l.all[1] != NULL) {
-		ask_and_return(s, false);
+		ask_and_return(s, RETURN);
+		if (sc_connected(s))
+			ask_and_return(s, HAND_OVER);
 		if (sc_connected(s))
 			ask_twice(s);
 		if (sc_connected(s))

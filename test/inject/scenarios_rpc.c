@@ -15,6 +15,8 @@ static xport_rpcs *rpcs[2];
 static int calls_open;     /* accepted, and not DONE */
 static int loans_open;     /* of these with XPORT_RPC_LENT, not RELEASED */
 static uint64_t held;      /* a request of "hold" that was not replied to */
+static xport_bulk *const *held_bulks; /* of it; NULL: it has none */
+static xport_mr *lent;      /* the caller's */
 static struct scene *scene; /* of the handlers */
 
 static bool to_rpcs(struct scene *s, int side, const struct xport_completion *c)
@@ -52,6 +54,7 @@ static void rpc_event(struct scene *s, int side, const struct xport_rpc_event *e
 		if (held != 0 || side != 0)
 			scene_bad(s, "a request of side %d too many", side);
 		held = e->id;
+		held_bulks = e->bulks;
 		return;
 	}
 	if (e->type == XPORT_RPC_RELEASED)
@@ -79,17 +82,29 @@ static void rpc_turn(struct scene *s)
 	}
 }
 
+/* With a descriptor, if memory is lent. Without memory for it the call goes without. */
 static void rpc_start(struct scene *s, const char *method, int deadline_ms, uint32_t flags, uint64_t *id)
 {
+	struct xport_bulk_run run = {.mr = lent, .length = 64, .count = 1};
+	struct xport_bulk_attr attr = {.size = sizeof(attr), .rights = XPORT_REMOTE_READ};
+	xport_bulk *bulk = NULL;
+	bool accepted;
+
 	static uint64_t payload = 7;
 	struct xport_rpc_args a = {.size = sizeof(a),
 	                           .payload = &payload,
 	                           .len = sizeof(payload),
 	                           .deadline_ms = (uint32_t)deadline_ms,
 	                           .flags = flags,
-	                           .id = id};
+	                           .id = id,
+	                           .bulks = &bulk};
 
-	if (!sc_served(s, "xport_rpc_call", xport_rpc_call(rpcs[1], s->ep[1], method, &a), ON_RPC))
+	if ((flags & XPORT_RPC_LENT) != 0 && lent != NULL &&
+	    sc_served(s, "xport_bulk_create", xport_bulk_create(s->x[1], &run, 1, &attr, &bulk), ON_RPC))
+		a.nbulks = 1;
+	accepted = sc_served(s, "xport_rpc_call", xport_rpc_call(rpcs[1], s->ep[1], method, &a), ON_RPC);
+	xport_bulk_free(bulk);
+	if (!accepted)
 		return;
 	calls_open++;
 	loans_open += (flags & XPORT_RPC_LENT) != 0;
@@ -119,6 +134,20 @@ static void rpc_hold(struct scene *s, int deadline_ms, uint32_t flags, uint64_t 
 		rpc_turn(s);
 }
 
+/* Replies to the request that is held, while a call of the callee's own passes its descriptor on. */
+static void rpc_pass_on(struct scene *s)
+{
+	struct xport_rpc_args a = {
+		.size = sizeof(a), .deadline_ms = OPS_LIMIT_MS, .bulks = held_bulks, .nbulks = held_bulks != NULL};
+
+	if (held_bulks != NULL && sc_connected(s) &&
+	    sc_served(s, "xport_rpc_call", xport_rpc_call(rpcs[0], s->ep[0], "xport.ping", &a), ON_RPC)) {
+		calls_open++;
+		loans_open++;
+	}
+	reply(held, "kept", 4);
+}
+
 static void use_rpcs(struct scene *s)
 {
 	uint64_t id = 0;
@@ -136,7 +165,7 @@ static void use_rpcs(struct scene *s)
 		sc_served(s, "xport_rpc_cancel", xport_rpc_cancel(rpcs[1], id), 0);
 	rpc_finish(s, 1, "a call that was cancelled");
 	if (held != 0)
-		reply(held, NULL, 0);
+		rpc_pass_on(s);
 	held = 0;
 	rpc_finish(s, 0, "the reply to it");
 	/* One whose time passes. */
@@ -170,6 +199,10 @@ void rpc(struct scene *s)
 	held = 0;
 	if (sc_open_both(s))
 		sc_connect_both(s);
+	if (sc_connected(s) &&
+	    !sc_ok(s, s->x[1], "xport_mr_reg", xport_mr_reg(s->x[1], local[1], 4096, XPORT_REMOTE_READ, &lent),
+	           ON_RPC | BIT(XPORT_ERR_FAULT)))
+		lent = NULL;
 	s->own = to_rpcs;
 	for (int side = 0; side < 2 && sc_connected(s); side++)
 		if (!sc_served(s, "xport_rpcs_create", xport_rpcs_create(s->x[side], NULL, &rpcs[side]), ON_RPC))
@@ -189,5 +222,10 @@ void rpc(struct scene *s)
 		rpcs[side] = NULL;
 	}
 	s->own = NULL;
+	for (int side = 1; side >= 0; side--)
+		sc_close_endpoint(s, side);
+	if (lent != NULL)
+		sc_ok(s, s->x[1], "xport_mr_dereg", xport_mr_dereg(lent), 0);
+	lent = NULL;
 	sc_close_all(s);
 }

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* scenarios_services.c - see scenarios.h: scenarios of libxport_services. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "core/object/place.h"
 #include "scene.h"
+#include "services/node.h"
 #include "services/xport_services.h"
 
 enum { BLOCKS = 6 };
@@ -42,6 +49,42 @@ static void use_pool(struct scene *s, xport_pool *pool)
 	sc_served(s, "xport_pool_trim", xport_pool_trim(pool), 0);
 }
 
+/* A sysfs with one device, on node 0, which has no processors. */
+static void device_node(struct scene *s)
+{
+	static const char *const parts[] = {"/class", "/class/net", "/class/net/x0", "/class/net/x0/device"};
+	char dir[] = "/tmp/xport-sysfs-XXXXXX", path[64], text[160], line[XPI_PLACE_ROOM];
+	int node = -1;
+	FILE *f;
+
+	if (mkdtemp(dir) == NULL)
+		return;
+	for (int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s%s", dir, parts[i]);
+		(void)mkdir(path, 0700);
+	}
+	snprintf(path, sizeof(path), "%s/class/net/x0/device/numa_node", dir);
+	f = fopen(path, "w");
+	if (f != NULL) {
+		fputs("0\n", f);
+		fclose(f);
+	}
+	svc_node_sysfs = dir;
+	if (svc_node_device("x0", &node, text, sizeof(text)) ? node != 0 : strstr(text, "no NUMA node") == NULL)
+		scene_bad(s, "device x0: node %d, \"%s\"", node, text);
+	svc_node_sysfs = "/sys";
+	xpi_place_sysfs = dir;
+	if (xpi_place_find("x0", line) >= 0 || strstr(line, "has no ") == NULL)
+		scene_bad(s, "processors near x0: \"%s\"", line);
+	xpi_place_sysfs = "/sys";
+	(void)unlink(path);
+	for (int i = 3; i >= 0; i--) {
+		snprintf(path, sizeof(path), "%s%s", dir, parts[i]);
+		(void)rmdir(path);
+	}
+	(void)rmdir(dir);
+}
+
 void pool_blocks(struct scene *s)
 {
 	static const struct xport_pool_attr attrs[] = {
@@ -55,6 +98,7 @@ void pool_blocks(struct scene *s)
 	         .node = XPORT_POOL_NODE_LOCAL},
 	};
 
+	device_node(s);
 	if (sc_open_side(s, 0))
 		for (int i = 0; i < 2; i++) {
 			xport_mr *mr = NULL;
@@ -209,14 +253,35 @@ void versioned(struct scene *s)
 	sc_close_all(s);
 }
 
+/* Nothing is left in the directory, whatever fails. */
+static void publish(struct scene *s)
+{
+	char dir[] = "/tmp/xport-metrics-XXXXXX";
+	struct xport_metrics_attr attr = {.size = sizeof(attr), .dir = dir, .interval_ms = 100};
+	xport_metrics *m;
+
+	if (mkdtemp(dir) == NULL)
+		return;
+	if (sc_served(s, "xport_metrics_create", xport_metrics_create(s->x[0], &attr, &m),
+	              ON_SERVICE | BIT(XPORT_ERR_CONFIG))) {
+		poll(NULL, 0, 120);
+		sc_served(s, "xport_metrics_publish", xport_metrics_publish(m, NULL, 0), ON_SERVICE);
+		xport_metrics_destroy(m);
+	}
+	if (rmdir(dir) != 0)
+		scene_bad(s, "xport_metrics has left a file in %s", dir);
+}
+
 void metrics(struct scene *s)
 {
 	static char text[65536];
 	size_t len = sizeof(text);
 
-	if (sc_open_side(s, 0))
+	if (sc_open_side(s, 0)) {
 		sc_served(s, "xport_stats_text", xport_stats_text(s->x[0], NULL, 0, text, &len),
 		          BIT(XPORT_ERR_NO_MEMORY));
+		publish(s);
+	}
 	s->ending = true;
 	sc_close_all(s);
 }

@@ -104,6 +104,11 @@ bool sc_served(struct scene *s, const char *what, int status, unsigned allowed)
 
 /* ---- progress ---- */
 
+static bool is_receive(uint32_t type)
+{
+	return type == XPORT_OP_RECV || type == XPORT_OP_RECV_END;
+}
+
 static void on_operation(struct scene *s, int side, const struct xport_completion *c)
 {
 	struct scene_op *op = c->context;
@@ -111,6 +116,12 @@ static void on_operation(struct scene *s, int side, const struct xport_completio
 	if (op < s->ops || op >= s->ops + s->nops) {
 		scene_bad(s, "a completion of type %u that nothing was posted for, status %s", c->type,
 		          xport_status_name(c->status));
+		return;
+	}
+	/* A message of a receive that takes many: its end follows. */
+	if (op->type == XPORT_OP_RECV_END && c->type == XPORT_OP_RECV && !op->done) {
+		if (c->status != XPORT_OK)
+			failed(s);
 		return;
 	}
 	if (++op->done > 1)
@@ -176,7 +187,7 @@ void sc_step(struct scene *s)
 static bool all_done(const struct scene *s)
 {
 	for (int i = 0; i < s->nops; i++)
-		if (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet && s->ops[i].type != XPORT_OP_RECV)
+		if (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet && !is_receive(s->ops[i].type))
 			return false;
 	return true;
 }
@@ -193,7 +204,7 @@ void sc_settle(struct scene *s)
 	for (end = sc_now_ms() + OPS_LIMIT_MS; !all_done(s) && sc_now_ms() < end;)
 		sc_step(s);
 	for (int i = 0; i < s->nops; i++)
-		if (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet && s->ops[i].type != XPORT_OP_RECV) {
+		if (s->ops[i].accepted && !s->ops[i].done && !s->ops[i].quiet && !is_receive(s->ops[i].type)) {
 			for (int side = 0; side < 2; side++)
 				if (s->x[side] != NULL)
 					xport_dump(s->x[side]);
@@ -216,7 +227,7 @@ bool sc_open_side(struct scene *s, int side)
 	struct xport_attr attr = {.size = sizeof(attr),
 	                          .backend = s->backend,
 	                          .peer_timeout_ms = PEER_TIMEOUT_MS,
-	                          .progress = s->threads ? "thread@0" : NULL};
+	                          .progress = s->progress};
 
 	if (sc_ok(s, NULL, "xport_open", xport_open(&attr, &s->x[side]), ON_OPEN))
 		return true;
@@ -246,13 +257,21 @@ bool sc_open_both(struct scene *s)
 
 static void take_accepted(struct scene *s)
 {
+	const struct xport_conn_attr answer = {.size = sizeof(answer), .private_data = "answer", .private_len = 7};
 	int rc;
 
 	if (s->ep[0] != NULL || s->listener == NULL)
 		return;
-	rc = xport_accept(s->listener, 0, &s->ep[0]);
-	if (rc != XPORT_ERR_TIMEOUT && sc_ok(s, s->x[0], "xport_accept", rc, ON_ACCEPT))
-		s->up[0] = true;
+	rc = xport_accept_with(s->listener, &answer, 0, &s->ep[0]);
+	if (rc == XPORT_ERR_TIMEOUT)
+		return;
+	if (!sc_ok(s, s->x[0], "xport_accept_with", rc, ON_ACCEPT)) {
+		/* Without memory for good, the connection waits for good: it is taken without an answer. */
+		rc = rc == XPORT_ERR_NO_MEMORY ? xport_accept(s->listener, 0, &s->ep[0]) : rc;
+		if (rc == XPORT_ERR_TIMEOUT || !sc_ok(s, s->x[0], "xport_accept", rc, ON_ACCEPT))
+			return;
+	}
+	s->up[0] = true;
 }
 
 void sc_connect_at(struct scene *s, const char *address)
@@ -411,6 +430,16 @@ void sc_send_to(struct scene *s, int side, size_t len, uint64_t tag)
 	posted(s, &o, "xport_send", xport_send(s->ep[side], local[side], len, tag, &o));
 }
 
+struct scene_op *sc_receive_many(struct scene *s, int side, size_t len, size_t longest, uint64_t tag)
+{
+	struct xport_opt o = opt_for(s, side, XPORT_OP_RECV_END, XPORT_MULTI);
+
+	o.source = s->ep[side];
+	o.value = longest;
+	posted(s, &o, "xport_recv", xport_recv(s->x[side], buffer[side], len, tag, UINT64_MAX, &o));
+	return o.context;
+}
+
 /* Into buffer[side]; from that side's peer. */
 struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag)
 {
@@ -521,8 +550,9 @@ void sc_share(struct scene *s, struct region *r, bool alloc)
 	}
 	if (sc_ok(s, s->x[0], "xport_mr_query", xport_mr_query(r->mr, &info), 0))
 		r->base = info.base;
-	sc_ok(s, s->x[0], "xport_rkey_pack_range", xport_rkey_pack_range(r->mr, 64, 64, 0, key, &len),
-	      BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM));
+	if (sc_ok(s, s->x[0], "xport_rkey_pack_range", xport_rkey_pack_range(r->mr, 64, 64, 0, key, &len),
+	          BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM)))
+		sc_ok(s, s->x[0], "xport_rkey_revoke", xport_rkey_revoke(s->x[0], key, len), 0);
 	len = sizeof(key);
 	if (!sc_ok(s, s->x[0], "xport_rkey_pack", xport_rkey_pack(r->mr, key, &len), BIT(XPORT_ERR_NO_MEMORY)) ||
 	    s->ep[1] == NULL)

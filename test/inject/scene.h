@@ -30,7 +30,7 @@ enum {
 	ON_CONNECT = BIT(XPORT_ERR_ADDRESS) | BIT(XPORT_ERR_UNREACHABLE) | BIT(XPORT_ERR_REFUSED) |
 	             BIT(XPORT_ERR_TIMEOUT) | BIT(XPORT_ERR_AUTH) | BIT(XPORT_ERR_PROTOCOL) | BIT(XPORT_ERR_NO_MEMORY) |
 	             BIT(XPORT_ERR_SYSTEM),
-	ON_ACCEPT = BIT(XPORT_ERR_TIMEOUT) | BIT(XPORT_ERR_CLOSED) | BIT(XPORT_ERR_SYSTEM),
+	ON_ACCEPT = BIT(XPORT_ERR_TIMEOUT) | BIT(XPORT_ERR_CLOSED) | BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM),
 	ENDED = BIT(XPORT_ERR_PEER_LOST) | BIT(XPORT_ERR_PEER_CLOSED) | BIT(XPORT_ERR_CLOSED),
 	ON_REG = BIT(XPORT_ERR_FAULT) | BIT(XPORT_ERR_NO_MEMORY) | BIT(XPORT_ERR_SYSTEM),
 	ON_UNPACK = BIT(XPORT_ERR_NO_MEMORY) | ENDED,
@@ -89,6 +89,8 @@ void sc_flush(struct scene *s);
 void sc_send_to(struct scene *s, int side, size_t len, uint64_t tag);
 /* Into buffer[side], from its peer. */
 struct scene_op *sc_receive(struct scene *s, int side, size_t len, uint64_t tag);
+/* The same with XPORT_MULTI. */
+struct scene_op *sc_receive_many(struct scene *s, int side, size_t len, size_t longest, uint64_t tag);
 /* The same of lists of PIECES pieces of `len` bytes. A put and a get reverse the order of the pieces, and leave holes. */
 void sc_putv(struct scene *s, xport_rkey *k, size_t len, uint64_t flags);
 void sc_getv(struct scene *s, xport_rkey *k, size_t len);

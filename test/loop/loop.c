@@ -141,6 +141,8 @@ static void loop_query(struct xpi_be *be, struct xpi_be_caps *c)
 	c->am_credits = loop_manners.wrong_caps ? 3 : CREDITS;
 	c->cma_min = loop_manners.cma_min;
 	c->am_cheap = loop_manners.am_cheap;
+	if (is_named(be, loop_manners.brief))
+		c->am_max = XPI_FRAME_LEAST;
 	snprintf(c->provider, sizeof(c->provider), "%s", provider_of(be));
 	if (!be->native)
 		return;

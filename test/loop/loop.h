@@ -99,6 +99,7 @@ extern struct loop_manners {
 	const char *mute;   /* never ends to connect */
 	const char *breaks; /* poll says that it is broken */
 	const char *lost;   /* has no address any more */
+	const char *brief;  /* its frames are as short as they may be */
 	unsigned opened;    /* how many were opened */
 	void *mapped;       /* memory beyond any key is mapped there, if that is not NULL */
 } loop_manners;
@@ -117,7 +118,7 @@ int loop_deliver(struct xpi_be *be, struct loop_ep *ep, struct loop_item *room, 
 /* loop_mr.c */
 int loop_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 void loop_mr_dereg(struct xpi_be *be, void *mr);
-int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int loop_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 int loop_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                      uint64_t length, uint32_t rights, void **direct);
 void loop_rkey_destroy(struct xpi_be *be, void *rkey);

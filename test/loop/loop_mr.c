@@ -34,11 +34,12 @@ void loop_mr_dereg(struct xpi_be *be, void *mr)
 	pthread_mutex_unlock(&loop_lock);
 }
 
-int loop_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
+int loop_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len)
 {
 	const struct loop_mr *m = mr;
 	struct loop_rkey k = {be->id, m->serial};
 
+	(void)ep;
 	if (loop_manners.keys < 0)
 		return loop_manners.keys;
 	if (loop_manners.keys > 0) {

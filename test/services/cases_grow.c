@@ -45,6 +45,16 @@ static int make_leases(struct h *h, const void *attr)
 	return r;
 }
 
+static int make_far(struct h *h, const void *attr)
+{
+	xport_far *f;
+	int r = xport_far_create(h->x, attr, &f);
+
+	if (r == XPORT_OK)
+		H_OK(xport_far_destroy(f, NULL, NULL, h_ms(h->limit_ms)));
+	return r;
+}
+
 static int make_directory(struct h *h, const void *attr)
 {
 	xport_directory *d;
@@ -114,6 +124,7 @@ static const struct maker makers[] = {
 	{"xport_pool_create", sizeof(struct xport_pool_attr), SVC_FIRST_POOL_ATTR, make_pool},
 	{"xport_cache_create", sizeof(struct xport_cache_attr), SVC_FIRST_CACHE_ATTR, make_cache},
 	{"xport_leases_create", sizeof(struct xport_leases_attr), SVC_FIRST_LEASES_ATTR, make_leases},
+	{"xport_far_create", sizeof(struct xport_far_attr), SVC_FIRST_FAR_ATTR, make_far},
 	{"xport_directory_create", sizeof(struct xport_directory_attr), SVC_FIRST_DIRECTORY_ATTR, make_directory},
 	{"xport_link_open", sizeof(struct xport_link_attr), SVC_FIRST_LINK_ATTR, make_link},
 	{"xport_rpcs_create", sizeof(struct xport_rpcs_attr), SVC_FIRST_RPCS_ATTR, make_rpcs},

@@ -137,7 +137,7 @@ static void attack(struct h *h, uint8_t *bytes)
 	}
 	len = svc_lease_encode(&m, body);
 	if (h->param == MAGIC)
-		body[3] = 2;
+		body[3] = 1;
 	if (h->param == GARBAGE)
 		h_fill(body, len = 100, 4711);
 	if (h->param == EMPTY)
@@ -178,13 +178,14 @@ static void stick(struct h *h)
 
 static void attack_foreign(struct h *h, uint8_t *bytes)
 {
-	static const int types[] = {SVC_LEASE_RETURN, SVC_LEASE_REVOKE, SVC_LEASE_RETURNED, SVC_LEASE_REVOKED};
+	static const int types[] = {SVC_LEASE_RETURN,  SVC_LEASE_REVOKE, SVC_LEASE_RETURNED,
+	                            SVC_LEASE_REVOKED, SVC_LEASE_HAND,   SVC_LEASE_HANDED};
 	struct svc_lease_message m = {0};
 
 	/* The lender's first lease is the honest peer's, the second is ours. */
-	for (uint64_t id = 0; id < 12; id++) {
-		m.type = types[id % 4];
-		m.to = id / 4 == 0 ? 1 : id / 4 == 1 ? 3 : UINT64_MAX;
+	for (uint64_t id = 0; id < 18; id++) {
+		m.type = types[id % 6];
+		m.to = id / 6 == 0 ? 1 : id / 6 == 1 ? 3 : UINT64_MAX;
 		m.from = id;
 		h_settle(h);
 		say(h, &m, bytes);
@@ -524,7 +525,7 @@ static void decode(struct h *h)
 
 			bytes[at] = (uint8_t)value;
 			if (svc_lease_decode(bytes, len, &got)) {
-				H_TRUE(got.type >= SVC_LEASE_ASK && got.type <= SVC_LEASE_BYE);
+				H_TRUE(got.type >= SVC_LEASE_ASK && got.type <= SVC_LEASE_HANDED);
 				H_TRUE(got.status <= 0 && got.status >= XPORT_ERR_BUSY);
 				H_TRUE(got.rights <= 15);
 				H_TRUE(at >= 4 || value == was);

@@ -13,7 +13,7 @@ static void wrong(struct h *h)
 	h_open(h, NULL);
 	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(NULL, NULL, &l));
 	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, NULL, NULL));
-	a.flags = 2;
+	a.flags = 4;
 	H_STATUS(XPORT_ERR_INVALID, xport_leases_create(h->x, &a, &l));
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_leases_create", "unknown bits");
 	a.flags = 0;

@@ -444,7 +444,8 @@ static void is_dropped(struct h *h)
 	a.max_ms = h_ms(1000);
 	a.rounds = 3;
 	began = h_now_us();
-	H_EQ(3, ups_until_given_up(&u, &a));
+	/* More if the end of one is noticed so late that the link takes it for one that stayed, and begins to count anew. */
+	H_TRUE(ups_until_given_up(&u, &a) >= 3);
 	H_TRUE(h_now_us() - began >= (int64_t)h_ms(150) * 1000 - 2000); /* at least half of 100 ms and of 200 ms */
 	H_EQ(3, link_info(&u).rounds);
 	H_TRUE(link_info(&u).status == XPORT_ERR_PEER_CLOSED || link_info(&u).status == XPORT_ERR_PEER_LOST);

@@ -74,6 +74,9 @@ static void options_wrong(struct h *h, xport_links *l)
 	conn.connect_ms = -1;
 	expect_refused(h, l, &a, "negative");
 	conn.connect_ms = 0;
+	conn.traffic_class = 7;
+	expect_refused(h, l, &a, "conn->traffic_class");
+	conn.traffic_class = 0;
 	conn.size = 1;
 	expect_refused(h, l, &a, "xport_conn_attr.size is 1");
 	conn.size = sizeof(conn);

@@ -142,7 +142,7 @@ static void wrong(struct h *h)
 	SVC_ERROR(XPORT_ERR_INVALID, "xport_pool_create", "rights");
 	a = (struct xport_pool_attr){.size = sizeof(a), .slab_bytes = 1000};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
-	a = (struct xport_pool_attr){.size = sizeof(a), .node = -2};
+	a = (struct xport_pool_attr){.size = sizeof(a), .node = -3};
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(h->x, &a, &p));
 	H_STATUS(XPORT_ERR_INVALID, xport_pool_create(NULL, NULL, &p));
 	H_TRUE(p == NULL);

@@ -23,7 +23,8 @@ static bool ended_as(enum how how, bool at_caller, int status)
 /* Two requests run, and the third one waits at the caller. */
 static void end_callee(struct h *h)
 {
-	struct xport_rpcs_attr a = {.size = sizeof(a), .credits = 2};
+	struct xport_rpcs_attr a = {.size = sizeof(a), .credits = 2, .flags = XPORT_RPCS_TELL_ABANDONED};
+	struct xport_rpc_event e;
 	struct rpc_user u;
 
 	rpc_begin(&u, h, 0, &a);
@@ -45,8 +46,11 @@ static void end_callee(struct h *h)
 		xport_rpcs_forget(u.r, h->ep[1]);
 		/* fall through */
 	default:
-		while (xport_rpc_left(u.r, u.hold[0]) >= 0)
-			rpc_turn(&u);
+		/* The second event is void once its request was replied to. */
+		e = RPC_NEXT(&u, XPORT_RPC_ABANDONED);
+		H_EQ(u.hold[0], e.id);
+		H_TRUE(e.context == &u && e.ep == h->ep[1] && strcmp(e.method, "hold") == 0);
+		H_TRUE(ended_as((enum how)h->param, false, e.status));
 		/* A reply after the endpoint has ended. */
 		for (int i = 0; i < 2; i++) {
 			H_TRUE(ended_as((enum how)h->param, false, xport_rpc_left(u.r, u.hold[i])));
@@ -55,6 +59,7 @@ static void end_callee(struct h *h)
 			H_STATUS(XPORT_ERR_INVALID, xport_rpc_reply(u.r, u.hold[i], XPORT_OK, "late", 4));
 		}
 		H_EQ(0, rpc_info(&u).active);
+		rpc_quiet(&u, 10);
 		rpc_wait_idle(&u);
 	}
 	rpc_meet(&u, 1);
@@ -184,6 +189,45 @@ static void closed_caller(struct h *h)
 	h_sync(h);
 }
 
+/* The peer ends, and that is all that happens: who waits for requests learns it, once. */
+static void alone_callee(struct h *h)
+{
+	struct xport_rpcs_attr a = {.size = sizeof(a), .flags = XPORT_RPCS_TELL_ENDED};
+	struct xport_rpc_event e = {.size = sizeof(e)};
+	struct rpc_user u;
+
+	rpc_begin(&u, h, RPC_WAIT, &a);
+	if (h->param == 1) /* else nothing was ever called */
+		rpc_wait_held(&u, 1);
+	if (h->param == 1)
+		H_OK(xport_rpc_reply(u.r, u.hold[0], XPORT_OK, NULL, 0));
+	h_tell_u64(h, 1, 1);
+	e = RPC_NEXT(&u, XPORT_RPC_PEER_ENDED);
+	H_TRUE(e.ep == h->ep[1]);
+	H_STATUS(XPORT_ERR_PEER_CLOSED, e.status);
+	H_EQ(1, atomic_load(&u.gone));
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_rpcs_wait(u.r, &e, rpc_other, &u, 10));
+	rpc_end(&u);
+	h_sync(h);
+}
+
+static void alone_caller(struct h *h)
+{
+	struct rpc_user u;
+
+	rpc_begin(&u, h, 0, NULL);
+	if (h->param == 1) {
+		rpc_start(&u, "hold", h_ms(LONG), 0);
+		RPC_DONE_AS(&u, XPORT_OK, XPORT_RPC_RAN_YES);
+	}
+	h_hear_u64(h, 0);
+	H_OK(xport_ep_close(h->ep[0], h_ms(10000)));
+	xport_rpcs_forget(u.r, h->ep[0]);
+	rpc_end(&u);
+	h_sync(h);
+}
+
+static const struct h_param alones[] = {{"silent", 0}, {"called", 1}, {0}};
 static const struct h_param hows[] = {
 	{"caller_closes", CALLER_CLOSES}, {"callee_closes", CALLEE_CLOSES}, {"callee_destroys", CALLEE_DESTROYS}, {0}};
 static const struct h_param deaths[] = {{"dies", CALLEE_DIES}, {"stops", CALLEE_STOPS}, {0}};
@@ -192,6 +236,7 @@ const struct h_scenario svc_cases_rpc_end[] = {
 	{"rpc_end", {end_callee, end_caller}, hows, 0, 0},
 	{"rpc_death", {end_callee, end_caller}, deaths, H_KILLS, 0},
 	{"rpc_closed", {closed_callee, closed_caller}, NULL, 0, 0},
+	{"rpc_peer_ended", {alone_callee, alone_caller}, alones, H_ONCE, 0},
 	{"rpc_leave", {leave_callee, leave_caller}, NULL, 0, 0},
 	{0},
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_rpc_hostile.c - a peer that sends arbitrary messages under the tag of the calls, and one of another version. */
+#include <endian.h>
 #include <stdlib.h>
 
 #include "services/msgq.h"
@@ -35,7 +36,13 @@ enum craft {
 	UNGREETED,  /* calls without HELLO */
 	FLOOD,      /* calls without end, and takes no reply */
 	FLOOD_POLLS, /* the same, and makes progress: its limit of unmatched messages ends the replies */
-	LAST_MUTED = FLOOD_POLLS,
+	BULKS_ONE_WAY, /* descriptors that nobody would release */
+	BULKS_SHORT,   /* their lengths go beyond them */
+	BULKS_MANY,
+	BULKS_NONE, /* bytes of descriptors, and no descriptor */
+	BULKS_BEYOND, /* they are longer than the payload */
+	LAST_MUTED = BULKS_BEYOND,
+	BULKS_DAMAGED, /* a message as it must be, with a descriptor that is none */
 	UNASKED, /* replies, welcomes and cancels what nobody asked for */
 	GREEDY,  /* calls more than it was granted */
 	LATE,    /* sends all that it may before the message that comes first */
@@ -120,7 +127,7 @@ static void rpc_craft(const struct h *h, struct svc_rpc_message *m)
 	m->status = h->param == STATUS ? -1000 : 0;
 	m->ms = h->param == NO_DEADLINE ? 0 : h->param == LONG_DEADLINE ? UINT32_MAX : m->ms;
 	m->id = h->param == NO_ID ? 0 : m->id;
-	m->version = h->param == NEWER ? 2 : m->version;
+	m->version = h->param == NEWER ? SVC_RPC_VERSION + 1 : m->version;
 	if (h->param == NO_CREDITS)
 		*m = (struct svc_rpc_message){.version = SVC_RPC_VERSION, .type = SVC_RPC_WELCOME, .id = 1};
 }
@@ -184,6 +191,33 @@ static void attack_greedy(struct h *h, uint8_t *bytes)
 	}
 }
 
+/* A call with descriptors. Its payload is behind the head. */
+static void attack_bulks(struct h *h, uint8_t *bytes, uint8_t *answer)
+{
+	const uint32_t lens[2] = {htole32(h->param == BULKS_SHORT ? 13 : 12), htole32(4)};
+	uint8_t *payload = bytes + SVC_MSGQ_HEAD + SVC_RPC_HEAD;
+	struct svc_rpc_message m = a_call("hold"), r;
+	struct h_op *op = NULL;
+
+	m.flags = h->param == BULKS_ONE_WAY ? XPORT_RPC_ONE_WAY : XPORT_RPC_LENT;
+	m.credits = h->param == BULKS_MANY ? XPORT_RPC_BULKS_MAX + 1 : h->param == BULKS_NONE ? 0 : 2;
+	m.size = 24;
+	m.len = h->param == BULKS_BEYOND ? 23 : 30;
+	memset(payload, 7, 30);
+	memcpy(payload, &lens[0], 4);
+	memcpy(payload + 16, &lens[1], 4);
+	if (h->param == BULKS_DAMAGED)
+		op = h_recv(h, h->ep[0], answer, TOO_LONG, TAG, UINT64_MAX);
+	rpc_say(h, &m, bytes);
+	if (op == NULL)
+		return;
+	H_DONE(op);
+	H_TRUE(svc_rpc_decode(answer + SVC_MSGQ_HEAD, op->c.length - SVC_MSGQ_HEAD, &r));
+	H_EQ(SVC_RPC_REPLY, r.type);
+	H_STATUS(XPORT_ERR_BAD_KEY, r.status);
+	H_EQ(XPORT_RPC_RAN_NO, r.ran);
+}
+
 /* As several threads of an honest peer's receiver may hand messages over. */
 static void attack_late(struct h *h, uint8_t *bytes)
 {
@@ -216,7 +250,7 @@ static void hostile_caller(struct h *h)
 	h_sync(h);
 	number = 0;
 	if (h->param == OTHER)
-		hello.version = 2;
+		hello.version = SVC_RPC_VERSION + 1;
 	op = h_recv(h, h->ep[0], answer, TOO_LONG, TAG, UINT64_MAX);
 	if (h->param != UNGREETED) {
 		rpc_say(h, &hello, bytes);
@@ -236,6 +270,8 @@ static void hostile_caller(struct h *h)
 		attack_greedy(h, bytes);
 	else if (h->param == LATE)
 		attack_late(h, bytes);
+	else if (h->param >= BULKS_ONE_WAY && h->param <= BULKS_DAMAGED)
+		attack_bulks(h, bytes, answer);
 	else if (h->param != OTHER)
 		attack_crafted(h, bytes);
 	if (h->param != UNGREETED) /* its receive is still posted */
@@ -261,7 +297,7 @@ static void other_caller(struct h *h)
 	H_EQ(XPORT_RPC_RAN_NO, e.ran);
 	H_TRUE(strstr(e.why, "another version") != NULL);
 	H_STATUS(XPORT_ERR_INCOMPATIBLE, xport_rpc_call(u.r, h->ep[1], "echo", &a));
-	SVC_ERROR(XPORT_ERR_INCOMPATIBLE, "xport_rpc_call", "version 9 of these messages, and this side version 1");
+	SVC_ERROR(XPORT_ERR_INCOMPATIBLE, "xport_rpc_call", "version 9 of these messages, and this side version 2");
 	H_EQ(0, rpc_info(&u).muted);
 	h_tell_u64(h, 1, 1);
 	rpc_end(&u);
@@ -422,6 +458,12 @@ static const struct h_param crafts[] = {{"garbage", GARBAGE},
                                         {"ungreeted", UNGREETED},
                                         {"flood", FLOOD},
                                         {"flood_polls", FLOOD_POLLS},
+                                        {"bulks_one_way", BULKS_ONE_WAY},
+                                        {"bulks_short", BULKS_SHORT},
+                                        {"bulks_many", BULKS_MANY},
+                                        {"bulks_none", BULKS_NONE},
+                                        {"bulks_beyond", BULKS_BEYOND},
+                                        {"bulks_damaged", BULKS_DAMAGED},
                                         {"unasked", UNASKED},
                                         {"greedy", GREEDY},
                                         {"late", LATE},

@@ -20,14 +20,17 @@ enum { BY_CANCEL, BY_DEADLINE };
 
 static void all_credits_callee(struct h *h)
 {
+	struct xport_rpcs_attr a = {.size = sizeof(a), .flags = XPORT_RPCS_TELL_ABANDONED};
 	struct rpc_user u;
 
-	rpc_begin(&u, h, 0, NULL);
+	rpc_begin(&u, h, 0, &a);
 	rpc_wait_held(&u, CREDITS);
 	rpc_meet(&u, 1);
 	for (int i = 0; i < CREDITS; i++) {
-		while (xport_rpc_left(u.r, u.hold[i]) != XPORT_ERR_CANCELED)
-			rpc_turn(&u);
+		struct xport_rpc_event e = RPC_NEXT(&u, XPORT_RPC_ABANDONED);
+
+		H_STATUS(XPORT_ERR_CANCELED, e.status);
+		H_STATUS(XPORT_ERR_CANCELED, xport_rpc_left(u.r, e.id));
 	}
 	reply_to_held(&u, CREDITS, XPORT_ERR_CANCELED);
 	rpc_meet(&u, 1);

@@ -30,6 +30,10 @@ static void create_wrong(struct h *h)
 	a.max_calls = 0;
 	a.max_active = 65536;
 	H_STATUS(XPORT_ERR_INVALID, xport_rpcs_create(h->x, &a, &r));
+	a.max_active = 0;
+	a.flags = 4;
+	H_STATUS(XPORT_ERR_INVALID, xport_rpcs_create(h->x, &a, &r));
+	SVC_ERROR(XPORT_ERR_INVALID, "xport_rpcs_create", "unknown bits: 0x4");
 }
 
 static void names_wrong(struct h *h, xport_rpcs *r)

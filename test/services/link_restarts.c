@@ -12,6 +12,9 @@
  *
  * With LINK_VERBOSE it prints the times of each restart.
  *
+ * A server of ucx:shm that is killed while it writes into this process's queue leaves the queue stuck: that is UCX's
+ * (src/backends/ucx/ucx_watchdog.c). Then this program does what the error says: it opens another instance.
+ *
  * Prints how often it was up, how the operations ended, and how long it took to come back beside a plain xport_connect.
  */
 #include <err.h>
@@ -50,6 +53,10 @@ static const char *transport = "";
 static uint64_t serial;
 static int forget, verbose;
 static int64_t down_at;
+static int stuck;              /* UCX's queue of this instance is */
+static int again;              /* another instance is open, and its link was not up yet */
+static unsigned expected;      /* news will be this then */
+static unsigned opened;        /* instances, without the first one */
 
 static int64_t now_us(void)
 {
@@ -207,6 +214,11 @@ static void take_events(void)
 			news++;
 			/* fall through */
 		case XPORT_LINK_UP:
+			if (again) {
+				again = 0;
+				epoch++;
+				news = expected;
+			}
 			ups++;
 			load = 0;
 			transport = e.transport;
@@ -281,11 +293,21 @@ static int by_size(const void *a, const void *b)
 	return (m > n) - (m < n);
 }
 
+static void write_log(void *arg, int level, const char *id, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strcmp(id, "XP-1015") == 0 && strcmp(backend, "ucx:shm") == 0)
+		stuck = 1;
+	fprintf(stderr, "%s\n", line);
+}
+
 static void open_all(void)
 {
 	struct xport_link_attr a = {.size = sizeof(a), .first_ms = 5, .max_ms = MAX_MS, .max_ops = WORKERS};
 	const char *list[] = {dead, address};
-	struct xport_attr open = {.size = sizeof(open), .backend = backend};
+	struct xport_attr open = {
+		.size = sizeof(open), .backend = backend, .log_fn = write_log, .log_level = XPORT_LOG_WARN};
 	xport_listener *l;
 
 	check(xport_open(&open, &x), "xport_open");
@@ -296,20 +318,6 @@ static void open_all(void)
 	check(xport_link_open(links, list, 2, &a, &the_link), "xport_link_open");
 	for (int i = 0; i < WORKERS; i++)
 		workers[i].n = i;
-}
-
-static void until(unsigned want_news, unsigned long want_load, const char *what)
-{
-	int64_t end = now_us() + LIMIT_MS * 1000LL;
-	struct xport_link_info i = {.size = sizeof(i)};
-
-	while (news < want_news || ups == 0 || load < want_load) {
-		if (now_us() > end) {
-			check(xport_link_query(the_link, &i), "xport_link_query");
-			errx(1, "%s: state %d, %s; %u operations, %u kept", what, i.state, i.text, i.ops, i.kept);
-		}
-		turn();
-	}
 }
 
 static void close_all(void)
@@ -323,10 +331,37 @@ static void close_all(void)
 			worked(&e);
 	} while (e.type != XPORT_LINK_CLOSED);
 	check(xport_link_free(the_link), "xport_link_free");
+	key = NULL;
 	check(xport_links_destroy(links, NULL, NULL, 10000), "xport_links_destroy");
 	xport_close(x);
 	if (posted != done)
 		errx(1, "%lu operations were posted, and %lu have ended", posted, done);
+}
+
+static void open_another(void)
+{
+	close_all();
+	open_all();
+	stuck = 0;
+	again = 1;
+	opened++;
+}
+
+static void until(unsigned want_news, unsigned long want_load, const char *what)
+{
+	int64_t end = now_us() + LIMIT_MS * 1000LL;
+	struct xport_link_info i = {.size = sizeof(i)};
+
+	expected = want_news;
+	while (news < want_news || ups == 0 || again || load < want_load) {
+		if (stuck)
+			open_another();
+		if (now_us() > end) {
+			check(xport_link_query(the_link, &i), "xport_link_query");
+			errx(1, "%s: state %d, %s; %u operations, %u kept", what, i.state, i.text, i.ops, i.kept);
+		}
+		turn();
+	}
 }
 
 /* The times are those of the restarts, in microseconds. */
@@ -344,6 +379,8 @@ static void report(int restarts, int n, int64_t *back, int64_t *connect)
 	       "repeated; "
 	       "%lu read back\n",
 	       backend, restarts, ups, downs, posted, failed, repeated, read_back);
+	if (opened > 0)
+		printf("%s: UCX's queue was stuck %u times, and another instance was opened\n", backend, opened);
 	printf("%s: back after %.1f ms (median; worst %.1f); a plain connection takes %.1f ms (median); %d of %d "
 	       "within "
 	       "1.5 times that and the wait of %d ms\n",
@@ -376,6 +413,7 @@ int main(int argc, char **argv)
 	open_all();
 	for (int i = 0; i < restarts; i++) {
 		const char *with = i % 2 == 0 ? other : backend;
+		unsigned opened_before = opened;
 		int64_t killed, listens;
 
 		until((unsigned)i, LOAD, "under load");
@@ -387,6 +425,8 @@ int main(int argc, char **argv)
 		listens = now_us();
 		until((unsigned)i + 1, 0, "to come back");
 		back[n] = now_us() - listens;
+		if (opened != opened_before)
+			continue;
 		connect[n] = plain();
 		if (verbose)
 			printf("%d: down %.1f ms after the kill, server there after %.1f, back %.1f later, connect "

@@ -61,6 +61,7 @@ static void echo(void *arg, const struct xport_rpc_event *q)
 	struct h *h = u->h;
 
 	H_EQ(XPORT_RPC_REQUEST, q->type);
+	H_EQ(0, (uintptr_t)q->payload % 16);
 	H_OK(xport_rpc_reply(u->r, q->id, XPORT_OK, q->payload, q->len));
 }
 

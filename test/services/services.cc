@@ -22,14 +22,17 @@ const h_scenario *const tables[] = {svc_cases_pool,           svc_cases_pool_thr
                                     svc_cases_cache,          svc_cases_versioned,      svc_cases_versioned_alone,
                                     svc_cases_versioned_cost, svc_cases_versioned_torn, svc_cases_grow,
                                     svc_cases_limits,         svc_cases_pool_debug,     svc_cases_rpc_wrong,
-                                    svc_cases_link_wrong,     svc_cases_bulk_wrong};
+                                    svc_cases_link_wrong,     svc_cases_bulk_wrong,     svc_cases_far,
+                                    svc_cases_far_wrong,      svc_cases_pool_node,      svc_cases_rpc_bulk_wrong,
+                                    svc_cases_bulk_refused};
 /* These are run with the operations carried by the library, too, unless they are H_ONCE. */
-const h_scenario *const both[] = {
-	svc_cases_batch,      svc_cases_lease,       svc_cases_lease_end,   svc_cases_lease_hostile,
-	svc_cases_lease_slow, svc_cases_lease_wrong, svc_cases_directory,   svc_cases_directory_hostile,
-	svc_cases_rpc,        svc_cases_rpc_end,     svc_cases_rpc_hostile, svc_cases_rpc_queue,
-	svc_cases_link,       svc_cases_link_end,    svc_cases_bulk,        svc_cases_bulk_end,
-	svc_cases_bulk_stuck, svc_cases_prepared,    svc_cases_metrics};
+const h_scenario *const both[] = {svc_cases_batch,       svc_cases_lease,         svc_cases_lease_end,
+                                  svc_cases_lease_hand,  svc_cases_lease_hostile, svc_cases_lease_slow,
+                                  svc_cases_lease_wrong, svc_cases_directory,     svc_cases_directory_hostile,
+                                  svc_cases_rpc,         svc_cases_rpc_end,       svc_cases_rpc_hostile,
+                                  svc_cases_rpc_queue,   svc_cases_link,          svc_cases_link_end,
+                                  svc_cases_bulk,        svc_cases_bulk_end,      svc_cases_bulk_stuck,
+                                  svc_cases_rpc_bulk,    svc_cases_prepared,      svc_cases_metrics};
 
 void add(const h_scenario *s, const char *backend, bool emulate)
 {

@@ -13,6 +13,7 @@
 #include "services/xport_services.h"
 
 extern "C" {
+#include "services/stats_label.h"
 #include "services/units.h"
 
 int svc_link_wait_ms(uint64_t *random, int first_ms, int max_ms, uint32_t failures);
@@ -200,6 +201,47 @@ TEST(LastError, TakesAStructThatHasGrown)
 	e.known.size = offsetof(xport_error, hint) + sizeof(e.known.hint);
 	ASSERT_EQ(XPORT_OK, xport_services_last_error(&e.known));
 	EXPECT_EQ(std::string(16, '\xee'), std::string(e.more, 16));
+}
+
+/* What svc_label_add makes of a value, in `size` bytes. */
+std::string label(const std::string &value, size_t size = 100, const char *before = "")
+{
+	std::vector<char> labels(size + 1, '#');
+
+	snprintf(labels.data(), size, "%s", before);
+	svc_label_add(labels.data(), size, "name", value.c_str());
+	EXPECT_EQ('#', labels[size]);
+	EXPECT_LT(strlen(labels.data()), size);
+	return labels.data();
+}
+
+TEST(Label, IsEscaped)
+{
+	EXPECT_EQ("name=\"\"", label(""));
+	EXPECT_EQ("name=\"a,b={c}\"", label("a,b={c}"));
+	EXPECT_EQ("name=\"say \\\"hi\\\"\"", label("say \"hi\""));
+	EXPECT_EQ("name=\"C:\\\\dir\"", label("C:\\dir"));
+	EXPECT_EQ("name=\"one\\ntwo\"", label("one\ntwo"));
+	EXPECT_EQ("name=\"\\\\\\\"\\n\"", label("\\\"\n"));
+	EXPECT_EQ("name=\"?[2J??\"", label("\x1b[2J\xff\xc3"));
+	EXPECT_EQ("x=\"1\",name=\"2\"", label("2", 100, "x=\"1\""));
+}
+
+/* Whole escapes, and the quote at the end. */
+TEST(Label, ThatDoesNotFitIsCutOff)
+{
+	for (size_t size = 1; size < 30; size++) {
+		std::string l = label("\"\"\"\"\"\"\"\"\"\"\"\"", size);
+
+		if (l.empty()) {
+			EXPECT_LT(size, 9U);
+			continue;
+		}
+		ASSERT_EQ(0U, l.find("name=\"")) << l;
+		EXPECT_EQ(1U, l.size() % 2) << l; /* name=" and " are 7 bytes, and each escape is 2 */
+		EXPECT_EQ('"', l.back());
+	}
+	EXPECT_EQ("x=\"1\"", label("2", 10, "x=\"1\""));
 }
 
 } // namespace

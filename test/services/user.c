@@ -2,7 +2,15 @@
 #include "services/user.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <time.h>
+
+enum { TTL_S = 2 }; /* of a lease in etcd: the least that it grants */
+
+bool u_etcd(void)
+{
+	return getenv("XPORT_DIRECTORY") != NULL;
+}
 
 struct op {
 	_Atomic int done;
@@ -75,6 +83,7 @@ void u_begin(struct u *u, struct h *h, int driver, const struct xport_directory_
 		da = *attr;
 	snprintf(u->node, sizeof(u->node), "role %d", h->role);
 	da.node = u->node;
+	da.ttl_s = TTL_S;
 	a.peer_timeout_ms = h_ms(5000);
 	if (driver == U_THREAD)
 		a.thread_mode = XPORT_THREAD_MULTIPLE;

@@ -21,6 +21,9 @@ struct u {
 	char node[64];
 };
 
+/* Whether the directory is in etcd: XPORT_DIRECTORY is set.  Then nobody serves it, and test/cluster/run runs the scenarios. */
+bool u_etcd(void);
+
 /* Takes completions that are not the directory's. */
 void u_other(void *arg, const struct xport_completion *c);
 

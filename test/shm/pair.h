@@ -20,7 +20,7 @@ struct xpi_core_ep {
 	alignas(16) struct shm_ep state;
 	uint64_t frames, bytes;
 	uint8_t last[SHM_AM_MAX];
-	size_t last_len;
+	size_t last_len, in_ring; /* of the last frame; and the bytes of it that were delivered in the ring */
 	int failed;
 	char why[160];
 };
@@ -34,7 +34,9 @@ struct link {
 extern const struct xpi_backend *const ops;
 extern struct xport_error err;
 extern int same_user_is; /* what the core answers */
+extern const char *shm_dir; /* where the next instance meets its peers */
 extern struct xpi_be *one, *two;
+extern void (*meanwhile)(struct xpi_core_ep *ep); /* what the core does while it has a frame; NULL: nothing */
 
 struct xpi_be *instance(void);
 struct xpi_core_ep *endpoint(struct xpi_be *be, uint8_t *address, size_t *len);

@@ -35,11 +35,13 @@ static void test_frames(void)
 	uint64_t sent = 0;
 
 	for (size_t len = 1; len <= SHM_AM_MAX; len += len < 300 ? 1 : 97) {
-		memset(buf, (int)len, len);
+		for (size_t i = 0; i < len; i++)
+			buf[i] = (uint8_t)(len + 7 * i);
 		CHECK(ops->am_send_two(one, &l.a->state, buf, len / 3 + 1, buf + len / 3 + 1, len - len / 3 - 1,
 		                       NULL) == XPORT_OK);
 		CHECK(ops->poll(two) == 1);
 		CHECK(l.b->last_len == len && memcmp(l.b->last, buf, len) == 0);
+		CHECK(l.b->in_ring == (len - len / 3 - 1 >= SHM_LONG ? len - len / 3 - 1 : 0));
 	}
 	sent = l.b->frames;
 	for (int round = 0; round < 50; round++) {
@@ -133,10 +135,10 @@ static void test_no_reader(void)
 
 		for (uint32_t i = 0; i < begin; i++)
 			CHECK(send_a(&l, "x", 1) == XPORT_OK && ops->poll(two) == 1);
-		for (int i = 0; i < SHM_CREDITS; i++)
+		for (int i = 0; i < SHM_CREDITS + 1; i++) /* one is acknowledged, and still read */
 			CHECK(send_a(&l, buf, sizeof(buf)) == XPORT_OK);
 		for (int i = 0; i < SHM_CREDITS + 8; i++)
-			CHECK(send_a(&l, buf, 700) == XPORT_OK);
+			CHECK(send_a(&l, buf, XPI_CONTROL_MAX) == XPORT_OK);
 		part(&l);
 	}
 }
@@ -172,7 +174,7 @@ static void test_fair(void)
 	for (int i = 0; i < EPS * FRAMES; i++)
 		CHECK(send_a(&l[i % EPS], &i, sizeof(i)) == XPORT_OK);
 	for (int i = 0; i < POLLS; i++)
-		CHECK(ops->poll(two) <= 110);
+		CHECK(ops->poll(two) <= 150);
 	for (int i = 0; i < EPS; i++) {
 		CHECK(l[i].b->frames > 0 && l[i].b->frames < FRAMES);
 		part(&l[i]);
@@ -197,6 +199,52 @@ static void test_hostile_record(void)
 		part(&l);
 		part(&other);
 	}
+}
+
+/* The place where a frame is cut is the peer's word. A bad one is ignored: the frame is copied whole. */
+static void test_hostile_cut(void)
+{
+	static const uint32_t cuts[] = {0, 1, 4000 - SHM_LONG, 4000 - SHM_LONG + 1, 3999, 4000, 4001, UINT32_MAX};
+	struct link l = meet();
+	static uint8_t buf[4000];
+
+	for (unsigned i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		uint32_t at = l.a->state.tx.at;
+
+		memset(buf, (int)i + 1, sizeof(buf));
+		CHECK(send_a(&l, buf, sizeof(buf)) == XPORT_OK);
+		__atomic_store_n(&file_of(l.a)->ring[at].hlen, cuts[i], __ATOMIC_RELEASE);
+		CHECK(ops->poll(two) == 1 && l.b->failed == 0);
+		CHECK(l.b->last_len == sizeof(buf) && memcmp(l.b->last, buf, sizeof(buf)) == 0);
+		CHECK(l.b->in_ring == (cuts[i] == 1 || cuts[i] == 4000 - SHM_LONG ? sizeof(buf) - cuts[i] : 0));
+	}
+	part(&l);
+}
+
+/* The core's answer to a frame finds out that the peer lies: the frame is the last one. */
+static void answer(struct xpi_core_ep *ep)
+{
+	static uint8_t buf[SHM_AM_MAX];
+	int r;
+
+	while ((r = ops->am_send(two, &ep->state, buf, sizeof(buf), NULL)) == XPORT_OK)
+		;
+	CHECK(r == XPORT_ERR_PROTOCOL && strstr(err.text, "counter") != NULL);
+}
+
+static void test_broken_meanwhile(void)
+{
+	struct link l = meet();
+
+	CHECK(send_a(&l, "1", 1) == XPORT_OK && send_a(&l, "2", 1) == XPORT_OK);
+	__atomic_store_n(&file_of(l.a)->taken, 1u << 30, __ATOMIC_RELEASE);
+	meanwhile = answer;
+	for (int i = 0; i < 10; i++)
+		ops->poll(two);
+	meanwhile = NULL;
+	CHECK(l.b->frames == 1);
+	CHECK(l.b->state.rx.taken == 0); /* the reader has left the ring, and does not go on in it */
+	part(&l);
 }
 
 /* It says that it has read what was never written. */
@@ -472,6 +520,8 @@ int main(void)
 		{"many", test_many},
 		{"fair", test_fair},
 		{"hostile_record", test_hostile_record},
+		{"hostile_cut", test_hostile_cut},
+		{"broken_meanwhile", test_broken_meanwhile},
 		{"hostile_counter", test_hostile_counter},
 		{"deaf_peer", test_deaf_peer},
 		{"bells", test_bells},

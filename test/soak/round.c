@@ -68,8 +68,10 @@ static void take_stale(struct soak_side *s, int status)
 		soak_fail(s, "MISMATCH: a put with a stale key: %s", xport_status_name(status));
 }
 
-static void take(struct soak_side *s, const struct xport_completion *c)
+void soak_take(void *arg, const struct xport_completion *c)
 {
+	struct soak_side *s = arg;
+
 	if (c->type >= XPORT_EVENT_NOTIFY) {
 		take_event(s, c);
 	} else if (c->context == &stale_put) {
@@ -99,7 +101,8 @@ static int reap(struct soak_side *s, int timeout_ms)
 	if (n < 0)
 		soak_fail(s, "polling: %s", xport_status_name(n));
 	for (int i = 0; i < n; i++)
-		take(s, &list[i]);
+		if (s->bulks.b == NULL || xport_bulks_step(s->bulks.b, &list[i]) == 0)
+			soak_take(s, &list[i]);
 	return n;
 }
 
@@ -163,10 +166,15 @@ static void post_receives(struct soak_side *s, uint32_t upto)
 	}
 }
 
+void soak_post_late(struct soak_side *s)
+{
+	post_receives(s, s->peer.receives);
+}
+
 /* When nothing else is to be posted first. */
 static void progress_late(struct soak_side *s)
 {
-	post_receives(s, s->peer.receives);
+	soak_post_late(s);
 	soak_progress(s);
 }
 
@@ -346,10 +354,12 @@ void soak_round(struct soak_side *s)
 	post_stale(s);
 	post_steps(s);
 	flush(s);
+	soak_bulks_round(s);
 	soak_tell(s, false);
 	while (!arrived(s))
 		progress_late(s);
 	soak_verify_round(s);
+	soak_bulks_verify(s);
 	s->ops += s->own.n + s->peer.n;
 	s->in_round = false;
 }

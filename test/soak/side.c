@@ -143,6 +143,18 @@ void soak_expect_note(struct soak_side *s)
 	soak_must(s, xport_recv(s->x, in, sizeof(in), SOAK_NOTE, SOAK_NOTE, &o), "xport_recv");
 }
 
+/* Descriptors have the numbers behind those of the regions. */
+static size_t add_bulk(struct soak_side *s, size_t at, uint32_t i)
+{
+	struct note_key k = {.region = SOAK_REGIONS + i};
+	size_t len = sizeof(s->note) - at - sizeof(k);
+
+	soak_must(s, xport_bulk_pack(s->bulks.own[i], s->note + at + sizeof(k), &len), "xport_bulk_pack");
+	k.len = (uint32_t)len;
+	memcpy(s->note + at, &k, sizeof(k));
+	return at + sizeof(k) + len;
+}
+
 static size_t add_key(struct soak_side *s, size_t at, uint32_t region)
 {
 	struct note_key k = {.region = region};
@@ -171,6 +183,10 @@ void soak_tell(struct soak_side *s, bool all_keys)
 		n.keys++;
 		if (i < 2)
 			s->renewed[i] = false;
+	}
+	for (uint32_t i = 0; all_keys && i < SOAK_BULKS; i++) {
+		len = add_bulk(s, len, i);
+		n.keys++;
 	}
 	memcpy(s->note, &n, sizeof(n));
 	s->now.told = false;
@@ -201,9 +217,12 @@ void soak_take_note(struct soak_side *s, const uint8_t *bytes, size_t len)
 	for (uint32_t i = 0; i < n.keys; i++) {
 		memcpy(&k, bytes + at, sizeof(k));
 		at += sizeof(k);
-		if (k.region >= SOAK_REGIONS || k.len > len - at)
+		if (k.region >= SOAK_REGIONS + SOAK_BULKS || k.len > len - at)
 			soak_fail(s, "a note that is damaged");
-		take_key(s, &k, bytes + at);
+		if (k.region >= SOAK_REGIONS)
+			soak_bulks_take(s, (int)(k.region - SOAK_REGIONS), bytes + at, k.len);
+		else
+			take_key(s, &k, bytes + at);
 		at += k.len;
 	}
 	s->now.heard = true;
@@ -281,6 +300,7 @@ void soak_join(struct soak_side *s)
 	if (first) {
 		s->round = s->o.run.first;
 		open_memory(s);
+		soak_bulks_open(s);
 	}
 	soak_expect_note(s);
 	soak_tell(s, true);
@@ -318,6 +338,7 @@ void soak_part(struct soak_side *s, int closer)
 	while (s->role != closer && !s->closed)
 		soak_progress(s);
 	drop_keys(s);
+	soak_bulks_part(s);
 	xport_ep_destroy(s->ep);
 	s->ep = NULL;
 	s->closed = false;
@@ -327,6 +348,7 @@ void soak_part(struct soak_side *s, int closer)
 void soak_close(struct soak_side *s)
 {
 	xport_listener_close(s->listener);
+	soak_bulks_close(s);
 	for (int i = 0; i < SOAK_REGIONS; i++)
 		soak_must(s, xport_mr_dereg(s->region[i].mr), "xport_mr_dereg");
 	soak_must(s, xport_mr_dereg(s->out_mr), "xport_mr_dereg");

@@ -9,6 +9,7 @@
 #ifndef SOAK_SIDE_H
 #define SOAK_SIDE_H
 
+#include "services/xport_services.h"
 #include "soak/meter.h"
 #include "soak/plan.h"
 #include "xport.h"
@@ -53,6 +54,17 @@ struct soak_progress {
 	uint64_t fetched[SOAK_STEPS]; /* what an own atomic must fetch */
 };
 
+/* Descriptors of a side: of its pattern, to be pulled from, and of its sink, to be pushed to. */
+enum { SOAK_BULKS = 2 };
+
+/* The transfers: bulk.c. */
+struct soak_bulks {
+	xport_bulks *b;
+	xport_bulk *own[SOAK_BULKS], *peer[SOAK_BULKS];
+	uint8_t *sink, *in, *image; /* image: blank but in the middle of a comparison */
+	xport_mr *sink_mr;
+};
+
 /* A notification of the next round. */
 struct soak_early {
 	uint64_t value, length, offset;
@@ -68,6 +80,7 @@ struct soak_side {
 	bool ending;   /* no round follows in which new keys would be used */
 	bool in_round; /* its plans hold */
 	struct soak_region region[SOAK_REGIONS];
+	struct soak_bulks bulks;
 	bool renewed[2];
 	uint8_t *out;
 	xport_mr *out_mr;
@@ -79,7 +92,7 @@ struct soak_side {
 	uint32_t nearly, stale_pending, connections, retries;
 	struct soak_early early[SOAK_STEPS];
 	double quiet_since;          /* 0: something came a moment ago */
-	uint64_t seen; /* traffic, then */
+	uint64_t seen;               /* traffic, then */
 	struct xport_counters count; /* what the library must have counted */
 	uint8_t note[4096];
 	struct soak_meter meter;
@@ -108,6 +121,22 @@ void soak_progress(struct soak_side *s);
 /* soak_progress, but never sleeps. */
 void soak_poll(struct soak_side *s);
 void soak_round(struct soak_side *s);
+/* Takes a completion that is not of a transfer; arg is the side. */
+void soak_take(void *arg, const struct xport_completion *c);
+/* Posts the receives that are due once nothing else is to be posted first. */
+void soak_post_late(struct soak_side *s);
+
+/* bulk.c */
+void soak_bulks_open(struct soak_side *s);
+void soak_bulks_close(struct soak_side *s);
+/* Takes the other side's descriptor, on a new connection. */
+void soak_bulks_take(struct soak_side *s, int i, const uint8_t *bytes, size_t len);
+/* Before the endpoint is destroyed. */
+void soak_bulks_part(struct soak_side *s);
+/* Makes this side's transfers of the round. */
+void soak_bulks_round(struct soak_side *s);
+/* Compares what the other side has pushed, once it is through with the round. */
+void soak_bulks_verify(struct soak_side *s);
 
 /* verify.c */
 void soak_verify_puts(struct soak_side *s, uint32_t below);

@@ -8,10 +8,10 @@
  *     soak -B ucx:tcp --operations 1e6 HOST:PORT      the initiator
  *
  * Puts, puts with notification, gets, messages (short and long, expected and not, too long for their receive), atomics and
- * flushes of 0 bytes to 16 MiB, memory registered anew, stale keys, connections closed and made again.  At the end, and every
- * few seconds, each side writes a line of JSON.  With several transports (-B ucx:shm+ofi:tcp) each connection uses the next one
- * of them.  The exit status is 0 if all was right and nothing grew, 1 if not, 2 if the
- * options are wrong.
+ * flushes of 0 bytes to 16 MiB, transfers of memory in pieces (xport_bulk.h), memory registered anew, stale keys, connections
+ * closed and made again.  At the end, and every few seconds, each side writes a line of JSON.  With several transports
+ * (-B ucx:shm+ofi:tcp) each connection uses the next one of them.  The exit status is 0 if all was right and nothing grew, 1 if
+ * not, 2 if the options are wrong.
  */
 #include <argp.h>
 #include <errno.h>

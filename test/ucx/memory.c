@@ -29,7 +29,7 @@ void test_memory(struct side *s, const char *provider, bool a)
 			for (size_t i = 0; i < len; i++)
 				CHECK(base[i] == 0, "not zeroed at %zu", i);
 		}
-		CHECK(s->ops->rkey_pack(s->be, mr, key, &n) == XPORT_OK && n <= s->caps.rkey_native_max, "%s",
+		CHECK(s->ops->rkey_pack(s->be, NULL, mr, key, &n) == XPORT_OK && n <= s->caps.rkey_native_max, "%s",
 		      s->err.text);
 		CHECK((n > 0) == shared);
 		put_msg(s, n > 0 ? key : "-", n > 0 ? n : 1);
@@ -38,7 +38,7 @@ void test_memory(struct side *s, const char *provider, bool a)
 		s->ops->mr_dereg(s->be, mr);
 		CHECK(s->ops->mr_reg(s->be, mr, user, sizeof(user), 7) == XPORT_OK);
 		n = sizeof(key);
-		CHECK(s->ops->rkey_pack(s->be, mr, key, &n) == XPORT_OK && n == 0);
+		CHECK(s->ops->rkey_pack(s->be, NULL, mr, key, &n) == XPORT_OK && n == 0);
 		s->ops->mr_dereg(s->be, mr);
 		barrier(s);
 	} else {

@@ -124,6 +124,30 @@ TEST(Agree, IsAFunctionOfBothHellos)
 	}
 }
 
+/* Both have a directory: the PID namespaces may differ, but not the hosts, and not the directories. */
+TEST(Agree, MemoryIsPassedBetweenContainers)
+{
+	xpi_hello a = side({"shm:ring", "ucx:tcp"}), b = a, c;
+	auto why = [](const xpi_hello &ours, const xpi_hello &theirs) { return passed(ours, 0, theirs, 1); };
+
+	a.offers[0].flags = b.offers[0].flags = XPI_OFFER_SHARED;
+	b.pid_ns = b.shm_fs = 2;
+	EXPECT_EQ((Names{"ucx:tcp"}), agreed(a, b));
+	a.offers[0].flags |= XPI_OFFER_PASSED;
+	EXPECT_EQ((Names{"ucx:tcp"}), agreed(a, b));
+	EXPECT_NE(std::string::npos, why(a, b).find("only the process here has XPORT_SHM_DIR")) << why(a, b);
+	EXPECT_NE(std::string::npos, why(b, a).find("only the process there has XPORT_SHM_DIR")) << why(b, a);
+	b.offers[0].flags |= XPI_OFFER_PASSED;
+	EXPECT_EQ((Names{"shm:ring", "ucx:tcp"}), agreed(a, b));
+	c = b;
+	strcpy(a.offers[0].protocol, "shm-ring 2 in 5:1");
+	strcpy(c.offers[0].protocol, "shm-ring 2 in 5:2");
+	EXPECT_EQ((Names{"ucx:tcp"}), agreed(a, c));
+	EXPECT_NE(std::string::npos, why(a, c).find("not the same directory")) << why(a, c);
+	strcpy(b.boot_id, "two");
+	EXPECT_EQ((Names{"ucx:tcp"}), agreed(a, b));
+}
+
 TEST(Agree, MemoryIsSharedWithinOneHostOnly)
 {
 	Names all = {"ucx:shm", "ucx:tcp"};
@@ -154,6 +178,16 @@ TEST(Agree, AnotherDevShmDoesNotRefuseTheOnlyTransport)
 
 	b.shm_fs = 2;
 	EXPECT_EQ((Names{"ucx:shm"}), agreed(a, b));
+}
+
+/* Nor is shm, which has no files there, whatever else is possible. */
+TEST(Agree, AnotherDevShmDoesNotRefuseMemoryWithoutFiles)
+{
+	xpi_hello a = side({"shm:ring", "ucx:tcp"}), b = a;
+
+	a.offers[0].flags = b.offers[0].flags = XPI_OFFER_SHARED;
+	b.shm_fs = 2;
+	EXPECT_EQ((Names{"shm:ring", "ucx:tcp"}), agreed(a, b));
 }
 
 TEST(Agree, DevicesMayHaveOtherNames)

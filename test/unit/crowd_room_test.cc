@@ -298,6 +298,45 @@ TEST_F(Room, IsToldByTheDescriptorThoughAnotherSleeps)
 	another.join();
 }
 
+/* Another thread waits and is told; this one arms the descriptor, and is told, too. */
+TEST_F(Room, IsToldByArmThoughAnotherWaited)
+{
+	xport_completion c{};
+	fill(attr());
+	while (xport_arm(x[0]) != XPORT_OK)
+		xport_poll(x[0], &c, 1);
+	ASSERT_EQ(XPORT_ERR_AGAIN, get());
+	std::thread another([this] {
+		xport_completion one{};
+		EXPECT_EQ(0, xport_wait(x[0], &one, 1, static_cast<int>(scaled(10000))));
+	});
+	nap(scaled(100)); /* it sleeps by then */
+	poll_other();
+	another.join();
+	EXPECT_EQ(XPORT_ERR_AGAIN, xport_arm(x[0])) << "who sleeps now, sleeps for ever";
+	EXPECT_EQ(XPORT_OK, get());
+}
+
+/* One thread sleeps on the armed descriptor, which is readable now. Another one, whose arming fails, leaves it so. */
+TEST_F(Room, ArmInVainLeavesTheDescriptorReadable)
+{
+	xport_attr a = attr();
+	xport_completion c{};
+	pollfd p{};
+	a.thread_mode = XPORT_THREAD_MULTIPLE;
+	connect(a);
+	p.fd = xport_fd(x[0]);
+	p.events = POLLIN;
+	while (xport_arm(x[0]) != XPORT_OK)
+		xport_poll(x[0], &c, 1);
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	for (int i = 0; i < 3; i++)
+		ASSERT_EQ(XPORT_OK, put()); /* there is a frame to be sent by a poll */
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	ASSERT_EQ(XPORT_ERR_AGAIN, xport_arm(x[0]));
+	EXPECT_EQ(1, poll(&p, 1, 0)) << "who sleeps there, sleeps on";
+}
+
 /* Who was refused, polled, and was accepted, waits for something else then. */
 TEST_F(Room, IsNotToldToWhoHasFoundIt)
 {

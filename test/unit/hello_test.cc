@@ -48,6 +48,7 @@ xpi_hello sample(size_t private_len = 5, size_t address_len = 9)
 	h.window = 1 << 20;
 	h.requests = 256;
 	h.peer_timeout_ms = 5000;
+	h.traffic_class = XPORT_TRAFFIC_URGENT;
 	h.verdict = XPORT_ERR_REFUSED;
 	strcpy(h.verdict_text, "because");
 	h.private_len = private_len;
@@ -132,6 +133,7 @@ TEST(Hello, RoundTrip)
 		EXPECT_EQ(in.window, out.window);
 		EXPECT_EQ(in.requests, out.requests);
 		EXPECT_EQ(in.peer_timeout_ms, out.peer_timeout_ms);
+		EXPECT_EQ(in.traffic_class, out.traffic_class);
 		EXPECT_EQ(in.verdict, out.verdict);
 		EXPECT_STREQ(in.verdict_text, out.verdict_text);
 		ASSERT_EQ(in.private_len, out.private_len);
@@ -481,9 +483,11 @@ TEST(Hello, EachCharacterThatSteersIsReplaced)
 TEST(Hello, Process)
 {
 	xpi_hello a{}, b{};
+	xpi_self self{};
 
-	xpi_hello_process(&a);
-	xpi_hello_process(&b);
+	xpi_hello_process(&a, &self);
+	EXPECT_STREQ(a.boot_id, self.boot_id);
+	xpi_hello_process(&b, &self);
 	EXPECT_EQ(getpid(), a.pid);
 	EXPECT_NE(0u, a.start_time);
 	EXPECT_NE(0u, a.pid_ns);

@@ -174,6 +174,23 @@ TEST_F(HostilePeer, EndsByAFrameForAnotherEndpointOnItsChannel)
 	good_message(3, "loop");
 }
 
+/* Over shared memory a peer can still change the second piece of a frame: it may only be the data of one record. */
+TEST_F(HostilePeer, EndsByARecordInTheSecondPiece)
+{
+	Bytes two = message(), more = message();
+
+	two.insert(two.end(), more.begin(), more.end());
+	for (size_t cut : {more.size(), more.size() + 8, two.size()}) {
+		meet("loop:message");
+		inside_frame_cut(other, message().data(), message().size(), 8);
+		EXPECT_EQ(XPORT_EP_OPEN, state_of(other)) << logged;
+		inside_frame_cut(other, two.data(), two.size(), cut);
+		EXPECT_EQ(XPORT_EP_LOST, state_of(other)) << cut;
+		EXPECT_NE(std::string::npos, logged.find("a damaged frame")) << cut;
+		part();
+	}
+}
+
 TEST_F(HostilePeer, EndsByARunt)
 {
 	meet("loop:message");

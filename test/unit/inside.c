@@ -14,6 +14,7 @@
 #include "core/object/instance.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
+#include "core/object/op_life.h"
 #include "core/object/rkey.h"
 #include "core/progress/progress.h"
 #include "core/protocol/cma.h"
@@ -25,8 +26,9 @@
 #include "core/wire/rkey_format.h"
 #include "loop/loop.h"
 
-/* `change`: of the endpoint's session; `freed` is added to what it says was consumed. */
-static void deliver(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len, int freed)
+/* `change`: of the endpoint's session; `freed` is added to what it says was consumed; `cut` bytes are a piece of their own. */
+static void deliver(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len, int freed,
+                    size_t cut)
 {
 	struct xpi_frame_head h = {.session = htole64(ep->session ^ change),
 	                           .slot = htole16((uint16_t)ep->id),
@@ -38,18 +40,24 @@ static void deliver(xport_ep *ep, const xport_ep *from, uint64_t change, const v
 		abort();
 	memcpy(frame, &h, sizeof(h));
 	memcpy(frame + sizeof(h), records, len);
-	xpi_rx_frame((struct xpi_core *)ep->tp, (struct xpi_core_ep *)(uintptr_t)from, frame, sizeof(h) + len, NULL, 0);
+	xpi_rx_frame((struct xpi_core *)ep->tp, (struct xpi_core_ep *)(uintptr_t)from, frame, sizeof(h) + len - cut,
+	             cut > 0 ? frame + sizeof(h) + len - cut : NULL, cut);
 	free(frame);
 }
 
 void inside_frame(xport_ep *ep, const void *records, size_t len, int freed)
 {
-	deliver(ep, ep, 0, records, len, freed);
+	deliver(ep, ep, 0, records, len, freed, 0);
+}
+
+void inside_frame_cut(xport_ep *ep, const void *records, size_t len, size_t cut)
+{
+	deliver(ep, ep, 0, records, len, 0, cut);
 }
 
 void inside_frame_by(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len)
 {
-	deliver(ep, from, change, records, len, 0);
+	deliver(ep, from, change, records, len, 0, 0);
 }
 
 void inside_frame_late(xport *x, uint32_t id, uint64_t session, const void *records, size_t len)
@@ -208,6 +216,17 @@ void inside_no_operations(xport *x, bool none)
 	no_more(&x->op_pool, &kept, none);
 }
 
+void inside_some_operations(xport *x, unsigned n)
+{
+	struct xpi_op *op[8];
+
+	for (unsigned i = 0; i < n; i++)
+		op[i] = xpi_op_get(x, NULL, XPORT_OP_RECV);
+	inside_no_operations(x, true);
+	for (unsigned i = 0; i < n; i++)
+		xpi_op_put(x, op[i]);
+}
+
 xport_ep *inside_connecting(xport *x)
 {
 	xpi_list_for(l, &x->eps) {
@@ -223,6 +242,26 @@ xport_ep *inside_connecting(xport *x)
 void inside_claim(xport_ep *ep, const xport_mr *mr)
 {
 	xpi_serve_key(ep, XPI_REC_CLAIM, mr->id);
+}
+
+static uint64_t region_of(const void *key, size_t len)
+{
+	struct xpi_key k;
+
+	return xpi_key_decode(key, len, &k) ? k.region : 0;
+}
+
+bool inside_hold(xport_ep *ep, const void *key, size_t len)
+{
+	return xpi_mr_claim(ep, region_of(key, len));
+}
+
+size_t inside_granted(xport_ep *ep, const void *key, size_t len)
+{
+	uint8_t native[XPI_NATIVE_KEY_MAX];
+	size_t n = sizeof(native);
+
+	return xpi_mr_granted(ep, region_of(key, len), native, &n) == XPORT_OK ? n : 0;
 }
 
 size_t inside_other_key(const void *key, size_t len, void *out, size_t room)

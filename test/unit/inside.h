@@ -16,7 +16,9 @@ extern "C" {
 
 /* A frame of the endpoint's peer, the next in order, in one piece; `freed` is added to what it says was consumed. */
 void inside_frame(xport_ep *ep, const void *records, size_t len, int freed);
-/* The same, on the channel of `from` (NULL: nobody knows on which it came), with a session that differs in the bits `change`. */
+/* The same, whose last `cut` bytes are a second piece. */
+void inside_frame_cut(xport_ep *ep, const void *records, size_t len, size_t cut);
+/* The same in one piece, on the channel of `from` (NULL: nobody knows on which it came), with a session that differs in the bits `change`. */
 void inside_frame_by(xport_ep *ep, const xport_ep *from, uint64_t change, const void *records, size_t len);
 /* A frame that came from nobody knows where, for the endpoint that has, or had, those numbers. */
 void inside_frame_late(xport *x, uint32_t id, uint64_t session, const void *records, size_t len);
@@ -58,10 +60,16 @@ size_t inside_unexpected_bytes(const xport *x);
 void inside_no_frames(xport *x, bool none);
 /* The same for operations. */
 void inside_no_operations(xport *x, bool none);
+/* Of operations, so many are left; inside_no_operations(x, false) ends it. */
+void inside_some_operations(xport *x, unsigned n);
 /* An endpoint of a listener's that waits for the peer to say that it is ready; NULL: there is none. */
 xport_ep *inside_connecting(xport *x);
 /* The endpoint's peer asks for the native key of the region. */
 void inside_claim(xport_ep *ep, const xport_mr *mr);
+/* The endpoint's peer has the native key of what this packed key of ours is to. Whether it could have it. */
+bool inside_hold(xport_ep *ep, const void *key, size_t len);
+/* The length of the native key that a GRANT for it would carry. */
+size_t inside_granted(xport_ep *ep, const void *key, size_t len);
 
 /* The key as another process would have packed it, with its checksum. */
 size_t inside_other_key(const void *key, size_t len, void *out, size_t room);

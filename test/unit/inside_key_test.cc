@@ -244,6 +244,45 @@ TEST_F(Inside, AValueThatCannotLeaveYet)
 	EXPECT_EQ(5u, words[0]) << "once";
 }
 
+/* A peer may keep so many keys of parts that were revoked, and not one more. */
+TEST_F(Inside, KeysOfPartsThatThePeerKeeps)
+{
+	xport_completion c{};
+	Bytes key(1024);
+	int n;
+
+	connect("loop:native");
+	for (int i = 0; i <= 65536; i++) {
+		size_t len = key.size();
+
+		ASSERT_EQ(XPORT_EP_OPEN, state()) << i;
+		ASSERT_EQ(XPORT_OK, xport_rkey_pack_range(mr, 0, 64, 0, key.data(), &len));
+		ASSERT_TRUE(inside_hold(ep, key.data(), len));
+		ASSERT_EQ(XPORT_OK, xport_rkey_revoke(a, key.data(), len));
+	}
+	EXPECT_EQ(XPORT_EP_LOST, state());
+	do
+		n = xport_poll(a, &c, 1);
+	while (n == 0);
+	ASSERT_EQ(1, n);
+	EXPECT_EQ(XPORT_EVENT_LOST, c.type);
+	EXPECT_EQ(XPORT_ERR_PROTOCOL, c.status);
+}
+
+/* The grant of a native key waits in the queue, and meanwhile the key is revoked. */
+TEST_F(Inside, AGrantAfterTheEndOfItsKey)
+{
+	Bytes key(1024);
+	size_t len = key.size();
+
+	connect("loop:native");
+	ASSERT_EQ(XPORT_OK, xport_rkey_pack_range(mr, 0, 64, 0, key.data(), &len));
+	ASSERT_TRUE(inside_hold(ep, key.data(), len));
+	EXPECT_LT(0u, inside_granted(ep, key.data(), len));
+	ASSERT_EQ(XPORT_OK, xport_rkey_revoke(a, key.data(), len));
+	EXPECT_EQ(0u, inside_granted(ep, key.data(), len));
+}
+
 /* The peer's word that it is ready is not here yet, but its frames are. */
 TEST_F(Inside, AKeyThatIsGrantedBeforeTheEndpointIsOpen)
 {

@@ -222,7 +222,7 @@ TEST_F(Registry, FillsWhatABackEndLeavesOut)
 	ASSERT_EQ(XPORT_OK, load(&e, &be)) << err.text;
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->mr_reg(nullptr, nullptr, nullptr, 0, 0));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->mr_alloc(nullptr, nullptr, 0, 0, nullptr));
-	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_pack(nullptr, nullptr, nullptr, nullptr));
+	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_pack(nullptr, nullptr, nullptr, nullptr, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->rkey_unpack(nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->put(nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, nullptr));
 	EXPECT_EQ(XPORT_ERR_NOT_SUPPORTED, be->get(nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, nullptr));
@@ -263,7 +263,7 @@ TEST_F(Registry, SlotsThatGoTogetherMustBothBeThere)
 
 	EXPECT_NE(std::string::npos, text.find("lacks get")) << text;
 	text = refusal([](struct xpi_backend *b) {
-		b->rkey_pack = [](struct xpi_be *, const void *, void *, size_t *) { return 0; };
+		b->rkey_pack = [](struct xpi_be *, void *, const void *, void *, size_t *) { return 0; };
 	});
 	EXPECT_NE(std::string::npos, text.find("lacks rkey_unpack")) << text;
 }
@@ -284,7 +284,7 @@ TEST_F(Registry, SaysWhatContradicts)
 		return 0;
 	};
 	p.get = [](struct xpi_be *, void *, void *, size_t, void *, void *, uint64_t, struct xpi_req *) { return 0; };
-	p.rkey_pack = [](struct xpi_be *, const void *, void *, size_t *) { return 0; };
+	p.rkey_pack = [](struct xpi_be *, void *, const void *, void *, size_t *) { return 0; };
 	p.rkey_unpack = [](struct xpi_be *, void *, void *, const void *, size_t, uint64_t, uint64_t, uint32_t,
 	                   void **) { return 0; };
 	ASSERT_EQ(XPORT_OK, load(&of_bare, &bare)) << err.text;
@@ -308,6 +308,7 @@ TEST_F(Registry, SaysWhatContradicts)
 	CONTRADICTS(bare, rma_max, 127, "128")
 	CONTRADICTS(bare, nic_atomic, true, "slot atomic")
 	CONTRADICTS(bare, lends, true, "lends")
+	CONTRADICTS(bare, traffic, XPI_TRAFFIC_EACH, "ep_mark")
 	CONTRADICTS(putting, am_max, 4096, "am_after_put")
 	good.am_after_put = true;
 	EXPECT_EQ(nullptr, xpi_registry_contradiction(putting, &good));

@@ -297,6 +297,9 @@ TEST_F(Select, RequiredCapabilities)
 	expect_text("passive_target");
 	EXPECT_EQ(nullptr, choice.be);
 
+	settings.require = XPI_REQUIRE_TRAFFIC_CLASS;
+	EXPECT_EQ(XPORT_ERR_NO_BACKEND, select("loop")) << "it sends no packets, and does not say so";
+	expect_text("traffic_class");
 	settings.require = XPI_REQUIRE_TARGET_BOUNDS;
 	ASSERT_EQ(XPORT_OK, select("loop")) << "and is checked there";
 	close();

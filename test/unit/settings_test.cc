@@ -1,99 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <gtest/gtest.h>
-
-#include <climits>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <string>
-#include <vector>
-
+/* settings_test.cc - the environment variables; the fields of xport_attr are in settings_attr_test.cc. */
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-/* In C a function and a struct may share a name. */
-#pragma GCC diagnostic ignored "-Wshadow"
+#include "settings_fixture.h"
+
 extern "C" {
 #include "core/auth/auth.h"
-#include "core/config/settings.h"
 }
 
 namespace
 {
-
-class Settings : public testing::Test
-{
-protected:
-	/* Each test begins without any XPORT_ variable, and leaves the environment as it was. */
-	void SetUp() override
-	{
-		for (char **e = environ; *e != nullptr; e++)
-			if (strncmp(*e, "XPORT_", 6) == 0)
-				before[std::string(*e, strcspn(*e, "="))] = strchr(*e, '=') + 1;
-		for (const auto &v : before)
-			unsetenv(v.first.c_str());
-		memset(&err, 0, sizeof(err));
-		err.size = sizeof(err);
-		memset(&attr, 0, sizeof(attr));
-		attr.size = sizeof(attr);
-		attr.log_fn = collect;
-		attr.log_arg = this;
-	}
-
-	void TearDown() override
-	{
-		std::vector<std::string> now;
-
-		for (char **e = environ; *e != nullptr; e++)
-			if (strncmp(*e, "XPORT_", 6) == 0)
-				now.push_back(std::string(*e, strcspn(*e, "=")));
-		for (const auto &name : now)
-			unsetenv(name.c_str());
-		for (const auto &v : before)
-			setenv(v.first.c_str(), v.second.c_str(), 1);
-	}
-
-	static void collect(void *arg, int level, const char *id, const char *line)
-	{
-		auto *self = static_cast<Settings *>(arg);
-
-		self->log.push_back(std::to_string(level) + " " + id + " " + line);
-	}
-
-	int read()
-	{
-		int rc = xpi_settings_read(&attr, &s, &err);
-
-		if (rc == XPORT_OK)
-			xpi_settings_fini(&s);
-		return rc;
-	}
-
-	int read_with(const char *name, const char *value)
-	{
-		setenv(name, value, 1);
-		int rc = read();
-		unsetenv(name);
-		return rc;
-	}
-
-	void expect_bad(const char *name, const char *value)
-	{
-		memset(err.text, 0, sizeof(err.text));
-		EXPECT_EQ(XPORT_ERR_CONFIG, read_with(name, value)) << name << "=" << value;
-		EXPECT_EQ(XPORT_ERR_CONFIG, err.status);
-		EXPECT_NE(nullptr, strstr(err.text, name)) << err.text;
-		EXPECT_NE(nullptr, strstr(err.text, value)) << err.text;
-		EXPECT_NE(nullptr, strstr(err.text, "allowed: ")) << err.text;
-	}
-
-	struct xpi_settings s;
-	struct xport_error err;
-	struct xport_attr attr;
-	std::vector<std::string> log;
-	std::map<std::string, std::string> before;
-};
 
 TEST_F(Settings, Defaults)
 {
@@ -103,7 +20,7 @@ TEST_F(Settings, Defaults)
 	EXPECT_EQ(0u, s.emulate);
 	EXPECT_FALSE(s.multiple);
 	EXPECT_FALSE(s.progress_thread);
-	EXPECT_EQ(-1, s.progress_core);
+	EXPECT_STREQ("", s.progress_cores);
 	EXPECT_TRUE(s.liveness_thread);
 	EXPECT_EQ(5000, s.peer_timeout_ms);
 	EXPECT_EQ(0, s.op_timeout_ms);
@@ -207,6 +124,8 @@ TEST_F(Settings, Require)
 	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS), s.require);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_REQUIRE", "passive_target,target_bounds"));
 	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS | XPI_REQUIRE_PASSIVE_TARGET), s.require);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_REQUIRE", "traffic_class"));
+	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TRAFFIC_CLASS), s.require);
 	for (const char *v : {"bounds", "target_bounds,", ",target_bounds", "target_bounds passive_target",
 	                      "Target_Bounds", "target_bound"})
 		expect_bad("XPORT_REQUIRE", v);
@@ -236,14 +155,26 @@ TEST_F(Settings, Progress)
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread"));
 	EXPECT_TRUE(s.progress_thread);
 	EXPECT_TRUE(s.multiple) << "the progress thread implies the lock";
-	EXPECT_EQ(-1, s.progress_core);
+	EXPECT_STREQ("", s.progress_cores);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@0"));
-	EXPECT_EQ(0, s.progress_core);
+	EXPECT_STREQ("0", s.progress_cores);
 	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@1023"));
-	EXPECT_EQ(1023, s.progress_core);
+	EXPECT_STREQ("1023", s.progress_cores);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@0-3,8,10-1023"));
+	EXPECT_STREQ("0-3,8,10-1023", s.progress_cores);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", "thread@device"));
+	EXPECT_STREQ("device", s.progress_cores);
 	for (const char *v : {"threads", "thread@", "thread@-1", "thread@1024", "thread@x", "thread@1x", "thread:1",
-	                      "polling", "poll@1", "thread@99999999999999999999"})
+	                      "polling", "poll@1", "thread@99999999999999999999", "thread@devices", "thread@0,",
+	                      "thread@0-", "thread@3-1", "thread@0-1024", "thread@,1", "thread@1\n", "poll@device"})
 		expect_bad("XPORT_PROGRESS", v);
+	std::string most = std::string(131, '0') + "1-12";
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_PROGRESS", ("thread@" + most).c_str())) << err.text;
+	EXPECT_EQ(most, s.progress_cores);
+	for (const std::string &v : {"thread@0" + most, "thread@" + std::string(200, '1')}) {
+		EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_PROGRESS", v.c_str())) << v;
+		EXPECT_NE(nullptr, strstr(err.text, "the list of cores is longer than 135 bytes")) << err.text;
+	}
 }
 
 TEST_F(Settings, Liveness)
@@ -308,6 +239,38 @@ TEST_F(Settings, QueueDepth)
 	for (const char *v : {"0", "1048577", "-16", "16k", "0x20", "", "4294967312", "18446744073709551632"})
 		if (*v != '\0')
 			expect_bad("XPORT_QUEUE_DEPTH", v);
+}
+
+TEST_F(Settings, TrafficClass)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_TRAFFIC_CLASS", "bulk"));
+	EXPECT_EQ(XPORT_TRAFFIC_BULK, s.traffic_class);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_TRAFFIC_CLASS", ""));
+	EXPECT_EQ(XPORT_TRAFFIC_DEFAULT, s.traffic_class);
+	for (const char *v : {"default", "Urgent", "bulk,normal", "3", "normal "})
+		expect_bad("XPORT_TRAFFIC_CLASS", v);
+	attr.traffic_class = XPORT_TRAFFIC_URGENT;
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_TRAFFIC_CLASS", "bulk"));
+	EXPECT_EQ(XPORT_TRAFFIC_URGENT, s.traffic_class) << "the attribute replaces the variable";
+}
+
+TEST_F(Settings, ShmDir)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_SHM_DIR", "/run/xport"));
+	EXPECT_STREQ("/run/xport", s.shm_dir);
+	EXPECT_EQ(XPORT_ERR_CONFIG, read_with("XPORT_SHM_DIR", std::string(256, 'x').c_str()));
+}
+
+TEST_F(Settings, Flight)
+{
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_FLIGHT", "1m"));
+	EXPECT_EQ(1u << 20, s.flight);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_FLIGHT", "1g"));
+	EXPECT_EQ(1u << 30, s.flight);
+	EXPECT_EQ(XPORT_OK, read_with("XPORT_FLIGHT", "2048k"));
+	EXPECT_EQ(2u << 20, s.flight);
+	for (const char *v : {"0", "64", "m", "1023k", "2g", "1025m", "4194304k", "64M", "64mb", "-1m", "4294967295g"})
+		expect_bad("XPORT_FLIGHT", v);
 }
 
 TEST_F(Settings, PeerConnections)
@@ -474,107 +437,6 @@ TEST_F(Settings, AMisspeltNameIsAnErrorWhenStrict)
 	for (std::string name : {"", "_RANK", "_SIZE", "_NAME", "_ADDRESS"}) /* the services' own */
 		EXPECT_EQ(XPORT_OK, read_with(("XPORT_GROUP" + name).c_str(), "1")) << name;
 	EXPECT_TRUE(log.empty());
-}
-
-TEST_F(Settings, AttributesWinOverTheEnvironment)
-{
-	setenv("XPORT_BACKEND", "ofi", 1);
-	setenv("XPORT_REQUIRE", "passive_target", 1);
-	setenv("XPORT_EMULATE", "get", 1);
-	setenv("XPORT_PROGRESS", "thread@3", 1);
-	setenv("XPORT_PEER_TIMEOUT", "7s", 1);
-	setenv("XPORT_OP_TIMEOUT", "8s", 1);
-	setenv("XPORT_QUEUE_DEPTH", "99", 1);
-	setenv("XPORT_LOG", "debug", 1);
-	ASSERT_EQ(XPORT_OK, read()) << err.text;
-	EXPECT_STREQ("ofi", s.backend);
-	EXPECT_EQ(7000, s.peer_timeout_ms);
-	EXPECT_EQ(8000, s.op_timeout_ms);
-	EXPECT_EQ(XPORT_LOG_DEBUG, s.log.level);
-
-	attr.backend = "ucx:tcp";
-	attr.require = "target_bounds";
-	attr.emulate = "put";
-	attr.progress = "poll";
-	attr.peer_timeout_ms = 200;
-	attr.op_timeout_ms = 1;
-	attr.queue_depth = 16;
-	attr.log_level = XPORT_LOG_ERROR;
-	ASSERT_EQ(XPORT_OK, read()) << err.text;
-	EXPECT_STREQ("ucx:tcp", s.backend);
-	EXPECT_EQ(static_cast<uint32_t>(XPI_REQUIRE_TARGET_BOUNDS), s.require);
-	EXPECT_EQ(static_cast<uint32_t>(XPI_EMULATE_PUT), s.emulate);
-	EXPECT_FALSE(s.progress_thread);
-	EXPECT_EQ(-1, s.progress_core);
-	EXPECT_EQ(200, s.peer_timeout_ms);
-	EXPECT_EQ(1, s.op_timeout_ms);
-	EXPECT_EQ(16u, s.queue_depth);
-	EXPECT_EQ(XPORT_LOG_ERROR, s.log.level);
-	attr.op_timeout_ms = -1;
-	ASSERT_EQ(XPORT_OK, read()) << err.text;
-	EXPECT_EQ(0, s.op_timeout_ms) << "-1: without limit, whatever the environment says";
-}
-
-TEST_F(Settings, AttributesAreCheckedAsTheEnvironmentIs)
-{
-	const struct {
-		const char *field;
-		void (*set)(struct xport_attr *);
-	} bad[] = {
-		{"xport_attr.backend",
-	         [](struct xport_attr *a) {
-			 static const std::string longer(300, 'b');
-			 a->backend = longer.c_str();
-		 }},
-		{"xport_attr.require", [](struct xport_attr *a) { a->require = "speed"; }},
-		{"xport_attr.emulate", [](struct xport_attr *a) { a->emulate = "send"; }},
-		{"xport_attr.progress", [](struct xport_attr *a) { a->progress = "thread@core"; }},
-		{"xport_attr.thread_mode", [](struct xport_attr *a) { a->thread_mode = 3; }},
-		{"xport_attr.thread_mode", [](struct xport_attr *a) { a->thread_mode = -1; }},
-		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = 199; }},
-		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = 3600001; }},
-		{"xport_attr.peer_timeout_ms", [](struct xport_attr *a) { a->peer_timeout_ms = INT_MIN; }},
-		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = 3600001; }},
-		{"xport_attr.op_timeout_ms", [](struct xport_attr *a) { a->op_timeout_ms = -2; }},
-		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = 1048577; }},
-		{"xport_attr.queue_depth", [](struct xport_attr *a) { a->queue_depth = UINT32_MAX; }},
-		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = 5; }},
-		{"xport_attr.log_level", [](struct xport_attr *a) { a->log_level = -1; }},
-		{"xport_attr.size", [](struct xport_attr *a) { a->size = 0; }},
-		{"xport_attr.size", [](struct xport_attr *a) { a->size = offsetof(struct xport_attr, log_level); }},
-		{"xport_attr.size", [](struct xport_attr *a) { a->size = SIZE_MAX; }},
-	};
-
-	for (const auto &b : bad) {
-		struct xport_attr a = attr;
-
-		b.set(&a);
-		memset(err.text, 0, sizeof(err.text));
-		EXPECT_EQ(XPORT_ERR_CONFIG, xpi_settings_read(&a, &s, &err)) << b.field;
-		EXPECT_NE(nullptr, strstr(err.text, b.field)) << err.text;
-	}
-}
-
-TEST_F(Settings, ALongerStructIsGoodIfItAsksForNothingNew)
-{
-	struct {
-		struct xport_attr a;
-		uint64_t later;
-	} newer = {attr, 0};
-
-	newer.a.size = sizeof(newer);
-	EXPECT_EQ(XPORT_OK, xpi_settings_read(&newer.a, &s, &err)) << err.text;
-	newer.later = 1;
-	EXPECT_EQ(XPORT_ERR_CONFIG, xpi_settings_read(&newer.a, &s, &err));
-}
-
-TEST_F(Settings, ThreadModes)
-{
-	for (int mode : {XPORT_THREAD_DEFAULT, XPORT_THREAD_SERIALIZED, XPORT_THREAD_MULTIPLE}) {
-		attr.thread_mode = mode;
-		ASSERT_EQ(XPORT_OK, read()) << err.text;
-		EXPECT_EQ(mode == XPORT_THREAD_MULTIPLE, s.multiple);
-	}
 }
 
 TEST_F(Settings, AFailureLeavesNothingOpen)

@@ -261,6 +261,32 @@ TEST_F(Several, TheProgressThreadServesAll)
 	}
 }
 
+/* What an instance says of eager messages holds on each of its transports, also on one whose frames are shorter. */
+TEST_F(Several, EagerReceivesTakeEagerMaxFromEveryTransport)
+{
+	loop_manners.brief = "message";
+	serve("loop:native+loop:message");
+	xport *x = open("loop:native+loop:message");
+	for (const char *transport : {"loop:native", "loop:message"}) {
+		Pair p = connect(x, 20000, transport);
+		ASSERT_NE(nullptr, p.client) << err.text;
+		ASSERT_EQ(transport, over(p.client));
+		xport_info info{}, theirs{};
+		info.size = theirs.size = sizeof(info);
+		ASSERT_EQ(XPORT_OK, xport_query(server, &info));
+		ASSERT_EQ(XPORT_OK, xport_query(x, &theirs));
+		std::vector<uint8_t> out(std::min(info.eager_max, theirs.eager_max), 7), in(out.size());
+		xport_opt eager{};
+		eager.size = sizeof(eager);
+		eager.flags = XPORT_EAGER;
+		ASSERT_EQ(XPORT_OK, xport_recv(server, in.data(), in.size(), 7, ~UINT64_C(0), &eager));
+		ASSERT_EQ(XPORT_OK, xport_send(p.client, out.data(), out.size(), 7, nullptr));
+		EXPECT_EQ(XPORT_OK, wait(server, XPORT_OP_RECV).status) << transport << ", " << out.size();
+		EXPECT_EQ(out, in) << transport;
+		wait(x, XPORT_OP_SEND);
+	}
+}
+
 /* ---- sleeping ---- */
 
 /* A thread that sleeps is woken by each transport. */

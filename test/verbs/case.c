@@ -126,7 +126,7 @@ void share(void)
 	void *direct;
 
 	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_REMOTE_READ | XPORT_REMOTE_WRITE) == XPORT_OK);
-	IS(ops->rkey_pack(be, &mr, packed, &len) == XPORT_OK && len <= caps.rkey_native_max);
+	IS(ops->rkey_pack(be, NULL, &mr, packed, &len) == XPORT_OK && len <= caps.rkey_native_max);
 	for (size_t n = 0; n < len; n++)
 		IS(ops->rkey_unpack(be, &ep, &key, packed, n, 0, sizeof(memory), 3, &direct) == XPORT_ERR_BAD_KEY);
 	IS(ops->rkey_unpack(be, &ep, &key, packed, len, 0, sizeof(memory), 3, &direct) == XPORT_OK && direct == NULL);

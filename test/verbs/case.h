@@ -10,7 +10,7 @@
 #define ALL_CASES(X) \
 	X(open_and_close) X(no_device) X(port_down) X(no_address) X(carrier_first) X(no_rdma_cm) X(unknown_name) \
 	X(locked_memory) X(huge_pages) X(interrupts) X(longest_message_unsaid) X(every_part_may_fail) X(inline_is_found) X(first_queue_of_siw) X(target_bounds_but_of_siw) X(called) \
-	X(calling) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(reads_at_one_end) X(route_late) X(malformed_address) \
+	X(calling) X(traffic_class) X(strangers_are_rejected) X(called_by_the_wrong_side) X(other_transport) X(reads_at_one_end) X(route_late) X(malformed_address) \
 	X(connecting_fails) X(ports_that_tcp_has) X(no_port_that_tcp_has_not) X(siw_answers) X(siw_is_silent) X(siw_refuses) X(siw_no_queue_pair) X(siw_call_fails) X(siw_listens_anew) X(reached_by_another_device) X(no_queue_pair) X(frames_come) \
 	X(full_and_free_again) X(long_frames_of_siw) X(frame_in_two_pieces) X(stack_is_full) \
 	X(stack_refuses) X(receives_cannot_be_posted) X(receives_half_posted) X(put_and_get) X(drain_reads_the_page) X(puts_share_a_doorbell) X(doorbell_half_answered) X(batch_is_full) X(doorbell_fails) X(doorbell_fails_for_memory) X(batch_breaks) X(puts_that_never_leave) X(short_gets) \

@@ -38,6 +38,31 @@ void t_calling(void)
 	end();
 }
 
+/* Both sides, as the one that is called does not learn it from rdma_cm. */
+void t_traffic_class(void)
+{
+	be_up();
+	IS(caps.traffic == XPI_TRAFFIC_EACH && fake.tos == 0 && fake.route_tos == 0);
+	end();
+
+	fake_reset();
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	IS(ops->ep_mark(be, &ep, XPORT_TRAFFIC_BULK) == XPORT_OK);
+	make_call(ep.cookie);
+	IS(connect_step(XPI_PASSIVE) == XPORT_ERR_AGAIN && fake.tos == 0x04 && fake.route_tos == 0);
+	end();
+
+	fake_reset();
+	IS(open_be("fake0") == XPORT_OK);
+	prepare();
+	IS(ops->ep_mark(be, &ep, XPORT_TRAFFIC_URGENT) == XPORT_OK);
+	for (int n = 0; n < 10 && fake.nsent == 0; n++)
+		IS(connect_step(XPI_ACTIVE) == XPORT_ERR_AGAIN);
+	IS(fake.nsent == 1 && fake.tos == 0xb8 && fake.route_tos == 0xb8);
+	end();
+}
+
 void t_strangers_are_rejected(void)
 {
 	uint8_t cookie[VRB_COOKIE] = {1};

@@ -483,7 +483,7 @@ void t_region_that_no_adapter_has(void)
 	be_up();
 	fake.reg_fails = EFAULT;
 	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_REMOTE_READ | XPORT_REMOTE_WRITE) == XPORT_OK);
-	IS(ops->rkey_pack(be, &mr, packed, &len) == XPORT_OK && len == 0);
+	IS(ops->rkey_pack(be, NULL, &mr, packed, &len) == XPORT_OK && len == 0);
 	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, NULL) == XPORT_ERR_NOT_SUPPORTED);
 	ops->mr_dereg(be, &mr);
 	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_ATOMIC_NIC) == XPORT_ERR_NO_MEMORY);
@@ -500,7 +500,7 @@ void t_region_too_long(void)
 	be_up();
 	be->attr.max_mr_size = 4096;
 	IS(ops->mr_reg(be, &mr, memory, sizeof(memory), XPORT_REMOTE_READ) == XPORT_OK);
-	IS(ops->rkey_pack(be, &mr, packed, &len) == XPORT_OK && len == 0);
+	IS(ops->rkey_pack(be, NULL, &mr, packed, &len) == XPORT_OK && len == 0);
 	IS(ops->put(be, &ep, memory, 4096, &mr, &key, 0, NULL) == XPORT_ERR_NOT_SUPPORTED);
 	ops->mr_dereg(be, &mr);
 	end();

@@ -53,6 +53,7 @@ struct fake {
 	uint8_t private_data[64];
 	enum ibv_qp_state state, disconnected_in; /* of the last queue pair; ... and when rdma_cm was asked to */
 	uint8_t timeout, rnr_timer, retries; /* the last: asked for by who called or answered */
+	uint8_t tos, route_tos;              /* of the last queue pair, and of the route that was asked for */
 	/* what waits to be taken */
 	struct ibv_wc wc[FAKE_QUEUE];
 	unsigned wc_head, wc_tail;

@@ -88,6 +88,15 @@ __be16 rdma_get_src_port(struct rdma_cm_id *id)
 	return 0x1234;
 }
 
+int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval, size_t optlen)
+{
+	(void)id;
+	if (level != RDMA_OPTION_ID || optname != RDMA_OPTION_ID_TOS || optlen != 1)
+		abort();
+	fake.route_tos = *(const uint8_t *)optval;
+	return 0;
+}
+
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
 {
 	(void)src;
@@ -117,8 +126,11 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	*mask = IBV_QP_STATE;
 	if (attr->qp_state == IBV_QPS_INIT)
 		*mask |= IBV_QP_ACCESS_FLAGS;
-	if (attr->qp_state == IBV_QPS_RTR)
-		*mask |= IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC;
+	if (attr->qp_state == IBV_QPS_RTR) {
+		*mask |= IBV_QP_AV | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC;
+		attr->ah_attr.is_global = 1;
+		attr->ah_attr.grh.traffic_class = fake.route_tos;
+	}
 	if (attr->qp_state == IBV_QPS_RTS)
 		*mask |= IBV_QP_TIMEOUT | IBV_QP_MAX_QP_RD_ATOMIC;
 	return 0;

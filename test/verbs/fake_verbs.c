@@ -259,6 +259,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		fake.timeout = attr->timeout;
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		fake.rnr_timer = attr->min_rnr_timer;
+	if (mask & IBV_QP_AV)
+		fake.tos = attr->ah_attr.grh.traffic_class;
 	fake.state = attr->qp_state;
 	if (fake.state == IBV_QPS_ERR && !fake.stop_fails)
 		fake_flush();

@@ -41,6 +41,9 @@ int main(void)
 	must(xport_ep_query(ep, &info));
 	printf("%s: %s to %s\n", (const char *)info.context, info.local,
 	       info.peer);
+	/* Here the peer is this instance itself. */
+	printf("the same peer: %d\n",
+	       xport_ep_peer(ep) == xport_ep_peer(accepted));
 	must(xport_ep_set_context(accepted, "the other one"));
 	must(xport_ep_close_start(ep, 1000)); /* does not wait either */
 	for (int n = 0; n < 2; n++) {
@@ -48,7 +51,8 @@ int main(void)
 		printf("closed: %s, %s\n", (const char *)c.context,
 		       xport_status_name(c.status));
 	}
-	xport_ep_destroy(ep);
+	must(xport_ep_destroy_start(ep));
+	must(xport_wait(x, &c, 1, -1)); /* XPORT_EVENT_DESTROYED */
 	must(xport_connect(x, name, &attr, 1000, &ep));
 	must(xport_ep_close(ep, 1000)); /* waits */
 	xport_ep_destroy(ep);

@@ -36,11 +36,21 @@ static void turn(xport *x, xport_leases *leases, int *placed)
 		other(placed, &c);
 }
 
+/* The bytes of a lease that the borrower has handed over. */
+static const char *handed(const xport_lease *lease)
+{
+	struct xport_lease_info info = {.size = sizeof(info)};
+
+	must(xport_lease_query(lease, &info));
+	return info.base;
+}
+
 int main(void)
 {
 	struct xport_leases_attr attr = {.size = sizeof(attr),
 	                                 .quota = 1 << 20,
-	                                 .flags = XPORT_LEASES_TAKE};
+	                                 .flags = XPORT_LEASES_TAKE |
+	                                          XPORT_LEASES_HAND_OVER};
 	struct xport_leases_info all = {.size = sizeof(all)};
 	struct xport_lease_info info = {.size = sizeof(info)};
 	struct xport_lease_event e = {.size = sizeof(e)};
@@ -74,7 +84,17 @@ int main(void)
 		turn(x, leases, &placed);
 	must(placed);
 
-	/* Or wait for it: give back. */
+	/* Make it the peer's, which finds the bytes; xport_lease_return would drop them. Wait for it. */
+	must(xport_lease_hand_over(borrowed));
+	must(xport_lease_wait(borrowed, other, &placed, -1));
+	must(xport_lease_free(borrowed));
+
+	/* Ask for more, and give it back. */
+	must(xport_lease_ask(leases, ep, 64, 7, NULL, &borrowed));
+	do {
+		must(xport_lease_query(borrowed, &info));
+		turn(x, leases, &placed);
+	} while (info.state == XPORT_LEASE_ASKING);
 	must(xport_lease_return(borrowed));
 	must(xport_lease_wait(borrowed, other, &placed, -1));
 	must(xport_lease_free(borrowed));
@@ -95,7 +115,9 @@ int main(void)
 		must(xport_leases_wait(leases, &e, other, &placed, -1));
 		printf("event %d: %s\n", e.type, xport_status_name(e.status));
 		xport_lease_set_context(e.lease, own);
-		if (e.type == XPORT_LEASE_ENDED)
+		if (e.type == XPORT_LEASE_HANDED)
+			printf("%s\n", handed(e.lease));
+		if (e.type == XPORT_LEASE_ENDED || e.type == XPORT_LEASE_HANDED)
 			must(xport_lease_free(e.lease));
 		must(xport_leases_query(leases, &all));
 	} while (all.lent + all.borrowed > 0 || e.type != XPORT_LEASE_ENDED);

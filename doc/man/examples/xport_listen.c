@@ -22,19 +22,28 @@ static void must(int status)
 static void client(const char *address)
 {
 	struct xport_ep_info server = {.size = sizeof(server)};
+	struct xport_completion c = {0};
 	xport_ep *ep;
 
 	must(xport_open(NULL, &x));
 	must(xport_connect(x, address, NULL, 10000, &ep));
+	while (c.type != XPORT_EVENT_ACCEPTED && c.type != XPORT_EVENT_LOST)
+		must(xport_wait(x, &c, 1, 10000));
 	must(xport_ep_query(ep, &server));
-	printf("the server, process %lld, says %s\n",
-	       (long long)server.peer_pid, (const char *)server.private_data);
+	if (server.accept_data == NULL)
+		exit(1);
+	printf("the server, process %lld, says %s; you are %s\n",
+	       (long long)server.peer_pid, (const char *)server.private_data,
+	       (const char *)server.accept_data);
 	xport_close(x);
 	exit(0);
 }
 
 int main(void)
 {
+	struct xport_conn_attr answer = {.size = sizeof(answer),
+	                                 .private_data = "the first client",
+	                                 .private_len = 17};
 	struct xport_completion c = {0};
 	char address[64] = "", welcome[80];
 	int status = 1, told[2];
@@ -57,7 +66,7 @@ int main(void)
 	                                     sizeof(welcome)));
 	if (write(told[1], address, sizeof(address)) < 0)
 		return 1;
-	must(xport_accept(listener, 10000, &ep));
+	must(xport_accept_with(listener, &answer, 10000, &ep));
 	xport_listener_close(listener); /* one client is enough */
 	while (c.type != XPORT_EVENT_CLOSED && c.type != XPORT_EVENT_LOST)
 		must(xport_wait(x, &c, 1, -1));

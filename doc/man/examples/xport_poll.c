@@ -25,7 +25,7 @@ int main(void)
 	struct pollfd fd = {.events = POLLIN};
 	xport_listener *listener;
 	xport_ep *ep, *peer;
-	int received = 0, n;
+	int received = 0, n, armed;
 	char name[64];
 
 	/* Both ends are here: the instance connects to its own listener. */
@@ -41,14 +41,18 @@ int main(void)
 	}
 	must(fd.fd = xport_fd(x));
 	while (received < MESSAGES) {
-		if (poll(&fd, 1, -1) <
-		    0) /* with the other descriptors of the program */
-			return 1;
 		must(n = xport_poll(x, c, 16));
 		for (int i = 0; i < n; i++) {
 			must(c[i].status);
 			received += c[i].type == XPORT_OP_RECV;
 		}
+		armed = n == 0 ? xport_arm(x) : XPORT_ERR_AGAIN;
+		if (armed == XPORT_ERR_AGAIN)
+			continue; /* there is more to do */
+		must(armed);
+		/* with the other descriptors of the program */
+		if (poll(&fd, 1, -1) < 0)
+			return 1;
 	}
 	printf("%d messages, the last one is %llu\n", received,
 	       (unsigned long long)in[MESSAGES - 1]);

@@ -62,6 +62,7 @@ int main(void)
 	printf("a key to a part of %llu bytes\n",
 	       (unsigned long long)info.length);
 	xport_rkey_destroy(rkey);
+	must(xport_rkey_revoke(x, key, len));
 	xport_close(x);
 	free(key);
 	return status != XPORT_ERR_BOUNDS || info.length != 2048;

@@ -41,7 +41,9 @@ static void turn(xport *x, xport_rpcs *rpcs)
 
 int main(void)
 {
-	struct xport_rpcs_attr attr = {.size = sizeof(attr), .max_active = 100};
+	struct xport_rpcs_attr attr = {.size = sizeof(attr),
+	                               .max_active = 100,
+	                               .flags = XPORT_RPCS_TELL_ABANDONED};
 	struct xport_rpcs_info info = {.size = sizeof(info)};
 	struct xport_rpc_event e = {.size = sizeof(e)};
 	struct xport_rpc_args args = {.size = sizeof(args),
@@ -83,11 +85,14 @@ int main(void)
 	printf("%s: %d ms are left\n", e.method, xport_rpc_left(rpcs, e.id));
 	must(xport_rpc_cancel(rpcs, id));
 	id = e.id;
-	must(xport_rpcs_wait(rpcs, &e, NULL, NULL, 5000));
+	do
+		must(xport_rpcs_wait(rpcs, &e, NULL, NULL, 5000));
+	while (e.type != XPORT_RPC_DONE);
 	printf("%s, ran: %s\n", xport_status_name(e.status),
 	       e.ran == XPORT_RPC_RAN_UNKNOWN ? "unknown" : "no");
-	while (xport_rpc_left(rpcs, id) >= 0)
-		turn(x, rpcs);
+	do /* the other side notices it */
+		must(xport_rpcs_wait(rpcs, &e, NULL, NULL, 5000));
+	while (e.type != XPORT_RPC_ABANDONED);
 	if (xport_rpc_reply(rpcs, id, XPORT_OK, NULL, 0) != XPORT_ERR_CANCELED)
 		return 1;
 

@@ -173,6 +173,7 @@ XPI_EXPORT_BACKEND(chaos) = {
 	.rkey_destroy = chaos_rkey_destroy,
 	.address = chaos_address,
 	.ep_connect = chaos_ep_connect,
+	.ep_mark = chaos_ep_mark,
 	.ep_quiesce = chaos_ep_quiesce,
 	.ep_destroy = chaos_ep_destroy,
 	.am_send = chaos_am_send,

@@ -210,6 +210,7 @@ int chaos_fds(struct xpi_be *be, int *fds, int max);
 
 int chaos_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
 int chaos_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+int chaos_ep_mark(struct xpi_be *be, void *ep, int traffic_class);
 int chaos_ep_quiesce(struct xpi_be *be, void *ep);
 void chaos_ep_destroy(struct xpi_be *be, void *ep);
 /* One step of the endpoint. Returns XPORT_OK, or what the call must return. */
@@ -237,7 +238,7 @@ int chaos_forward(struct xpi_be *be, struct chaos_item *it);
 int chaos_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 int chaos_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void chaos_mr_dereg(struct xpi_be *be, void *mr);
-int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int chaos_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 int chaos_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                       uint64_t length, uint32_t rights, void **direct);
 void chaos_rkey_destroy(struct xpi_be *be, void *rkey);

@@ -112,6 +112,13 @@ int chaos_ep_connect(struct xpi_be *be, void *ep_state, enum xpi_role role, cons
 	return status;
 }
 
+int chaos_ep_mark(struct xpi_be *be, void *ep_state, int traffic_class)
+{
+	struct chaos_ep *ep = ep_state;
+
+	return be->ops->ep_mark(be->be, ep->inner, traffic_class);
+}
+
 int chaos_ep_quiesce(struct xpi_be *be, void *ep_state)
 {
 	struct chaos_ep *ep = ep_state;

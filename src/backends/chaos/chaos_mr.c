@@ -23,9 +23,9 @@ void chaos_mr_dereg(struct xpi_be *be, void *mr)
 	be->ops->mr_dereg(be->be, mr);
 }
 
-int chaos_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
+int chaos_rkey_pack(struct xpi_be *be, void *ep_state, const void *mr, void *buf, size_t *len)
 {
-	return be->ops->rkey_pack(be->be, mr, buf, len);
+	return be->ops->rkey_pack(be->be, ep_state != NULL ? ((struct chaos_ep *)ep_state)->inner : NULL, mr, buf, len);
 }
 
 /* Hides a mapping from the core, which would need no network otherwise. */

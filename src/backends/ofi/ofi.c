@@ -262,20 +262,27 @@ static void ofi_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	         FI_MAJOR(version), FI_MINOR(version));
 	caps->am_max = be->frame_max;
 	caps->am_credits = be->credits;
+	/* Frames wait in the socket until there is a receive. */
+	caps->am_credits_max =
+		be->frame_max == OFI_BULK_MAX && !be->cq_counts && be->quirk->credits == 0 ? XPI_CREDITS_MAX : 0;
 	caps->ep_size = sizeof(struct ofi_ep);
 	caps->stack_threads = be->quirk->threads;
 	caps->target_bounds = true; /* the core is the target */
 	if (be->quirk->shm_prefix != NULL) {
 		caps->am_cheap = true;
 		caps->cma_min = OFI_SHM_CMA_MIN;
-		caps->mr_size = sizeof(struct ofi_mr);
-		caps->rkey_size = sizeof(struct ofi_rkey);
+		caps->mr_size = sizeof(struct xpi_shm_mr);
+		caps->rkey_size = sizeof(struct xpi_shm_rkey);
 		caps->rkey_native_max = XPI_SHM_KEY;
 		caps->am_after_put = true; /* a copy is visible before any later message */
 		caps->passive_target = true;
 		caps->target_bounds = false; /* only the user of a mapping checks bounds */
 	}
 	caps->by_clock = be->timer >= 0;
+	if (be->quirk->shm_prefix != NULL)
+		caps->traffic = XPI_TRAFFIC_LOCAL;
+	else if (be->quirk->waits || be->quirk->filtered)
+		caps->traffic = XPI_TRAFFIC_EACH;
 }
 
 static void provider_probe(const char *name, const struct xpi_log *log, struct xport_candidate *c)
@@ -332,6 +339,7 @@ XPI_EXPORT_BACKEND(ofi) = {
 	.rkey_destroy = ofi_rkey_destroy,
 	.address = ofi_address,
 	.ep_connect = ofi_ep_connect,
+	.ep_mark = ofi_ep_mark,
 	.ep_quiesce = ofi_ep_quiesce,
 	.ep_destroy = ofi_ep_destroy,
 	.am_send = ofi_am_send,

@@ -23,7 +23,7 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/pool.h"
-#include "base/shm.h"
+#include "base/shm_mr.h"
 #include "base/signals.h"
 
 #define ofi_likely(x) __builtin_expect(!!(x), 1)
@@ -196,16 +196,6 @@ struct ofi_ep {
 };
 
 /* Memory that peers on this host map. */
-struct ofi_mr {
-	struct xpi_shm shm;
-	bool writable; /* by peers */
-};
-
-struct ofi_rkey {
-	void *map;
-	size_t length;
-};
-
 /* A send or a receive that the provider holds. */
 struct ofi_rec {
 	struct fi_context2 context; /* must be first: libfabric returns its address */
@@ -293,10 +283,13 @@ int ofi_filter_build(struct ofi_ep *ep);
 int ofi_filter_open(struct ofi_ep *ep);
 /* Called once the instance listens. */
 void ofi_filter_listener(const struct xpi_be *be);
+/* The TCP socket of a connected endpoint, or -1. */
+int ofi_filter_connected(const struct ofi_ep *ep);
 
 /* ofi_ep.c */
 int ofi_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
 int ofi_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+int ofi_ep_mark(struct xpi_be *be, void *ep, int traffic_class);
 int ofi_ep_quiesce(struct xpi_be *be, void *ep);
 void ofi_ep_destroy(struct xpi_be *be, void *ep);
 
@@ -319,7 +312,7 @@ void ofi_ep_not_gone(struct ofi_ep *ep);
 /* ofi_mr.c */
 int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void ofi_mr_dereg(struct xpi_be *be, void *mr);
-int ofi_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int ofi_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                     uint64_t length, uint32_t rights, void **direct);
 void ofi_rkey_destroy(struct xpi_be *be, void *rkey);

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "base/status.h"
+#include "base/traffic.h"
 #include "ofi.h"
 
 enum {
@@ -139,6 +140,21 @@ int ofi_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	if (ep->why != 0)
 		return ofi_connect_fail(ep);
 	return ep->state == OFI_EP_UP ? XPORT_OK : XPORT_ERR_AGAIN;
+}
+
+/*
+ * fi_tx_attr.tclass is no help: verbs (1.17) ignores it, and tcp and net only derive TCP_NODELAY from it. So their socket
+ * is marked itself, which exists once they are connected.
+ */
+int ofi_ep_mark(struct xpi_be *be, void *ep_, int traffic_class)
+{
+	struct ofi_ep *ep = ep_;
+	int fd;
+
+	if (!be->rdm && ep->state != OFI_EP_UP)
+		return XPORT_ERR_AGAIN;
+	fd = be->rdm ? ep->socket : ofi_filter_connected(ep);
+	return fd >= 0 && xpi_traffic_mark(fd, traffic_class) ? XPORT_OK : XPORT_ERR_SYSTEM;
 }
 
 /* ---- ending ---- */

@@ -8,7 +8,7 @@
  * address.
  *
  * tcp and net (1.17) read a peer's connection request from a blocking socket. Their listening socket is found in the
- * same way, and given a receive timeout.
+ * same way, and given a receive timeout. So is the socket of a connection, whose packets get a traffic class.
  *
  *   ASSUMPTIONS  An endpoint talks to one peer only. Nobody knows its address before `address` has returned it.
  */
@@ -27,44 +27,66 @@
 
 enum { V4_SOURCE = 12, V6_SOURCE = 8 }; /* in the header of IP */
 
-/* A TCP socket must be listening: accepted ones may be bound to the same address. */
-static bool bound_to(int fd, const struct ofi_addr *name, int of)
+static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
 {
-	struct ofi_addr at = {.len = sizeof(at.storage)};
+	if (a->sa_family != b->sa_family)
+		return false;
+	if (a->sa_family == AF_INET) {
+		const struct sockaddr_in *x = (const struct sockaddr_in *)a, *y = (const struct sockaddr_in *)b;
+
+		return x->sin_port == y->sin_port && x->sin_addr.s_addr == y->sin_addr.s_addr;
+	}
+	const struct sockaddr_in6 *x = (const struct sockaddr_in6 *)a, *y = (const struct sockaddr_in6 *)b;
+
+	return a->sa_family == AF_INET6 && x->sin6_port == y->sin6_port &&
+	       memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
+}
+
+/* What a socket must be. Without a peer a TCP socket must be listening: accepted ones may be bound to the same address. */
+struct wanted {
+	const struct ofi_addr *name, *peer; /* peer NULL: not connected */
+	int type;
+};
+
+static bool is_wanted(int fd, const struct wanted *w)
+{
+	struct ofi_addr at;
 	socklen_t len = sizeof(at.storage);
 	int type = 0, listens = 0;
 	socklen_t type_len = sizeof(type), listens_len = sizeof(listens);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != of ||
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != w->type ||
 	    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_len) != 0 ||
-	    (listens != 0) != (of == SOCK_STREAM) || getsockname(fd, &at.sa, &len) != 0 ||
-	    at.sa.sa_family != name->sa.sa_family)
+	    (listens != 0) != (type == SOCK_STREAM && w->peer == NULL) || getsockname(fd, &at.sa, &len) != 0 ||
+	    !same_address(&at.sa, &w->name->sa))
 		return false;
-	if (at.sa.sa_family == AF_INET) {
-		const struct sockaddr_in *a = (const struct sockaddr_in *)&at.sa,
-					 *b = (const struct sockaddr_in *)&name->sa;
-
-		return a->sin_port == b->sin_port && a->sin_addr.s_addr == b->sin_addr.s_addr;
-	}
-	const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)&at.sa, *b = (const struct sockaddr_in6 *)&name->sa;
-
-	return at.sa.sa_family == AF_INET6 && a->sin6_port == b->sin6_port &&
-	       memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr)) == 0;
+	len = sizeof(at.storage);
+	return w->peer == NULL || (getpeername(fd, &at.sa, &len) == 0 && same_address(&at.sa, &w->peer->sa));
 }
 
-/* The socket of this process with this address, or -1. */
-static int find_socket(const struct ofi_addr *name, int type)
+/* The socket of this process that is wanted, or -1. */
+static int find_socket(const struct wanted *w)
 {
 	DIR *dir = xpi_fd_dir("/proc/self/fd");
 	struct dirent *e;
 	int found = -1;
 
 	while (dir != NULL && found < 0 && (e = readdir(dir)) != NULL)
-		if (e->d_name[0] != '.' && bound_to(atoi(e->d_name), name, type))
+		if (e->d_name[0] != '.' && is_wanted(atoi(e->d_name), w))
 			found = atoi(e->d_name);
 	if (dir != NULL)
 		closedir(dir);
 	return found;
+}
+
+int ofi_filter_connected(const struct ofi_ep *ep)
+{
+	struct ofi_addr name = {.len = sizeof(name.bytes)}, peer = {.len = sizeof(peer.bytes)};
+	struct wanted w = {.name = &name, .peer = &peer, .type = SOCK_STREAM};
+
+	if (fi_getname(&ep->fid->fid, name.bytes, &name.len) != 0 || fi_getpeer(ep->fid, peer.bytes, &peer.len) != 0)
+		return -1;
+	return find_socket(&w);
 }
 
 static int attach(int fd, struct sock_filter *code, size_t n)
@@ -78,10 +100,11 @@ static int attach(int fd, struct sock_filter *code, size_t n)
 int ofi_filter_build(struct ofi_ep *ep)
 {
 	struct sock_filter nobody[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	struct wanted w = {.name = &ep->name, .type = SOCK_DGRAM};
 	uint8_t byte;
 	int rc;
 
-	ep->socket = find_socket(&ep->name, SOCK_DGRAM);
+	ep->socket = find_socket(&w);
 	if (ep->socket < 0)
 		return -FI_EOPNOTSUPP;
 	rc = attach(ep->socket, nobody, 1);
@@ -135,7 +158,8 @@ void ofi_filter_listener(const struct xpi_be *be)
 	static const struct timeval limit = {.tv_usec = 1000};
 	const int silence = 30; /* seconds */
 	struct ofi_addr at = {.len = sizeof(at.bytes)};
-	int fd = fi_getname(&be->pep->fid, at.bytes, &at.len) == 0 ? find_socket(&at, SOCK_STREAM) : -1;
+	struct wanted w = {.name = &at, .type = SOCK_STREAM};
+	int fd = fi_getname(&be->pep->fid, at.bytes, &at.len) == 0 ? find_socket(&w) : -1;
 
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0 ||
 	    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence, sizeof(silence)) != 0)

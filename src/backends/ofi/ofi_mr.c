@@ -2,68 +2,43 @@
 /*
  * ofi_mr.c - memory that peers map, for a provider that is shared memory of this host.
  *
- * The keys are those of base/shm.h, and the core copies. Registered memory, and any region with another provider,
- * has an empty key: the core's own protocol carries its puts and gets.
+ * Registered memory, and any region with another provider, has an empty key: the core's own protocol carries its puts
+ * and gets.
  */
-#include <string.h>
-
 #include "ofi.h"
 
-int ofi_mr_alloc(struct xpi_be *be, void *mr_, size_t length, uint32_t rights, void **base)
+int ofi_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base)
 {
-	struct ofi_mr *mr = mr_;
-	int rc;
-
 	if (be->quirk->shm_prefix == NULL)
 		return XPORT_ERR_NOT_SUPPORTED;
-	rc = xpi_shm_alloc(&mr->shm, length, be->err);
-	mr->writable = (rights & XPI_RIGHTS_TO_CHANGE) != 0;
-	*base = mr->shm.base;
-	return rc;
+	return xpi_shm_mr_alloc(mr, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0, base, be->err);
 }
 
-void ofi_mr_dereg(struct xpi_be *be, void *mr_)
+void ofi_mr_dereg(struct xpi_be *be, void *mr)
 {
-	struct ofi_mr *mr = mr_;
-
 	(void)be;
-	xpi_shm_free(&mr->shm);
+	xpi_shm_free(&((struct xpi_shm_mr *)mr)->shm);
 }
 
-int ofi_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
+int ofi_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len)
 {
-	const struct ofi_mr *mr = mr_;
-
-	if (*len < XPI_SHM_KEY)
-		return xpi_fail(be->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "a key needs %d bytes", XPI_SHM_KEY);
-	xpi_shm_pack(&mr->shm, mr->writable, buf);
-	*len = XPI_SHM_KEY;
-	return XPORT_OK;
+	(void)ep;
+	return xpi_shm_mr_pack(mr, buf, len, be->err);
 }
 
-/*
- * NOT_SUPPORTED: the memory is gone, its owner may not be accessed, or it is shorter than stated. The core then
- * emulates access.
- */
-int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey_, const void *buf, size_t len, uint64_t start,
+int ofi_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                     uint64_t length, uint32_t rights, void **direct)
 {
-	struct ofi_rkey *rkey = rkey_;
+	int rc = xpi_shm_rkey_check(len, be->err);
 
 	(void)ep;
-	if (len != XPI_SHM_KEY)
-		return xpi_fail(be->err, XPORT_ERR_BAD_KEY, 0, NULL, NULL, "a native key of %zu bytes is malformed",
-		                len);
-	rkey->map = xpi_shm_map(buf, start + length, (rights & XPI_RIGHTS_TO_CHANGE) != 0);
-	rkey->length = start + length;
-	*direct = rkey->map != NULL ? (uint8_t *)rkey->map + start : NULL;
-	return rkey->map != NULL ? XPORT_OK : XPORT_ERR_NOT_SUPPORTED;
+	if (rc != XPORT_OK)
+		return rc;
+	return xpi_shm_rkey_map(rkey, buf, -1, start, length, (rights & XPI_RIGHTS_TO_CHANGE) != 0, direct);
 }
 
-void ofi_rkey_destroy(struct xpi_be *be, void *rkey_)
+void ofi_rkey_destroy(struct xpi_be *be, void *rkey)
 {
-	struct ofi_rkey *rkey = rkey_;
-
 	(void)be;
-	xpi_shm_unmap(rkey->map, rkey->length);
+	xpi_shm_rkey_unmap(rkey);
 }

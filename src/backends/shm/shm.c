@@ -59,11 +59,20 @@ static int shm_open_instance(const struct xpi_be_open_args *args, struct xpi_be 
 	be->core = args->core;
 	be->up = args->up;
 	be->err = args->err;
+	be->log = args->log;
+	rc = xpi_meet_open(&be->meet, args->shm_dir, args->err);
+	if (rc != XPORT_OK) {
+		free(be);
+		return rc;
+	}
 	be->epoll = xpi_fd_up(epoll_create1(EPOLL_CLOEXEC));
 	if (be->epoll < 0) {
+		rc = xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, NULL, "no descriptor for an instance of shm");
+		xpi_meet_close(&be->meet);
 		free(be);
-		return xpi_fail_errno(args->err, XPORT_ERR_SYSTEM, NULL, "no descriptor for an instance of shm");
+		return rc;
 	}
+	xpi_meet_sweep(&be->meet, args->shm_dir, args->log, "5001");
 	*out = be;
 	return XPORT_OK;
 }
@@ -71,29 +80,33 @@ static int shm_open_instance(const struct xpi_be_open_args *args, struct xpi_be 
 static void shm_close(struct xpi_be *be)
 {
 	close(be->epoll);
+	xpi_meet_close(&be->meet);
 	free(be->eps);
 	free(be);
 }
 
 static void shm_query(struct xpi_be *be, struct xpi_be_caps *c)
 {
-	(void)be;
 	*c = (struct xpi_be_caps){
 		.device = "memory",
 		.stack = "libxport",
-		.protocol = "shm-ring 1",
 		.am_max = SHM_AM_MAX,
 		.am_credits = SHM_CREDITS,
 		.am_cheap = true,
 		.cma_min = SHM_CMA_MIN,
 		.ep_size = sizeof(struct shm_ep),
-		.mr_size = sizeof(struct shm_mr),
-		.rkey_size = sizeof(struct shm_rkey),
+		.mr_size = sizeof(struct xpi_shm_mr),
+		.rkey_size = sizeof(struct xpi_shm_rkey),
 		.rkey_native_max = XPI_SHM_KEY,
 		.am_after_put = true, /* a copy is visible before any later frame */
 		.passive_target = true,
+		.traffic = XPI_TRAFFIC_LOCAL,
 	};
 	snprintf(c->provider, sizeof(c->provider), "%s", provider);
+	snprintf(c->protocol, sizeof(c->protocol), "shm-ring 2");
+	if (shm_lends(be)) /* only processes with the same directory can meet */
+		snprintf(c->protocol, sizeof(c->protocol), "shm-ring 2 in %llx:%llx",
+		         (unsigned long long)be->meet.device, (unsigned long long)be->meet.inode);
 }
 
 /* ---- sending ---- */

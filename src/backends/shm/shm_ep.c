@@ -30,10 +30,10 @@ static void file_free(struct xpi_shm *file)
 	xpi_shm_unmap(file->base, file->length);
 }
 
-static int file_new(struct xpi_shm *file, int *seals, struct xport_error *err)
+static int file_new(struct xpi_shm *file, size_t length, int *seals, struct xport_error *err)
 {
 	struct shm_file *f;
-	int rc = xpi_shm_alloc(file, sizeof(*f), err);
+	int rc = xpi_shm_alloc(file, length, err);
 
 	if (rc == XPORT_ERR_NOT_SUPPORTED)
 		return xpi_fail_errno(err, XPORT_ERR_NO_BACKEND, "allow memfd_create(2)",
@@ -52,6 +52,18 @@ static int file_new(struct xpi_shm *file, int *seals, struct xport_error *err)
 	return XPORT_ERR_NO_MEMORY;
 }
 
+static int ep_open(struct xpi_be *be, struct shm_ep *ep, size_t length)
+{
+	int rc = file_new(&ep->file, length, &ep->seals, be->err);
+
+	if (rc != XPORT_OK)
+		return rc;
+	rc = shm_link_open(be, ep);
+	if (rc != XPORT_OK)
+		file_free(&ep->file);
+	return rc;
+}
+
 int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void *buf, size_t *len)
 {
 	struct shm_ep *ep = ep_;
@@ -63,14 +75,9 @@ int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 	if (*len < sizeof(address))
 		return xpi_fail(be->err, XPORT_ERR_BOUNDS, 0, NULL, NULL, "an address of shm has %zu bytes",
 		                sizeof(address));
-	rc = file_new(&ep->file, &ep->seals, be->err);
+	rc = ep_open(be, ep, sizeof(struct shm_file));
 	if (rc != XPORT_OK)
 		return rc;
-	rc = shm_link_open(be, ep);
-	if (rc != XPORT_OK) {
-		file_free(&ep->file);
-		return rc;
-	}
 	memcpy(address.name, ep->file.name, sizeof(address.name));
 	memcpy(buf, &address, sizeof(address));
 	*len = sizeof(address);
@@ -82,7 +89,8 @@ int shm_address(struct xpi_be *be, void *ep_, struct xpi_core_ep *core_ep, void 
 static int link_begin(struct xpi_be *be, struct shm_ep *ep)
 {
 	struct epoll_event readable = {.events = EPOLLIN, .data.ptr = ep};
-	int rc = be->up->same_user(be->core, ep->core_ep);
+	/* With a directory, the kernel names the user of the socket: the peer may be in another network namespace. */
+	int rc = shm_lends(be) ? XPORT_OK : be->up->same_user(be->core, ep->core_ep);
 
 	if (rc == XPORT_OK)
 		rc = shm_link_connect(be, ep);
@@ -160,6 +168,7 @@ int shm_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 		rc = peer_map(be, ep, fd);
 	if (rc != XPORT_OK)
 		return rc;
+	xpi_meet_remove(&be->meet, ep->file.name);
 	shm_ring_init(&ep->tx, &ep->rx, ep->file.base, ep->peer);
 	ep->ready = true;
 	shm_poll_add(be, ep);
@@ -183,7 +192,9 @@ void shm_ep_destroy(struct xpi_be *be, void *ep_)
 {
 	struct shm_ep *ep = ep_;
 
-	(void)be;
+	if (!ep->ready)
+		xpi_meet_remove(&be->meet, ep->file.name);
+	xpi_lent_free(ep->lent);
 	if (ep->peer != NULL)
 		xpi_shm_unmap((void *)(uintptr_t)ep->peer, ep->file.length);
 	file_free(&ep->file);
@@ -196,9 +207,7 @@ int shm_probe(struct xport_error *err)
 {
 	struct xpi_be be = {.err = err};
 	struct shm_ep ep = {.core_ep = NULL};
-	uint8_t address[sizeof(struct shm_address)];
-	size_t len = sizeof(address);
-	int rc = shm_address(&be, &ep, NULL, address, &len);
+	int rc = ep_open(&be, &ep, offsetof(struct shm_file, ring)); /* a page: nothing is sent */
 
 	if (rc == XPORT_OK)
 		shm_ep_destroy(&be, &ep);

@@ -12,7 +12,7 @@
 
 #include "shm.h"
 
-enum { BATCH = 8, POLL_MAX = 64, EVENTS = 16 };
+enum { BATCH = SHM_CREDITS + 4, POLL_MAX = 64, EVENTS = 16 };
 
 /* Where an endpoint that is no longer read finds nothing. */
 static const struct shm_slot nothing;
@@ -86,8 +86,7 @@ static void ep_failed(struct xpi_be *be, struct shm_ep *ep)
 	be->up->ep_failed(be->core, ep->core_ep, EPROTO, ep->why);
 }
 
-/* Awake again: the peer need not ring. */
-static void ep_wake(struct shm_ep *ep)
+void shm_poll_wake(struct shm_ep *ep)
 {
 	uint32_t *sleep = &ep->tx.own->sleep;
 
@@ -98,11 +97,14 @@ static void ep_wake(struct shm_ep *ep)
 static __attribute__((noinline)) int ep_receive(struct xpi_be *be, struct shm_ep *ep)
 {
 	int n = 0, len = 0;
+	struct shm_frame f;
 
-	ep_wake(ep);
-	while (n < BATCH && (len = shm_ring_pop(&ep->rx, be->frame)) > 0) {
+	shm_poll_wake(ep);
+	while (n < BATCH && (len = shm_ring_peek(&ep->rx, be->frame, &f)) > 0) {
 		n++;
-		be->up->am_recv(be->core, ep->core_ep, be->frame, (size_t)len, NULL, 0);
+		be->up->am_recv(be->core, ep->core_ep, be->frame, f.hlen, f.data, f.dlen);
+		if (!ep->broken) /* by a send of the core's meanwhile */
+			shm_ring_pop(&ep->rx, &f);
 	}
 	if (len == SHM_RING_BROKEN) {
 		shm_break(ep, "the peer wrote an invalid record (%" PRIu32 " bytes, slot %td) into shared memory",
@@ -179,9 +181,9 @@ static bool bells_take(struct xpi_be *be)
 			all = false;
 			continue;
 		}
-		ep_wake(ep);
+		shm_poll_wake(ep);
 		ep_warm(be, ep);
-		if (shm_bell_take(ep) || ep->broken)
+		if (shm_bell_take(be, ep, NULL, NULL) || ep->broken)
 			continue;
 		shm_break(ep, "the peer sent too many bells, or other data, to the socket of shared memory");
 		ep_failed(be, ep);

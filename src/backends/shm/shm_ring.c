@@ -33,3 +33,14 @@ int shm_rx_skip(struct shm_rx *rx)
 	rx->next = first;
 	return (int)head;
 }
+
+void shm_rx_cut(const struct shm_rx *rx, struct shm_frame *f)
+{
+	uint32_t hlen = shm_load(&rx->next->hlen);
+
+	if (hlen == 0 || hlen >= f->hlen || f->hlen - hlen < SHM_LONG)
+		return;
+	f->dlen = f->hlen - hlen;
+	f->hlen = hlen;
+	f->data = (const uint8_t *)rx->next + SHM_HEAD + hlen; /* beyond the one slot that the type has */
+}

@@ -13,7 +13,8 @@
  * cache line. The writer clears the head after a record before it publishes the record, so the reader never sees a stale
  * head.
  *
- * The reader trusts nothing: it reads each head once, checks it, and copies the frame before anybody looks into it.
+ * The reader trusts nothing: it reads each head once, checks it, and copies the frame before anybody looks into it. Only
+ * long data stays in the ring until it is copied to its destination.
  */
 #ifndef SHM_RING_H
 #define SHM_RING_H
@@ -27,26 +28,28 @@
 
 enum {
 	SHM_SLOT = 64,
-	SHM_SLOTS = 2048, /* 128 KiB */
+	SHM_SLOTS = 4096, /* 256 KiB */
 	SHM_HEAD = 8,
-	SHM_AM_SLOTS = 133,
-	SHM_AM_MAX = SHM_AM_SLOTS * SHM_SLOT - SHM_HEAD, /* 8 KiB of data and the headers of the core */
+	SHM_AM_SLOTS = 261,
+	SHM_AM_MAX = SHM_AM_SLOTS * SHM_SLOT - SHM_HEAD, /* 16 KiB of data and the headers of the core */
+	SHM_LONG = 2048,                                 /* data of this length or more is delivered in the ring */
 	SHM_TELL = SHM_SLOTS / 32,                       /* the reader reports after so many slots */
 	SHM_LOST = SHM_AM_SLOTS + SHM_TELL + 2           /* skipped at the end, not reported yet, cleared ahead */
 };
 
-#define SHM_MAGIC UINT64_C(0x316d687374726f70) /* "portshm1" */
+#define SHM_MAGIC UINT64_C(0x326d687374726f70) /* "portshm2" */
 #define SHM_SKIP UINT32_MAX                    /* head: the next record is at the beginning of the ring */
 
 struct shm_slot {
 	alignas(SHM_SLOT) uint32_t head; /* 0: no record yet; SHM_SKIP, or the length of the frame */
-	uint32_t unused;
+	uint32_t hlen;                      /* the first piece of the frame */
 	uint8_t frame[SHM_SLOT - SHM_HEAD]; /* it goes on in the next slots */
 };
 
 struct shm_file {
 	alignas(SHM_SLOT) uint64_t magic;
 	uint32_t slots;
+	uint32_t mails; /* descriptors of regions that the owner has taken out of its socket, ever; modulo 2^32 */
 	alignas(SHM_SLOT) uint32_t taken; /* slots of the peer's ring that the owner has read, ever; modulo 2^32 */
 	alignas(SHM_SLOT) uint32_t sleep; /* odd: the owner sleeps, or will, until its bell rings */
 	struct shm_slot ring[SHM_SLOTS];
@@ -70,6 +73,12 @@ struct shm_rx {
 	uint32_t taken, told; /* slots read, ever; and what the peer knows */
 };
 
+/* A frame of the reader's: the first piece is copied, the second lies in the ring, and the peer can still change it. */
+struct shm_frame {
+	uint32_t slots, hlen, dlen;
+	const uint8_t *data; /* NULL: all of it is copied */
+};
+
 enum { SHM_RING_EMPTY = 0, SHM_RING_BROKEN = -1 };
 
 /* shm_ring_init - begin with two files that are zeroed, but for their first line. */
@@ -84,6 +93,9 @@ bool shm_tx_fits(struct shm_tx *tx, uint32_t slots, bool *broken);
  * Returns its head, or SHM_RING_BROKEN.
  */
 int shm_rx_skip(struct shm_rx *rx);
+
+/* shm_rx_cut - leave the second piece of a long frame in the ring, if it is long. */
+void shm_rx_cut(const struct shm_rx *rx, struct shm_frame *f);
 
 static inline uint32_t shm_slots_of(size_t len)
 {
@@ -133,6 +145,7 @@ static inline bool shm_ring_push(struct shm_tx *tx, const void *hdr, size_t hlen
 	xpi_copy(to, hdr, hlen);
 	if (dlen > 0)
 		memcpy(to + hlen, data, dlen);
+	__atomic_store_n(&slot->hlen, (uint32_t)hlen, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->head, (uint32_t)(hlen + dlen), __ATOMIC_RELEASE);
 	if (skip > 0)
 		__atomic_store_n(&tx->own->ring[at].head, SHM_SKIP, __ATOMIC_RELEASE);
@@ -154,14 +167,14 @@ static inline void shm_ring_clear(struct shm_tx *tx)
 }
 
 /*
- * shm_ring_pop - copy the next frame to `to`, which has SHM_AM_MAX bytes.
+ * shm_ring_peek - copy the next frame to `to`, which has SHM_AM_MAX bytes, but for long data.
  *
- * Returns its length, SHM_RING_EMPTY or SHM_RING_BROKEN.
+ * Returns its length, SHM_RING_EMPTY or SHM_RING_BROKEN. If it returns a length, call shm_ring_pop when the frame is no
+ * longer needed.
  */
-static inline int shm_ring_pop(struct shm_rx *rx, void *to)
+static inline int shm_ring_peek(struct shm_rx *rx, void *to, struct shm_frame *f)
 {
-	uint32_t head = shm_rx_head(rx->next), n;
-	size_t left;
+	uint32_t head = shm_rx_head(rx->next);
 
 	if (head == 0)
 		return SHM_RING_EMPTY;
@@ -172,20 +185,28 @@ static inline int shm_ring_pop(struct shm_rx *rx, void *to)
 			return r;
 		head = (uint32_t)r;
 	}
-	left = (size_t)(&rx->peer->ring[SHM_SLOTS] - rx->next);
 	if (__builtin_expect(head > SHM_AM_MAX, 0))
 		return SHM_RING_BROKEN;
-	n = shm_slots_of(head);
-	if (__builtin_expect(n > left, 0))
+	*f = (struct shm_frame){.slots = shm_slots_of(head), .hlen = head};
+	if (__builtin_expect(f->slots > (size_t)(&rx->peer->ring[SHM_SLOTS] - rx->next), 0))
 		return SHM_RING_BROKEN;
-	xpi_copy(to, (const uint8_t *)rx->next + SHM_HEAD, head);
-	rx->next = n == left ? rx->peer->ring : rx->next + n;
-	rx->taken += n;
+	if (head >= SHM_LONG)
+		shm_rx_cut(rx, f);
+	xpi_copy(to, rx->next->frame, f->hlen);
+	return (int)head;
+}
+
+/* shm_ring_pop - give the slots of the frame back to the peer. */
+static inline void shm_ring_pop(struct shm_rx *rx, const struct shm_frame *f)
+{
+	rx->next += f->slots;
+	if (rx->next == &rx->peer->ring[SHM_SLOTS])
+		rx->next = rx->peer->ring;
+	rx->taken += f->slots;
 	if (rx->taken - rx->told >= SHM_TELL) {
 		rx->told = rx->taken;
 		__atomic_store_n(&rx->own->taken, rx->taken, __ATOMIC_RELEASE);
 	}
-	return (int)head;
 }
 
 #endif

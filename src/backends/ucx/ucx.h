@@ -78,6 +78,7 @@ struct xpi_be {
 	bool reaches;      /* UCX maps or copies memory of processes named in peers' addresses: see ucx_user.c */
 	bool maps;         /* peers on this host map memory of mr_alloc */
 	bool rdma;         /* the context has an adapter */
+	int traffic_class; /* of its packets: enum xport_traffic */
 	char device[64], transports[96];
 	struct ucx_sink sink;
 	ucp_datatype_t packed;   /* ucx_am.c; 0: not needed */
@@ -230,7 +231,7 @@ int ucx_am_send_two(struct xpi_be *be, void *ep, const void *hdr, size_t hlen, c
 int ucx_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 int ucx_mr_alloc(struct xpi_be *be, void *mr, size_t length, uint32_t rights, void **base);
 void ucx_mr_dereg(struct xpi_be *be, void *mr);
-int ucx_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int ucx_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 int ucx_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                     uint64_t length, uint32_t rights, void **direct);
 void ucx_rkey_destroy(struct xpi_be *be, void *rkey);

@@ -107,7 +107,7 @@ void ucx_mr_dereg(struct xpi_be *be, void *mr_)
 	xpi_shm_free(&mr->shm);
 }
 
-int ucx_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
+int ucx_rkey_pack(struct xpi_be *be, void *ep, const void *mr_, void *buf, size_t *len)
 {
 	const struct ucx_mr *mr = mr_;
 	struct xpi_wr w = xpi_wr(buf, *len);
@@ -117,6 +117,7 @@ int ucx_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
 	size_t room = *len, n;
 	void *blob;
 
+	(void)ep;
 	*len = 0;
 	if (kind == 0)
 		return XPORT_OK;

@@ -132,7 +132,8 @@ static bool about_fork(const char *line)
 /* What ucx.c sets for shared memory, sockets or adapters, if there are any; nothing else is in the line. */
 static bool about_some_transports(const char *line)
 {
-	static const char *const names[] = {"MM_ERROR_HANDLING=", "CONN_NB=", "TX_SEG_SIZE=", "FORK_INIT="};
+	static const char *const names[] = {
+		"MM_ERROR_HANDLING=", "CONN_NB=", "TX_SEG_SIZE=", "FORK_INIT=", "IB_TRAFFIC_CLASS="};
 	const char *word = strchr(line, ':');
 
 	while (word != NULL) {

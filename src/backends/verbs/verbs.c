@@ -327,6 +327,8 @@ static void vrb_query(struct xpi_be *be, struct xpi_be_caps *caps)
 	caps->rma_max = be->rma_max;
 	caps->nic_atomic = be->nic_atomic;
 	caps->local_provider = true;
+	/* On InfiniBand rdma_cm only asks the subnet manager for a service level, and siw's sockets take nothing. */
+	caps->traffic = be->kind == VRB_ROCE ? XPI_TRAFFIC_EACH : XPI_TRAFFIC_NONE;
 }
 
 /* Checks that the device can be opened. Only this finds, for example, a limit of locked memory. */
@@ -385,6 +387,7 @@ XPI_EXPORT_BACKEND(verbs) = {
 	.rkey_unpack = vrb_rkey_unpack,
 	.address = vrb_address,
 	.ep_connect = vrb_ep_connect,
+	.ep_mark = vrb_ep_mark,
 	.ep_quiesce = vrb_ep_quiesce,
 	.ep_destroy = vrb_ep_destroy,
 	.am_send = vrb_am_send,

@@ -194,6 +194,8 @@ struct vrb_ep {
 	uint8_t greetings; /* sent */
 	uint8_t routes;    /* attempts to resolve the route */
 	uint8_t ports;     /* ports tried that TCP had given away */
+	uint8_t tos;       /* of its packets, if marked */
+	bool marked;
 	bool connected;    /* rdma_cm reported it, or is about to */
 	bool awaited;      /* iWARP: rdma_cm has not yet reported how connecting ended */
 	bool broken, told; /* unusable; the core was notified */
@@ -252,6 +254,7 @@ int vrb_repost(struct vrb_ep *ep);
 /* verbs_ep.c */
 int vrb_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);
 int vrb_ep_connect(struct xpi_be *be, void *ep, enum xpi_role role, const void *addr, size_t len);
+int vrb_ep_mark(struct xpi_be *be, void *ep, int traffic_class);
 int vrb_ep_quiesce(struct xpi_be *be, void *ep);
 void vrb_ep_destroy(struct xpi_be *be, void *ep);
 /* Sets whether every poll must check for rdma_cm events because of this endpoint. */
@@ -329,7 +332,7 @@ static inline __attribute__((always_inline)) int vrb_post(struct vrb_ep *ep, str
 /* verbs_mr.c */
 int vrb_mr_reg(struct xpi_be *be, void *mr, void *base, size_t length, uint32_t rights);
 void vrb_mr_dereg(struct xpi_be *be, void *mr);
-int vrb_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len);
+int vrb_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len);
 int vrb_rkey_unpack(struct xpi_be *be, void *ep, void *rkey, const void *buf, size_t len, uint64_t start,
                     uint64_t length, uint32_t rights, void **direct);
 

@@ -23,6 +23,7 @@
 #include "base/bytes.h"
 #include "base/fd.h"
 #include "base/printable.h"
+#include "base/traffic.h"
 #include "verbs.h"
 
 enum { ADDRESS_VERSION = 2, RESOLVE_MS = 3000, GREET_MS = 20, DRAIN_MS = 250, TABLE_MAX = 1 << 16, RNR_FOREVER = 7 };
@@ -242,6 +243,9 @@ static int call_begin(struct vrb_ep *ep, const struct address *a)
 		ep->id = NULL;
 		return cm_fail(ep, a, "rdma_create_id");
 	}
+	/* On RoCE the service level of the route, and with it the priority on a VLAN, comes from here. */
+	if (ep->marked && rdma_set_option(ep->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &ep->tos, sizeof(ep->tos)) != 0)
+		return cm_fail(ep, a, "setting the traffic class");
 	if (rdma_resolve_addr(ep->id, &from.sa, &to.sa, RESOLVE_MS) != 0)
 		return cm_fail(ep, a, "resolving the address");
 	return XPORT_ERR_AGAIN;
@@ -504,6 +508,16 @@ int vrb_ep_connect(struct xpi_be *be, void *ep_, enum xpi_role role, const void 
 	if (ep->state == VRB_UP)
 		return XPORT_OK;
 	return role == XPI_ACTIVE ? call_step(ep, &a) : accept_step(ep, &a);
+}
+
+int vrb_ep_mark(struct xpi_be *be, void *ep_, int traffic_class)
+{
+	struct vrb_ep *ep = ep_;
+
+	(void)be;
+	ep->tos = xpi_traffic_tos(traffic_class);
+	ep->marked = true;
+	return XPORT_OK;
 }
 
 /* ---- ending ---- */

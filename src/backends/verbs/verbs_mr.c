@@ -64,11 +64,12 @@ void vrb_mr_dereg(struct xpi_be *be, void *mr_)
 	mr->mr = NULL;
 }
 
-int vrb_rkey_pack(struct xpi_be *be, const void *mr_, void *buf, size_t *len)
+int vrb_rkey_pack(struct xpi_be *be, void *ep, const void *mr_, void *buf, size_t *len)
 {
 	const struct vrb_mr *mr = mr_;
 	struct xpi_wr w = xpi_wr(buf, *len);
 
+	(void)ep;
 	if (mr->mr == NULL) {
 		*len = 0;
 		return XPORT_OK;

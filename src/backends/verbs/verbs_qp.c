@@ -150,6 +150,9 @@ static int to(struct vrb_ep *ep, enum ibv_qp_state state)
 		attr.max_dest_rd_atomic = (uint8_t)be->reads_max;
 	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
 		attr.max_rd_atomic = (uint8_t)ep->gets_max;
+	/* The passive side's, too: its rdma_cm takes over the service level of the request, but not always this. */
+	if (ep->marked && (mask & IBV_QP_AV) && attr.ah_attr.is_global)
+		attr.ah_attr.grh.traffic_class = ep->tos;
 	if (be->kind == VRB_IB)
 		mask &= (1 << 21) - 1; /* kernels set bits there that are not for InfiniBand */
 	rc = ibv_modify_qp(ep->qp, &attr, mask);

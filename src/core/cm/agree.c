@@ -18,7 +18,7 @@ static bool same_network(const struct xpi_offer *a, const struct xpi_offer *b)
 }
 
 /* Why two processes do not share memory; NULL: they do, or it is not known that they do not. */
-static const char *memory_apart(const struct xpi_hello *a, const struct xpi_hello *b)
+static const char *memory_apart(const struct xpi_hello *a, const struct xpi_hello *b, bool passed, bool files)
 {
 	bool several = a->noffers > 1 || b->noffers > 1;
 
@@ -26,11 +26,13 @@ static const char *memory_apart(const struct xpi_hello *a, const struct xpi_hell
 		return NULL;
 	if (strcmp(a->boot_id, b->boot_id) != 0)
 		return "the two processes are on different hosts, and %s only works within one";
+	if (passed)
+		return NULL;
 	if (a->pid_ns != 0 && b->pid_ns != 0 && a->pid_ns != b->pid_ns)
 		return "the two processes are in different PID namespaces, as in two containers, and %s only works "
 		       "within one";
 	/* Some stacks can do without. So this decides only where there may be something else. */
-	if (several && a->shm_fs != 0 && b->shm_fs != 0 && a->shm_fs != b->shm_fs)
+	if (files && several && a->shm_fs != 0 && b->shm_fs != 0 && a->shm_fs != b->shm_fs)
 		return "the two processes have different /dev/shm, as in two containers, and %s needs a common one";
 	return NULL;
 }
@@ -38,7 +40,9 @@ static const char *memory_apart(const struct xpi_hello *a, const struct xpi_hell
 int xpi_agree_fits(const struct xpi_hello *a, unsigned i, const struct xpi_hello *b, unsigned j, char *why, size_t len)
 {
 	const struct xpi_offer *o = &a->offers[i], *p = &b->offers[j];
-	const char *sentence = (o->flags | p->flags) & XPI_OFFER_SHARED ? memory_apart(a, b) : NULL;
+	bool passed = (o->flags & p->flags & XPI_OFFER_PASSED) != 0;
+	bool files = strcmp(o->backend, "shm") != 0; /* shm has none in /dev/shm */
+	const char *sentence = (o->flags | p->flags) & XPI_OFFER_SHARED ? memory_apart(a, b, passed, files) : NULL;
 	char name[72];
 
 	if (!same_network(o, p)) {
@@ -48,6 +52,16 @@ int xpi_agree_fits(const struct xpi_hello *a, unsigned i, const struct xpi_hello
 	if ((o->flags | p->flags) & XPI_OFFER_FAILED) {
 		snprintf(why, len, "one side cannot use it");
 		return XPORT_ERR_INCOMPATIBLE;
+	}
+	if (((o->flags ^ p->flags) & XPI_OFFER_PASSED) != 0) {
+		snprintf(why, len, "only the process %s has XPORT_SHM_DIR, and both of two containers need it",
+		         (o->flags & XPI_OFFER_PASSED) != 0 ? "here" : "there");
+		return XPORT_ERR_UNREACHABLE;
+	}
+	if (passed && o->protocol[0] != '\0' && p->protocol[0] != '\0' && strcmp(o->protocol, p->protocol) != 0) {
+		snprintf(why, len, "XPORT_SHM_DIR is not the same directory on both sides: \"%s\" there, \"%s\" here",
+		         p->protocol, o->protocol);
+		return XPORT_ERR_UNREACHABLE;
 	}
 	if (o->protocol[0] != '\0' && p->protocol[0] != '\0' && strcmp(o->protocol, p->protocol) != 0) {
 		snprintf(why, len, "protocol there \"%s\", here \"%s\"", p->protocol, o->protocol);
@@ -104,8 +118,8 @@ void xpi_agree(const struct xpi_hello *client, const struct xpi_hello *server, s
 /* ---- Reasons ---- */
 
 static const char apart_hint[] =
-	"let both share a PID namespace (docker run --pid=host), or take a provider of the network: "
-	"XPORT_BACKEND=ucx:tcp or ofi:tcp";
+	"set XPORT_SHM_DIR to one directory in both (for shm), let both share a PID namespace (docker run --pid=host), "
+	"or take a provider of the network: XPORT_BACKEND=ucx:tcp or ofi:tcp";
 
 int xpi_agree_none(const struct xpi_hello *ours, const struct xpi_hello *theirs, char *text, size_t len,
                    const char **hint)

@@ -84,6 +84,7 @@ static int next_address(struct xpi_conn *conn)
 		conn->fd = xpi_fd_up(socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 		if (conn->fd >= 0) {
 			(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+			xpi_conn_traffic_socket(conn->x, conn->fd, conn->traffic);
 			if (connect(conn->fd, sa, conn->addrs.a[i].len) == 0 || errno == EINPROGRESS)
 				return XPORT_OK;
 		}
@@ -262,7 +263,7 @@ int xpi_connect_undo(struct xport *x, struct xport_ep *ep, int status)
 	if (ep != NULL && ep->conn != NULL)
 		ep->conn->wait = NULL;
 	if (ep != NULL)
-		xpi_ep_destroy(ep);
+		xpi_ep_discard(ep);
 	x->err = err;
 	return status;
 }
@@ -292,6 +293,7 @@ int xpi_connect_begin(struct xport *x, const char *address, const struct xport_c
 	snprintf(conn->remote, sizeof(conn->remote), "%s", address);
 	conn->addrs = addrs;
 	conn->forbidden = forbidden;
+	conn->traffic = (uint8_t)xpi_conn_traffic_wish(x, attr);
 	conn->deadline_ms = deadline_ms;
 	conn->step = XPI_CONN_TCP;
 	rc = check_addresses(conn);

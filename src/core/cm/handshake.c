@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/signals.h"
+#include "base/traffic.h"
 #include "core/auth/auth.h"
 #include "core/cm/addr.h"
 #include "core/cm/cm.h"
@@ -175,6 +176,7 @@ int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t priva
 	xpi_conn_identity(x, conn->ep != NULL ? conn->ep->tp : NULL, conn->forbidden, &h);
 	memcpy(conn->said, h.offers, sizeof(conn->said));
 	conn->nsaid = h.noffers;
+	h.traffic_class = conn->traffic;
 	h.verdict = verdict;
 	snprintf(h.verdict_text, sizeof(h.verdict_text), "%s", text != NULL ? text : "");
 	if (conn->ep != NULL) {
@@ -205,7 +207,7 @@ int xpi_conn_take_peer(struct xpi_conn *conn)
 
 	/* What the contract promises of every back end; less would let the protocol stall. */
 	if (peer->frame_max < 4096 || peer->credits == 0 || peer->window == 0 || peer->requests == 0 ||
-	    peer->peer_timeout_ms < 200 || peer->peer_timeout_ms > 3600000)
+	    peer->peer_timeout_ms < 200 || peer->peer_timeout_ms > 3600000 || !xpi_traffic_valid(peer->traffic_class))
 		return xpi_fail(&x->err, XPORT_ERR_PROTOCOL, 0, NULL, NULL, "the HELLO of %s has impossible limits",
 		                conn->remote);
 	if (conn->peer_known)
@@ -215,6 +217,7 @@ int xpi_conn_take_peer(struct xpi_conn *conn)
 	conn->peer_known = true;
 	conn->step = XPI_CONN_NATIVE;
 	conn->native_ms = xpi_now_ms();
+	conn->mark = XPI_MARK_FIRST;
 	return XPORT_OK;
 }
 
@@ -354,6 +357,9 @@ static int step_native(struct xpi_conn *conn)
 		return rc;
 	if (conn->ep->end.broken)
 		return xpi_negotiate_failed(conn, native_broke(conn));
+	rc = xpi_conn_traffic_begin(conn);
+	if (rc != XPORT_OK)
+		return xpi_negotiate_failed(conn, rc);
 	xpi_fd_fill();
 	xpi_signals_hold(&mask);
 	rc = tp->ops->ep_connect(tp->be, xpi_ep_be(conn->ep), role, conn->peer.address, conn->peer.address_len);
@@ -361,6 +367,8 @@ static int step_native(struct xpi_conn *conn)
 	/* It may have called back, and the core have failed the endpoint. */
 	if (conn->dead || rc == XPORT_ERR_AGAIN)
 		return 0;
+	if (rc == XPORT_OK)
+		rc = xpi_conn_traffic_end(conn);
 	if (rc != XPORT_OK)
 		return xpi_negotiate_failed(conn, rc);
 	rc = say_ready(conn);
@@ -368,13 +376,11 @@ static int step_native(struct xpi_conn *conn)
 	return rc == XPORT_OK ? 1 : rc;
 }
 
-static bool same_host(const struct xpi_hello *peer)
+/* Our HELLO has read x->self. */
+static bool same_host(const struct xport *x, const struct xpi_hello *peer)
 {
-	struct xpi_hello ours;
-
-	xpi_hello_process(&ours);
-	return ours.boot_id[0] != '\0' && strcmp(ours.boot_id, peer->boot_id) == 0 && ours.pid_ns != 0 &&
-	       ours.pid_ns == peer->pid_ns;
+	return x->self.boot_id[0] != '\0' && strcmp(x->self.boot_id, peer->boot_id) == 0 && x->self.pid_ns != 0 &&
+	       x->self.pid_ns == peer->pid_ns;
 }
 
 /* Both are ready: the socket passes to the endpoint, and the handshake is over. */
@@ -394,7 +400,7 @@ static int establish(struct xpi_conn *conn)
 	ep->conn = NULL;
 	xpi_negotiate_passed(conn);
 	ep->chan.session = conn->session;
-	rc = xpi_ep_established(ep, fd, same_host(&conn->peer), &conn->peer);
+	rc = xpi_ep_established(ep, fd, same_host(x, &conn->peer), &conn->peer);
 	if (rc != XPORT_OK) {
 		ep->chan.session = NULL;
 		ep->conn = conn;

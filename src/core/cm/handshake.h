@@ -29,6 +29,13 @@ enum xpi_conn_step {
 	XPI_CONN_REFUSING /* server: until the refusal has left */
 };
 
+/* When the endpoint is to be marked with its traffic class. */
+enum xpi_conn_mark {
+	XPI_MARK_FIRST, /* before ep_connect */
+	XPI_MARK_LAST,  /* after it: its stack could not earlier */
+	XPI_MARK_DONE
+};
+
 /* What a blocking xport_connect waits for, on its stack. */
 struct xpi_conn_wait {
 	bool established, failed;
@@ -68,6 +75,8 @@ struct xpi_conn {
 	struct xpi_session *session; /* NULL: there is no key */
 	/* the transport, see negotiate.h */
 	struct xpi_agreement agreement;
+	uint8_t traffic;              /* enum xport_traffic that this side asks for */
+	enum xpi_conn_mark mark;      /* of this attempt */
 	uint32_t forbidden;           /* candidates that this connection may not use, bits */
 	uint8_t nsaid;                /* client: our offers, as our HELLO has said them */
 	struct xpi_offer said[XPI_OFFERS_MAX];
@@ -113,7 +122,7 @@ int xpi_conn_watch(struct xpi_conn *conn);
  * Our HELLO, but for what belongs to an endpoint. `tp`: the transport whose limits it has; NULL: any. `forbidden`: bits of the
  * candidates that the connection may not use.
  */
-void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h);
+void xpi_conn_identity(struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h);
 /* Encodes our HELLO into conn->out; ep NULL: a refusal, with `verdict` and its sentence. */
 int xpi_conn_hello(struct xpi_conn *conn, const void *private_data, size_t private_len, int verdict, const char *text);
 /* The native address of conn->ep, of `*len` bytes at most; what the endpoint is prepared for from then on. */
@@ -128,6 +137,17 @@ int xpi_conn_take_peer(struct xpi_conn *conn);
 int xpi_conn_peer_status(int32_t status);
 /* Checks the options of xport_connect and xport_listen, and sets the candidates that they forbid. */
 int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr, uint32_t *forbidden);
+
+/* traffic_class.c: the class that this side asks for. */
+int xpi_conn_traffic_wish(const struct xport *x, const struct xport_conn_attr *attr);
+/* traffic_class.c: marks a control channel, or a listening socket for those that it accepts. */
+void xpi_conn_traffic_socket(const struct xport *x, int fd, int traffic_class);
+/*
+ * traffic_class.c: agrees on the class, and marks the endpoint with it, once for each attempt: before ep_connect, or after it if the
+ * stack could not earlier. An error: XPORT_REQUIRE asks for what cannot be done.
+ */
+int xpi_conn_traffic_begin(struct xpi_conn *conn);
+int xpi_conn_traffic_end(struct xpi_conn *conn);
 
 /* Sends what may be said by now.  1: all of it is; 0: the socket is full. */
 int xpi_conn_flush(struct xpi_conn *conn);

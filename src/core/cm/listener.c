@@ -49,7 +49,7 @@ void xpi_listener_drop_ended(struct xport_listener *l)
 			continue;
 		xpi_accept_take(l, ready);
 		if (!xpi_ep_named(ep))
-			xpi_ep_destroy(ep);
+			xpi_ep_discard(ep);
 	}
 }
 
@@ -189,6 +189,8 @@ static int accept_begin(struct xport_listener *l, int fd, const struct sockaddr 
 	conn->fd = fd;
 	conn->listener = l;
 	conn->forbidden = l->forbidden;
+	conn->traffic = l->traffic;
+	xpi_conn_traffic_socket(l->x, fd, l->traffic); /* the priority within the host is not inherited */
 	conn->step = l->x->settings.secret != NULL ? XPI_CONN_START : XPI_CONN_HELLO;
 	conn->deadline_ms = conn->began_ms + XPI_HALF_OPEN_MS;
 	xpi_addr_format(sa, conn->remote, sizeof(conn->remote));
@@ -271,6 +273,7 @@ static int bind_one(struct xport_listener *l, const struct sockaddr *sa, socklen
 		(void)setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
 	/* The client speaks first: what says nothing stays in the system's queue. */
 	(void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer_s, sizeof(defer_s));
+	xpi_conn_traffic_socket(l->x, l->fd, l->traffic); /* for the SYN-ACK */
 	if (bind(l->fd, sa, len) != 0 || listen(l->fd, SOMAXCONN) != 0) {
 		int error = errno;
 
@@ -392,6 +395,7 @@ int xpi_listener_open(struct xport *x, const char *address, const struct xport_c
 	if (l == NULL)
 		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for a listener");
 	l->forbidden = forbidden;
+	l->traffic = (uint8_t)xpi_conn_traffic_wish(x, attr);
 	rc = bind_any(l, address);
 	if (rc == XPORT_OK && getsockname(l->fd, (struct sockaddr *)&sa, &len) != 0)
 		rc = xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot ask for the listener's name");
@@ -463,7 +467,7 @@ void xpi_listener_close(struct xport_listener *l)
 		if (xpi_ep_named(ep) || ep->end.buffer == NULL)
 			xpi_ep_fail(ep, XPORT_ERR_CLOSED, XPORT_EVENT_LOST);
 		else
-			xpi_ep_destroy(ep);
+			xpi_ep_discard(ep);
 	}
 	while (xpi_event_forget(x, XPORT_EVENT_INCOMING, l, 0)) /* what they name is no more */
 		;

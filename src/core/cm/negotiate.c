@@ -27,6 +27,8 @@ void xpi_offers_fill(const struct xport *x, uint32_t forbidden, struct xpi_hello
 		memcpy(o->backend, c->backend, sizeof(o->backend));
 		memcpy(o->provider, c->provider, sizeof(o->provider));
 		o->flags = (uint8_t)((c->any_provider ? XPI_OFFER_ANY : 0) | (c->shares_memory ? XPI_OFFER_SHARED : 0));
+		if (strcmp(c->backend, "shm") == 0 && x->settings.shm_dir[0] != '\0')
+			o->flags |= XPI_OFFER_PASSED;
 		if ((forbidden & 1u << i) != 0) {
 			o->flags |= XPI_OFFER_FAILED;
 			snprintf(o->device, sizeof(o->device), "the program does not allow it");

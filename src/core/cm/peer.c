@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/traffic.h"
 #include "core/cm/addr.h"
 #include "core/cm/handshake.h"
 #include "core/cm/negotiate.h"
@@ -12,6 +13,8 @@
 #include "core/liveness/monitor.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/match.h"
+#include "core/object/match_peer.h"
 #include "core/object/op_life.h"
 #include "core/object/set.h"
 #include "core/object/usdt.h"
@@ -24,7 +27,7 @@ static bool big_endian(void)
 	return *(const uint8_t *)&one == 0;
 }
 
-void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h)
+void xpi_conn_identity(struct xport *x, const struct xpi_transport *tp, uint32_t forbidden, struct xpi_hello *h)
 {
 	memset(h, 0, sizeof(*h));
 	h->offer = tp != NULL ? (uint8_t)tp->index : XPI_OFFER_NONE;
@@ -37,12 +40,12 @@ void xpi_conn_identity(const struct xport *x, const struct xpi_transport *tp, ui
 	snprintf(h->stack, sizeof(h->stack), "%s", tp->caps.stack);
 	h->pointer_size = sizeof(void *);
 	h->big_endian = big_endian();
-	xpi_hello_process(h);
+	xpi_hello_process(h, &x->self);
 	xpi_offers_fill(x, forbidden, h);
 	h->incarnation = x->incarnation;
 	h->frame_max = (uint32_t)tp->caps.am_max;
 	h->credits = tp->caps.am_credits;
-	h->window = XPI_WINDOW;
+	h->window = xpi_window(x);
 	h->requests = XPI_REQUESTS;
 	h->peer_timeout_ms = (uint32_t)x->settings.peer_timeout_ms;
 }
@@ -64,6 +67,9 @@ int xpi_conn_attr_check(struct xport *x, const struct xport_conn_attr *attr, uin
 	if (attr->connect_ms < 0)
 		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, "0 means 30 s", "connect_ms is %d",
 		                attr->connect_ms);
+	if (!xpi_traffic_valid(attr->traffic_class))
+		return xpi_fail(&x->err, XPORT_ERR_INVALID, 0, NULL, "use one of enum xport_traffic",
+		                "traffic_class is %lld", (long long)attr->traffic_class);
 	if (attr->transports != NULL)
 		return xpi_candidates_forbid(&x->set->candidates, attr->transports, forbidden, &x->err);
 	return XPORT_OK;
@@ -123,6 +129,7 @@ int xpi_ep_established(struct xport_ep *ep, int fd, bool same_host, const struct
 		return xpi_fail_errno(&x->err, r, NULL, "cannot watch the control socket");
 	}
 	ep->state = XPI_EP_OPEN;
+	xpi_peers_reached(xpi_match_peers(x->match), ep);
 	XPI_PROBE_CONNECT(ep, ep->peer.name, ep->peer.pid);
 	xpi_log(x->log, XPORT_LOG_INFO, "0001", "%s: connected to process %lld on %s by %s:%s%s%s", ep->peer.name,
 	        (long long)ep->peer.pid, ep->peer.host, ep->tp->ops->name, ep->tp->caps.provider,

@@ -11,10 +11,10 @@
 #include "core/config/registry.h"
 
 /*
- * "auto": memory first, then adapters, then sockets. A back end is loaded only when one of its candidates is opened, so
- * the names stand here. Providers that a stranger can crash (sockets, rxm) and the slow rxd must be asked for by name.
+ * "auto": memory first, then adapters, then sockets. The library's own memory comes before that of the stacks. A back end
+ * is loaded only when one of its candidates is opened, so the names stand here. Providers that a stranger can crash (sockets, rxm) and the slow rxd must be asked for by name.
  */
-static const char *const auto_order[] = {"ucx:shm",   "ofi:shm", "verbs",   "ucx",     "ucx:rc",
+static const char *const auto_order[] = {"shm",       "ucx:shm", "ofi:shm", "verbs",   "ucx",    "ucx:rc",
                                          "ofi:verbs", "ofi",     "ucx:tcp", "ofi:tcp", "ofi:net"};
 enum { NAUTO = sizeof(auto_order) / sizeof(auto_order[0]) };
 

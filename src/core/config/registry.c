@@ -86,9 +86,9 @@ static void no_mr_dereg(struct xpi_be *be, void *mr)
 	(void)be, (void)mr;
 }
 
-static int no_rkey_pack(struct xpi_be *be, const void *mr, void *buf, size_t *len)
+static int no_rkey_pack(struct xpi_be *be, void *ep, const void *mr, void *buf, size_t *len)
 {
-	(void)be, (void)mr, (void)buf, (void)len;
+	(void)be, (void)ep, (void)mr, (void)buf, (void)len;
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 
@@ -131,6 +131,12 @@ static int no_drain(struct xpi_be *be, void *ep, struct xpi_req *req)
 	return XPORT_ERR_NOT_SUPPORTED;
 }
 
+static int no_ep_mark(struct xpi_be *be, void *ep, int traffic_class)
+{
+	(void)be, (void)ep, (void)traffic_class;
+	return XPORT_ERR_NOT_SUPPORTED;
+}
+
 static int no_fds(struct xpi_be *be, int *fds, int max)
 {
 	(void)be, (void)fds, (void)max;
@@ -149,7 +155,8 @@ static int no_arm(struct xpi_be *be)
 #define OPTIONAL(X) \
 	X(mr_reg) \
 	X(mr_alloc) \
-	X(mr_dereg) X(rkey_pack) X(rkey_unpack) X(rkey_destroy) X(put) X(get) X(atomic) X(drain) X(fds) X(arm)
+	X(mr_dereg) \
+	X(rkey_pack) X(rkey_unpack) X(rkey_destroy) X(put) X(get) X(atomic) X(drain) X(ep_mark) X(fds) X(arm)
 
 /* A slot that is there although one that goes with it is missing: its name, and *lacks that of the missing one. */
 static const char *unpaired(const struct xpi_backend *be, const char **lacks)
@@ -208,7 +215,7 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 		bool is;
 		const char *text;
 	} all[] = {
-		{caps->am_max < 4096, "its frames are shorter than 4096 bytes"},
+		{caps->am_max < XPI_FRAME_LEAST, "its frames are shorter than 4096 bytes"},
 		{caps->am_credits < 4, "fewer than 4 frames may be in flight"},
 		{keys && ops->rkey_pack == no_rkey_pack, "it says rkey_native_max, and has no rkey_pack"},
 		{caps->rkey_native_max > 1024, "its native keys are longer than 1024 bytes"},
@@ -226,6 +233,8 @@ const char *xpi_registry_contradiction(const struct xpi_backend *ops, const stru
 		{caps->lends && (!puts || !caps->rma_reg || caps->rkey_native_max > 192),
 	         "it says lends without put or rma_reg, or its native keys are longer than 192 bytes"},
 		{caps->rma_max > 0 && caps->rma_max < 128, "it says an rma_max below 128 bytes"},
+		{caps->traffic == XPI_TRAFFIC_EACH && ops->ep_mark == no_ep_mark,
+	         "it marks each endpoint with a traffic class, and has no ep_mark"},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -71,13 +71,24 @@ static const char *lacks(const struct xpi_settings *settings, const struct xpi_b
 		return "target_bounds";
 	if (settings->require & XPI_REQUIRE_PASSIVE_TARGET && !xpi_choice_passive_target(settings, caps))
 		return "passive_target";
+	if (settings->require & XPI_REQUIRE_TRAFFIC_CLASS && caps->traffic == XPI_TRAFFIC_NONE)
+		return "traffic_class";
 	return NULL;
+}
+
+static const char *lacks_hint(const char *what)
+{
+	if (strcmp(what, "target_bounds") == 0)
+		return "XPORT_EMULATE=all checks at the target";
+	if (strcmp(what, "passive_target") == 0)
+		return "XPORT_PROGRESS=thread calls at the target";
+	return "verbs, ofi:tcp and ucx:rc mark the packets of their data";
 }
 
 /* What a back end says of itself that cannot be, or NULL. */
 static const char *absurd(const struct xpi_be_caps *caps)
 {
-	if (caps->am_max < 4096)
+	if (caps->am_max < XPI_FRAME_LEAST)
 		return "am_max";
 	if (caps->am_credits == 0)
 		return "am_credits";
@@ -132,9 +143,7 @@ static int try_provider(struct trial *t, const struct xpi_backend *ops, const ch
 		rc = xpi_fail(t->err, XPORT_ERR_INCOMPATIBLE, 0, NULL, NULL,
 		              "the back end %s reports an impossible value of %s", ops->name, what);
 	else if ((what = lacks(t->settings, caps)) != NULL)
-		rc = xpi_fail(t->err, XPORT_ERR_NO_BACKEND, 0, NULL,
-		              strcmp(what, "target_bounds") == 0 ? "XPORT_EMULATE=all checks at the target"
-		                                                 : "XPORT_PROGRESS=thread calls at the target",
+		rc = xpi_fail(t->err, XPORT_ERR_NO_BACKEND, 0, NULL, lacks_hint(what),
 		              "it has no %s, which XPORT_REQUIRE asks for", what);
 	if (rc != XPORT_OK) {
 		ops->close(be);

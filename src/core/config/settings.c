@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,10 +16,13 @@
 #include "base/fd.h"
 #include "base/grow.h"
 #include "base/nearest.h"
+#include "base/node.h"
+#include "base/traffic.h"
 #include "core/auth/auth.h"
 #include "core/config/registry.h"
+#include "core/config/settings_names.h"
 
-enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
+enum { HOUR_MS = 3600 * 1000, FLIGHT_MIN = 1 << 20, FLIGHT_MAX = 1 << 30 };
 
 /*
  * X(id, name, type, range, standard, text).  A variable that is unset or empty has its standard value.  If the field of
@@ -30,12 +32,13 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	X(BACKEND, "XPORT_BACKEND", "list", \
 	  "auto | NAME | NAME:PROVIDER | A+B+C, or a list of these, separated by commas", "auto", \
 	  "the transport; of a list, the first that is usable; with + or auto, the best common one for each peer") \
-	X(REQUIRE, "XPORT_REQUIRE", "list", "target_bounds, passive_target", "", \
+	X(REQUIRE, "XPORT_REQUIRE", "list", "target_bounds, passive_target, traffic_class", "", \
 	  "capabilities without which opening fails") \
 	X(EMULATE, "XPORT_EMULATE", "list", "put, get, atomic, cma, all", "", \
 	  "operations to emulate over messages even where the network or the host supports them natively") \
-	X(PROGRESS, "XPORT_PROGRESS", "word", "poll | thread | thread@CORE, CORE 0 to 1023", "poll", \
-	  "who makes progress: the application's calls, or a thread of the library") \
+	X(PROGRESS, "XPORT_PROGRESS", "word", \
+	  "poll | thread | thread@CORES, such as 2 or 0-3,8, up to 1023 | thread@device", "poll", \
+	  "who makes progress: the application's calls, or a thread of the library; @device: near the network device") \
 	X(LIVENESS, "XPORT_LIVENESS", "word", "thread | poll", "thread", \
 	  "who answers heartbeats: a small thread, or the application's calls, which must then be frequent") \
 	X(PEER_TIMEOUT, "XPORT_PEER_TIMEOUT", "time", "200ms to 1h", "5s", "silence after which a peer is lost") \
@@ -45,14 +48,24 @@ enum { CORE_MAX = 1023, HOUR_MS = 3600 * 1000 };
 	  "operations of an endpoint that may be in flight or not reaped; further posts return XPORT_ERR_AGAIN") \
 	X(PEER_CONNECTIONS, "XPORT_PEER_CONNECTIONS", "number", "1 to 65536", "1024", \
 	  "connections that one address may have to the listeners of an instance") \
+	X(FLIGHT, "XPORT_FLIGHT", "size", "1m to 1g", "", \
+	  "bytes that a peer may have in flight to this process, over TCP: twice the bandwidth times the round trip; " \
+	  "default 8m, and 1m of unmatched messages") \
 	X(LOG, "XPORT_LOG", "log", "error | warn | info | debug, and optionally a comma and a file", "warn", \
 	  "the log level, and the file that is appended to instead of standard error") \
 	X(AUTH, "XPORT_AUTH", "word", "none", "", \
 	  "none: connections between hosts need no key, and are not authenticated") \
 	X(AUTH_KEY_FILE, "XPORT_AUTH_KEY_FILE", "file", "a path", "", \
 	  "file with the key that peers must have, too; connections between hosts need it, or XPORT_AUTH=none") \
+	X(SHM_DIR, "XPORT_SHM_DIR", "file", "a directory", "", \
+	  "where processes in different containers of a host meet; each mounts it, and sets its own path of it") \
 	X(CHAOS, "XPORT_CHAOS", "list", "WORD=VALUE, or a list of these, separated by commas: xport_chaos(7)", "", \
 	  "the faults that the back end chaos injects, for tests") \
+	X(LATENCY, "XPORT_LATENCY", "switch", "0 | 1", "0", \
+	  "1: measure how long operations take, for xport_stats and xport_stats_text; calls then take a slower path") \
+	X(TRAFFIC_CLASS, "XPORT_TRAFFIC_CLASS", "word", "bulk | normal | urgent", "", \
+	  "how packets are marked for the network; by default as the system does; xport_info says whether the data " \
+	  "is") \
 	X(STRICT, "XPORT_STRICT", "switch", "0 | 1", "0", \
 	  "1: an unknown variable XPORT_... is an error, and so are concurrent calls on an instance without a lock")
 
@@ -64,19 +77,6 @@ enum variable {
 const struct xpi_variable xpi_variables[] = {
 #define ROW(id, name, type, range, standard, text) {name, type, range, standard, text},
 	VARIABLES(ROW){NULL, NULL, NULL, NULL, NULL}};
-
-/* Variables of this project that libxport_services reads (xport_group.h): no misspelt ones. */
-static const char *const services_variables[] = {"XPORT_GROUP",
-                                                 "XPORT_GROUP_RANK",
-                                                 "XPORT_GROUP_SIZE",
-                                                 "XPORT_GROUP_NAME",
-                                                 "XPORT_GROUP_ADDRESS",
-                                                 "XPORT_ETCD_CACERT",
-                                                 "XPORT_ETCD_CERT",
-                                                 "XPORT_ETCD_KEY",
-                                                 "XPORT_ETCD_USER",
-                                                 "XPORT_ETCD_PASSWORD_FILE",
-                                                 NULL};
 
 /* The state of one reading of all variables. */
 struct reading {
@@ -202,6 +202,7 @@ static int read_REQUIRE(struct reading *r)
 {
 	static const struct word words[] = {{"target_bounds", XPI_REQUIRE_TARGET_BOUNDS},
 	                                    {"passive_target", XPI_REQUIRE_PASSIVE_TARGET},
+	                                    {"traffic_class", XPI_REQUIRE_TRAFFIC_CLASS},
 	                                    {NULL, 0}};
 
 	return read_words(r, words, &r->s->require);
@@ -220,9 +221,9 @@ static int read_PROGRESS(struct reading *r)
 {
 	static const char thread[] = "thread";
 	const char *p = r->value;
-	uint32_t core;
+	cpu_set_t set;
 
-	r->s->progress_core = -1;
+	r->s->progress_cores[0] = '\0';
 	r->s->progress_thread = strncmp(p, thread, sizeof(thread) - 1) == 0;
 	if (!r->s->progress_thread)
 		return strcmp(p, "poll") == 0 ? XPORT_OK : setting_bad(r, "unknown");
@@ -231,9 +232,11 @@ static int read_PROGRESS(struct reading *r)
 		return XPORT_OK;
 	if (*p++ != '@')
 		return setting_bad(r, "unknown");
-	if (!digits(&p, &core) || *p != '\0' || core > CORE_MAX)
-		return setting_bad(r, "the part after @ is not the number of a core");
-	r->s->progress_core = (int)core;
+	if (strlen(p) >= sizeof(r->s->progress_cores))
+		return setting_bad(r, "the list of cores is longer than 135 bytes");
+	if (strcmp(p, "device") != 0 && !xpi_node_list(p, &set))
+		return setting_bad(r, "the part after @ is neither \"device\" nor a list of cores");
+	strcpy(r->s->progress_cores, p);
 	return XPORT_OK;
 }
 
@@ -275,6 +278,26 @@ static int read_PEER_CONNECTIONS(struct reading *r)
 	return setting_read_number(r, 65536, &r->s->peer_connections);
 }
 
+static int read_FLIGHT(struct reading *r)
+{
+	const char *unit = r->value;
+	uint32_t n;
+
+	if (!digits(&unit, &n) || unit[0] == '\0' || unit[1] != '\0' || strchr("kmg", unit[0]) == NULL)
+		return setting_bad(r, "not a size such as 64m");
+	for (const char *p = "kmg"; *p != '\0'; p++) {
+		if (n > FLIGHT_MAX >> 10)
+			return setting_bad(r, "out of range");
+		n <<= 10;
+		if (*p == *unit)
+			break;
+	}
+	if (n < FLIGHT_MIN)
+		return setting_bad(r, "out of range");
+	r->s->flight = n;
+	return XPORT_OK;
+}
+
 static const char *const levels[] = {NULL, "error", "warn", "info", "debug"};
 
 static int read_LOG(struct reading *r)
@@ -305,6 +328,15 @@ static int read_AUTH_KEY_FILE(struct reading *r)
 	return XPORT_OK;
 }
 
+/* The back end shm opens it. */
+static int read_SHM_DIR(struct reading *r)
+{
+	if (strlen(r->value) >= sizeof(r->s->shm_dir))
+		return setting_bad(r, "longer than 255 bytes");
+	strcpy(r->s->shm_dir, r->value);
+	return XPORT_OK;
+}
+
 /* The back end chaos reads the words.  Here only its presence is checked. */
 static int read_CHAOS(struct reading *r)
 {
@@ -318,6 +350,22 @@ static int read_CHAOS(struct reading *r)
 		return setting_bad(r, "longer than 255 bytes");
 	strcpy(r->s->chaos, r->value);
 	return XPORT_OK;
+}
+
+static int read_LATENCY(struct reading *r)
+{
+	return read_either(r, "0", "1", &r->s->latency);
+}
+
+static int read_TRAFFIC_CLASS(struct reading *r)
+{
+	for (int c = XPORT_TRAFFIC_BULK; xpi_traffic_valid(c); c++) {
+		if (strcmp(r->value, xpi_traffic_name(c)) != 0)
+			continue;
+		r->s->traffic_class = c;
+		return XPORT_OK;
+	}
+	return setting_bad(r, "unknown");
 }
 
 static int read_STRICT(struct reading *r)
@@ -362,6 +410,9 @@ static const char *attr_value(const struct xport_attr *a, enum variable var, cha
 		*field = "xport_attr.queue_depth";
 		snprintf(buf, len, "%u", (unsigned)a->queue_depth);
 		return a->queue_depth != 0 ? buf : NULL;
+	case VAR_TRAFFIC_CLASS:
+		*field = "xport_attr.traffic_class";
+		return a->traffic_class != XPORT_TRAFFIC_DEFAULT ? xpi_traffic_name((int)a->traffic_class) : NULL;
 	default:
 		return NULL;
 	}
@@ -391,6 +442,10 @@ static int check_attr(const struct xport_attr *a, struct xport_error *err)
 	if (a->log_level < 0 || a->log_level > XPORT_LOG_DEBUG)
 		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
 		                "xport_attr.log_level=%d is not one of enum xport_log_level", a->log_level);
+	if (!xpi_traffic_valid(a->traffic_class))
+		return xpi_fail(err, XPORT_ERR_CONFIG, 0, NULL, NULL,
+		                "xport_attr.traffic_class=%lld is not one of enum xport_traffic",
+		                (long long)a->traffic_class);
 	return XPORT_OK;
 }
 
@@ -475,57 +530,6 @@ static int read_key(const struct reading *r)
 	return xpi_secret_read(r->key_file, &r->s->secret, r->err);
 }
 
-static bool known_name(const char *name)
-{
-	for (int i = 0; i < VAR_COUNT; i++)
-		if (strcmp(name, xpi_variables[i].name) == 0)
-			return true;
-	for (const char *const *v = services_variables; *v != NULL; v++)
-		if (strcmp(name, *v) == 0)
-			return true;
-	return false;
-}
-
-static int unknown_name(const struct reading *r, const char *name)
-{
-	struct xpi_nearest near = xpi_nearest(name);
-	char hint[128];
-
-	for (int i = 0; i < VAR_COUNT; i++)
-		xpi_nearest_look(&near, xpi_variables[i].name);
-	for (const char *const *v = services_variables; *v != NULL; v++)
-		xpi_nearest_look(&near, *v);
-	snprintf(hint, sizeof(hint), near.name != NULL ? "did you mean %s?" : "unset it", near.name);
-	if (r->s->strict)
-		return xpi_fail(r->err, XPORT_ERR_CONFIG, 0, NULL, hint,
-		                "%.100s is not a variable of this library (XPORT_STRICT=1)", name);
-	xpi_log(&r->s->log, XPORT_LOG_WARN, "0201", "%.100s is not a variable of this library: %s", name, hint);
-	return XPORT_OK;
-}
-
-/* The names XPORT_... are reserved for the library, so an unknown one is probably misspelt. */
-static int check_names(const struct reading *r)
-{
-	static const char prefix[] = "XPORT_";
-
-	if (getauxval(AT_SECURE) != 0)
-		return XPORT_OK;
-	for (char **e = environ; e != NULL && *e != NULL; e++) {
-		char name[128];
-		int rc;
-
-		if (strncmp(*e, prefix, sizeof(prefix) - 1) != 0)
-			continue;
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		if (known_name(name))
-			continue;
-		rc = unknown_name(r, name);
-		if (rc != XPORT_OK)
-			return rc;
-	}
-	return XPORT_OK;
-}
-
 static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struct xport_error *err)
 {
 	struct reading r = {.s = s, .err = err};
@@ -533,7 +537,6 @@ static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struc
 	int rc;
 
 	memset(s, 0, sizeof(*s));
-	s->progress_core = -1;
 	s->log = (struct xpi_log){.level = XPORT_LOG_WARN};
 	xpi_log_to(&s->log, STDERR_FILENO);
 	xpi_log_rate_init(&s->log, &s->log_rate);
@@ -555,7 +558,7 @@ static int read_all(const struct xport_attr *attr, struct xpi_settings *s, struc
 	if (rc == XPORT_OK)
 		rc = read_key(&r);
 	if (rc == XPORT_OK)
-		rc = check_names(&r);
+		rc = xpi_settings_names(s, err);
 	if (rc != XPORT_OK)
 		xpi_settings_fini(s);
 	return rc;

@@ -13,23 +13,26 @@
 /* What XPORT_EMULATE may name. */
 enum { XPI_EMULATE_PUT = 1, XPI_EMULATE_GET = 2, XPI_EMULATE_ATOMIC = 4, XPI_EMULATE_CMA = 8, XPI_EMULATE_ALL = 0xff };
 /* What XPORT_REQUIRE may name. */
-enum { XPI_REQUIRE_TARGET_BOUNDS = 1, XPI_REQUIRE_PASSIVE_TARGET = 2 };
+enum { XPI_REQUIRE_TARGET_BOUNDS = 1, XPI_REQUIRE_PASSIVE_TARGET = 2, XPI_REQUIRE_TRAFFIC_CLASS = 4 };
 
 struct xpi_settings {
-	char backend[256], chaos[256];
+	char backend[256], chaos[256], shm_dir[256];
 	uint32_t require, emulate;
 	bool multiple;        /* lock the instance */
+	bool latency;         /* operations are measured */
 	bool strict;          /* slips of the pen and of threads are errors */
 	bool progress_thread;
-	int progress_core;    /* -1: any */
+	char progress_cores[136]; /* "": any; "0-3,8" or "device". 136: what follows keeps its place in a cache line */
 	bool liveness_thread; /* XPORT_LIVENESS=thread (default) or poll */
 	int peer_timeout_ms, op_timeout_ms;
 	uint32_t queue_depth, peer_connections;
+	uint32_t flight; /* bytes; 0: not set */
 	bool auth_none;       /* XPORT_AUTH=none */
 	struct xpi_secret *secret; /* of XPORT_AUTH_KEY_FILE; NULL: none.  Owned */
 	struct xpi_log log;   /* log.fd is owned if log_owned */
 	struct xpi_log_rate log_rate;
 	bool log_owned;
+	int traffic_class;    /* enum xport_traffic */
 };
 
 /* One row of the variable table, from which the parser and later the tools and pages are made. */

@@ -380,6 +380,21 @@ uint32_t xpi_chan_bye_ack(const struct xpi_chan *c, uint32_t before)
 	return before + ((c->bye_ack - before) & 0xffffff);
 }
 
+int xpi_chan_take_process(struct xpi_live *live, struct xpi_chan *c)
+{
+	int fd;
+
+	if (!c->started)
+		return -1;
+	pthread_mutex_lock(&live->lock);
+	fd = c->pidfd;
+	if (fd >= 0 && !chan_ended(c))
+		(void)xpi_live_ctl(live, EPOLL_CTL_DEL, fd, 0, c, XPI_LIVE_PIDFD);
+	c->pidfd = -1;
+	pthread_mutex_unlock(&live->lock);
+	return fd;
+}
+
 void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c)
 {
 	uint8_t buf[256];

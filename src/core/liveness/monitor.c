@@ -106,7 +106,7 @@ static bool set_is_open(struct xpi_live *live)
 	struct epoll_event timer = {.events = EPOLLIN};
 
 	return epoll_ctl(live->epfd, EPOLL_CTL_MOD, live->timer, &timer) == 0 ||
-	       (errno != EBADF && errno != EINVAL && errno != ENOENT);
+	       (errno != EBADF && errno != EINVAL && errno != ENOENT && errno != EPERM);
 }
 
 /* Nothing can be heard or said any more: every peer is lost. */
@@ -330,5 +330,15 @@ void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w)
 		(void)xpi_live_ctl(live, EPOLL_CTL_DEL, w->fd, 0, w, XPI_LIVE_WATCH);
 	xpi_list_del(&w->link);
 	w->added = false;
+	pthread_mutex_unlock(&live->lock);
+}
+
+void xpi_watch_close(struct xpi_live *live, struct xpi_watch *w)
+{
+	xpi_watch_remove(live, w);
+	pthread_mutex_lock(&live->lock);
+	if (w->fd >= 0 && !live->closed)
+		close(w->fd);
+	w->fd = -1;
 	pthread_mutex_unlock(&live->lock);
 }

@@ -58,6 +58,8 @@ int xpi_watch_add(struct xpi_live *live, struct xpi_watch *w);
 int xpi_watch_arm(struct xpi_live *live, struct xpi_watch *w, uint32_t events, int64_t deadline_ms);
 /* After it returned the helper does not touch *w any more.  Does not close the fd.  Harmless if not added. */
 void xpi_watch_remove(struct xpi_live *live, struct xpi_watch *w);
+/* The same, and closes the fd, unless the application has closed the library's descriptors: the number may be its own now. */
+void xpi_watch_close(struct xpi_live *live, struct xpi_watch *w);
 
 /* What the helper found out about the peer of a channel.  LOST is final; BYE may be followed by LOST. */
 enum { XPI_CHAN_BYE = 1, XPI_CHAN_LOST = 2 };
@@ -104,6 +106,8 @@ void xpi_chan_bye(struct xpi_live *live, struct xpi_chan *c, uint32_t ack);
 void xpi_chan_gone(struct xpi_live *live, struct xpi_chan *c);
 /* After BYE: that acknowledgement in full, of a peer that has acknowledged `before`. */
 uint32_t xpi_chan_bye_ack(const struct xpi_chan *c, uint32_t before);
+/* Takes over the descriptor that becomes readable when the peer's process ends, before xpi_chan_stop. Returns -1 if it has none. */
+int xpi_chan_take_process(struct xpi_live *live, struct xpi_chan *c);
 /* Stops watching and closes.  Afterwards the helper does not touch *c any more.  Harmless if not started. */
 void xpi_chan_stop(struct xpi_live *live, struct xpi_chan *c);
 

@@ -52,4 +52,6 @@ void xpi_live_raise(struct xpi_wake_flag *flag)
 	do
 		n = write(flag->wake_fd, &one, sizeof(one));
 	while (n < 0 && errno == EINTR);
+	/* Again: who finds it set empties the descriptor, and may have done so before that was written. */
+	atomic_store_explicit(flag->attention, 1, memory_order_release);
 }

@@ -35,6 +35,7 @@ struct xport_listener {
 	uint16_t private_len;
 	int backlog, nready;
 	uint32_t forbidden; /* candidates that its connections may not use, bits */
+	uint8_t traffic;    /* enum xport_traffic that it asks for */
 	struct xpi_list ready;
 	bool full;   /* stopped accepting until a handshake ends */
 	bool closed; /* while threads wait in xport_accept; the last frees it */

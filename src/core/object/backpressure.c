@@ -60,6 +60,16 @@ void xpi_again_retry(struct xport *x)
 		again_notified(x);
 }
 
+bool xpi_again_tell(struct xport *x)
+{
+	if (!x->backpressure.freed || last_again.x != x || last_again.notified)
+		return false;
+	if (x->backpressure.notified_ms == 0)
+		x->backpressure.notified_ms = xpi_now_ms();
+	again_notified(x);
+	return true;
+}
+
 /*
  * True if the descriptor must stay readable because space was freed.
  *

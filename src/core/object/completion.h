@@ -25,7 +25,7 @@ struct xpi_cq {
 	struct xport_completion *first;            /* the first that was not reaped */
 	struct xpi_list overflow;                  /* struct xpi_op, by link */
 	unsigned size;                             /* how much of the array is used */
-	struct xport_completion ring[XPI_CQ_RING]; /* offset, mr and reserved stay 0 */
+	struct xport_completion ring[XPI_CQ_RING]; /* offset, mr and peer stay 0 */
 };
 
 static inline bool xpi_cq_empty(const struct xpi_cq *q)

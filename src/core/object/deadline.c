@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/object/deadline.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -88,6 +89,11 @@ static bool heap_sweep(struct xport *x)
 
 /* ---- deadlines ---- */
 
+bool xpi_deadline_space(struct xport *x)
+{
+	return x->deadlines.n < x->deadlines.size || heap_sweep(x);
+}
+
 int xpi_deadline_begin(struct xport *x, const char *operation, const struct xport_opt *opt, int64_t *at_ms)
 {
 	*at_ms = INT64_MAX;
@@ -97,7 +103,7 @@ int xpi_deadline_begin(struct xport *x, const char *operation, const struct xpor
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation,
 		                  "opt->deadline_ms is %u, and at most 2147483647 is allowed; 0 means no deadline",
 		                  (unsigned)opt->deadline_ms);
-	if (x->deadlines.n == x->deadlines.size && !heap_sweep(x))
+	if (!xpi_deadline_space(x))
 		return xpi_refuse(x, XPORT_ERR_NO_MEMORY, operation, "no memory for another deadline");
 	*at_ms = xpi_now_ms() + 1 + opt->deadline_ms; /* that clock rounds down */
 	return XPORT_OK;
@@ -111,6 +117,7 @@ void xpi_deadline_add(struct xport *x, uint64_t id, int64_t at_ms)
 	xpi_assert_locked(x);
 	if (at_ms == INT64_MAX || deadline_op(x, &d) == NULL)
 		return;
+	assert(all->n < all->size);
 	all->heap[all->n] = d;
 	heap_up(all->heap, all->n++);
 	xpi_deadline_ring(x);

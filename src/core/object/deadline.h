@@ -24,6 +24,9 @@
  */
 int xpi_deadline_begin(struct xport *x, const char *operation, const struct xport_opt *opt, int64_t *at_ms);
 
+/* xpi_deadline_space - make space for one entry. False: out of memory. */
+bool xpi_deadline_space(struct xport *x);
+
 /*
  * xpi_deadline_add - give a posted operation its deadline, if it is not complete already. xpi_deadline_begin has made
  * space.

@@ -10,8 +10,8 @@ int xpi_early_keep(struct xport_ep *ep, const void *p, size_t len, const void *r
 {
 	struct xpi_early *f;
 
-	/* Back ends are prepared for so many (xpi_be_caps.am_credits). */
-	if (ep->nearly >= 2 * ep->rx.credits + 8)
+	/* A peer may send its credits, and frames that need none: back ends are prepared for so many (xpi_be_caps.am_credits). */
+	if (ep->nearly >= ep->rx.credits + ep->tp->credits + 8)
 		return XPORT_ERR_PROTOCOL;
 	f = malloc(sizeof(*f) + len + rlen);
 	if (f == NULL)

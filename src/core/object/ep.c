@@ -22,6 +22,14 @@
 #include "core/object/usdt.h"
 
 enum { INDEX_BITS = 16 };
+/* No back end has shorter frames (backend.h, am_max), and private data must fit one. */
+enum { FRAME_MIN = 2048 };
+/* AddressSanitizer keeps freed memory back as well, and reports its use. */
+#ifdef XPI_POOL_POISON
+enum { RETIRES = false };
+#else
+enum { RETIRES = true };
+#endif
 
 /* ---- making ---- */
 
@@ -48,15 +56,42 @@ static int ep_slot_find(struct xport *x, uint32_t *slot)
 	return XPORT_OK;
 }
 
+/*
+ * Keeps the memory of an endpoint whose handle the application had, and frees that of an older one instead. So a stale
+ * handle is not soon equal to the one of a new endpoint.
+ */
+static void ep_retire(struct xport_ep *ep)
+{
+	struct xpi_retired *retired = &ep->x->retired;
+	struct xport_ep **place = &retired->ep[retired->n % XPI_RETIRED];
+
+	if (!ep->retires || !RETIRES) {
+		free(ep);
+		return;
+	}
+	retired->n++;
+	free(*place);
+	*place = ep;
+}
+
+void xpi_ep_retired_free(struct xport *x)
+{
+	for (unsigned i = 0; i < XPI_RETIRED; i++)
+		free(x->retired.ep[i]);
+}
+
 static void ep_free(struct xport_ep *ep)
 {
 	xpi_event_unroom(ep->x, &ep->up_room);
+	xpi_event_unroom(ep->x, &ep->gone_room);
 	xpi_event_unroom(ep->x, &ep->end.buffer);
 	free(ep->peer.private_data);
+	free(ep->accept.data);
 	free(ep->reply.ahead_refused);
 	free(ep->passed_over);
+	free(ep->latency);
 	xpi_ep_unuse(ep);
-	free(ep);
+	ep_retire(ep);
 }
 
 /* Bytes for the back end's state: of any transport that may still be agreed. */
@@ -93,7 +128,7 @@ struct xport_ep *xpi_ep_new(struct xport *x, struct xpi_transport *tp, void *con
 	ep->id = (++x->ep_serial << INDEX_BITS) | slot;
 	ep->tx.epoch = x->epoch - 1;
 	ep->tx.burst_seq = UINT32_MAX - 2; /* no burst so far */
-	ep->msg.window = XPI_WINDOW;
+	ep->msg.window = xpi_window(x);
 	ep->chan.fd = ep->chan.pidfd = -1;
 	ep->end.bye_patience = 4;
 	xpi_list_init(&ep->rma.q);
@@ -107,6 +142,7 @@ struct xport_ep *xpi_ep_new(struct xport *x, struct xpi_transport *tp, void *con
 	xpi_list_init(&ep->receives);
 	xpi_list_init(&ep->keys.rkeys);
 	xpi_list_init(&ep->keys.holds);
+	xpi_list_init(&ep->part_holds);
 	xpi_list_init(&ep->tx.held);
 	xpi_list_init(&ep->early);
 	x->slots[slot].ep = ep;
@@ -164,13 +200,18 @@ int xpi_ep_refuse(struct xport_ep *ep, const char *operation)
 	return xpi_ep_refused(ep, r);
 }
 
+uint32_t xpi_window(const struct xport *x)
+{
+	return x->settings.flight > XPI_WINDOW ? x->settings.flight : XPI_WINDOW;
+}
+
 void xpi_ep_set_limits(struct xport_ep *ep, const struct xpi_hello *h)
 {
 	xpi_assert_locked(ep->x);
-	ep->tx.frame_max = xpi_clamp(h->frame_max, 1024, (uint32_t)ep->tp->caps.am_max);
+	ep->tx.frame_max = xpi_clamp(h->frame_max, FRAME_MIN, (uint32_t)ep->tp->caps.am_max);
 	ep->tx.pack_max = ep->tx.frame_max < XPI_PACKED_MAX ? ep->tx.frame_max : XPI_PACKED_MAX;
 	ep->tx.credits = xpi_clamp(h->credits, 2, 1u << 16);
-	ep->msg.window = xpi_clamp(h->window, 1u << 16, XPI_WINDOW);
+	ep->msg.window = xpi_clamp(h->window, 1u << 16, xpi_window(ep->x));
 	ep->rma.requests_max = xpi_clamp(h->requests, 1, XPI_REQUESTS);
 }
 
@@ -225,7 +266,7 @@ void xpi_ep_fail(struct xport_ep *ep, int reason, int event)
 	x->ending.since_ms = xpi_now_ms();
 	xpi_request_attention(x);
 	if (nobodys && ep->accepted)
-		xpi_ep_destroy(ep);
+		xpi_ep_discard(ep);
 }
 
 void xpi_ep_tell_end(struct xport_ep *ep)
@@ -274,6 +315,12 @@ bool xpi_ep_answer(struct xport_ep *ep, bool idle)
 
 void xpi_ep_destroy(struct xport_ep *ep)
 {
+	ep->retires = true;
+	xpi_ep_discard(ep);
+}
+
+void xpi_ep_discard(struct xport_ep *ep)
+{
 	xpi_assert_locked(ep->x);
 	if (ep->destroyed)
 		return;
@@ -289,13 +336,50 @@ void xpi_ep_destroy(struct xport_ep *ep)
 	ep->x->todo |= XPI_TODO_RELEASE; /* until the next poll it may be looked at */
 }
 
+int xpi_ep_destroy_start(struct xport_ep *ep)
+{
+	struct xport *x = ep->x;
+	struct xpi_op *room = xpi_event_room(x);
+
+	xpi_assert_locked(x);
+	if (room == NULL)
+		return xpi_op_no_memory(ep, "xport_ep_destroy_start");
+	ep->gone_room = room;
+	xpi_ep_destroy(ep);
+	xpi_request_attention(x);
+	return XPORT_OK;
+}
+
+/* Everything was reaped.  The event holds the endpoint, so its handle does not come again before the event is reaped. */
+static void ep_tell_destroyed(struct xport_ep *ep)
+{
+	if (ep->gone_room == NULL || ep->held || ep->state != XPI_EP_DRAINED || ep->refs > 0)
+		return;
+	if (xpi_cq_names(&ep->x->cq, ep))
+		ep->x->todo |= XPI_TODO_RELEASE;
+	else
+		xpi_event(ep->x, &ep->gone_room, XPORT_EVENT_DESTROYED, XPORT_OK, ep, ep->context);
+}
+
+void xpi_ep_tell_destroyed(struct xport *x)
+{
+	xpi_assert_locked(x);
+	xpi_list_for(l, &x->eps)
+		ep_tell_destroyed(xpi_container(l, struct xport_ep, link));
+}
+
 /* `named`: also one that the application may look up yet, by what it has reaped. */
 static void ep_release(struct xport_ep *ep, bool named)
 {
+	if (ep->destroyed && xpi_cq_names(&ep->x->cq, ep)) {
+		ep->x->todo |= XPI_TODO_RELEASE;
+		return;
+	}
+	ep_tell_destroyed(ep);
 	if (!ep->destroyed || ep->held || ep->state != XPI_EP_DRAINED || ep->refs > 0 ||
 	    !xpi_list_empty(&ep->keys.rkeys))
 		return;
-	if ((!named && xpi_ep_named(ep)) || xpi_cq_names(&ep->x->cq, ep)) {
+	if (!named && xpi_ep_named(ep)) {
 		ep->x->todo |= XPI_TODO_RELEASE;
 		return;
 	}

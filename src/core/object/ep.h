@@ -98,22 +98,31 @@ struct xport_ep {
 	struct xpi_list receives; /* posted receives with this source */
 	struct xpi_list work;     /* in x->work: has something to send or acknowledge */
 	struct xpi_ep_reply reply;
+	struct xpi_latency_counts *latency; /* NULL: none yet */
 	struct xpi_ep_cma cma;
+	struct xpi_ep_accept accept;
+	struct xpi_list part_holds; /* as keys.holds, of parts of regions */
+	uint32_t unanswered;        /* of these, revoked ones */
 	/* life */
-	struct xpi_list link;   /* in x->eps */
-	struct xpi_list closing; /* in x->ending.closing: after xport_ep_close_start, until that is over */
-	uint64_t session;       /* in each frame received, */
-	uint32_t id;            /* and the low 16 bits of this, the slot */
-	bool accepted;          /* a listener made it */
-	bool announce;          /* XPORT_EVENT_CONNECTED is wanted */
-	bool prepared;          /* ops->address was called: there is something to quiesce */
-	struct xpi_op *up_room; /* for XPORT_EVENT_CONNECTED */
+	struct xpi_list link;     /* in x->eps */
+	struct xpi_list closing;  /* in x->ending.closing: after xport_ep_close_start, until that is over */
+	uint64_t session;         /* in each frame received, */
+	uint32_t id;              /* and the low 16 bits of this, the slot */
+	bool accepted;            /* a listener made it */
+	bool announce;            /* XPORT_EVENT_CONNECTED is wanted */
+	bool prepared;            /* ops->address was called: there is something to quiesce */
+	bool retires;             /* the application had the handle, and destroyed it */
+	bool traffic_marked;      /* its data has the class, or does not leave the host */
+	uint8_t traffic;          /* enum xport_traffic that the two sides agreed on */
+	struct xpi_op *up_room;   /* for XPORT_EVENT_CONNECTED */
+	struct xpi_op *gone_room; /* for XPORT_EVENT_DESTROYED, if that is wanted and has not been queued */
 	struct xpi_ep_end end;
 	struct xpi_list early;   /* frames that arrived while it was CONNECTING (early.h), */
 	uint32_t nearly;         /* so many */
 	struct xpi_conn *conn;   /* while connecting */
 	struct xpi_ready *ready; /* while it waits for xport_accept */
 	struct xpi_chan chan;
+	struct xpi_peer *waited; /* while it is connected: the peer, for receives with XPORT_PEER; NULL: none came */
 	char local[64];
 	char *passed_over; /* why no better transport is used, a text; NULL: this is the best one, or out of memory */
 	void *context;
@@ -204,6 +213,14 @@ int xpi_ep_refused(struct xport_ep *ep, int status) __attribute__((cold));
 
 /* xpi_ep_destroy - the body of xport_ep_destroy. */
 void xpi_ep_destroy(struct xport_ep *ep);
+/* xpi_ep_discard - the same, of an endpoint whose handle the application never had. */
+void xpi_ep_discard(struct xport_ep *ep);
+/* xpi_ep_retired_free - free the memory of the endpoints that were destroyed last, when the instance ends. */
+void xpi_ep_retired_free(struct xport *x);
+/* xpi_ep_destroy_start - the body of xport_ep_destroy_start. */
+int xpi_ep_destroy_start(struct xport_ep *ep);
+/* xpi_ep_tell_destroyed - queue XPORT_EVENT_DESTROYED for each endpoint that wants it and has nothing left to deliver. */
+void xpi_ep_tell_destroyed(struct xport *x);
 /* xpi_ep_named - true if a completed receive or a notification has named the endpoint to the application. */
 bool xpi_ep_named(const struct xport_ep *ep);
 /*
@@ -245,6 +262,8 @@ static inline unsigned xpi_ep_found(const struct xport_ep *ep)
 
 /* Limits in the HELLO: unmatched message bytes that a peer may have sent, and its requests served at a time. */
 enum { XPI_WINDOW = 1 << 20, XPI_REQUESTS = 256 };
+/* xpi_window - that of this instance: XPI_WINDOW, or with XPORT_FLIGHT more. */
+uint32_t xpi_window(const struct xport *x);
 
 /* xpi_ep_set_limits - take the limits of the peer from its HELLO. */
 void xpi_ep_set_limits(struct xport_ep *ep, const struct xpi_hello *h);

@@ -114,10 +114,17 @@ struct xpi_ep_cma {
 	struct xpi_inbox *inbox; /* the peer's offers, if we read out of its memory; or NULL */
 };
 
+/* Private data of xport_accept_with: of the accepting side until they have left, of the connecting side once they came. */
+struct xpi_ep_accept {
+	uint8_t *data; /* NULL: none */
+	uint32_t len;
+	bool came; /* the peer has said that it accepted */
+};
+
 /* Keys of both sides. */
 struct xpi_ep_keys {
 	struct xpi_list rkeys;
-	struct xpi_list holds;     /* native keys of ours that the peer may use */
+	struct xpi_list holds;     /* native keys of our regions that the peer may use */
 	uint32_t nlent, nborrowed; /* keys by which messages are put: of ours, of the peer's */
 	bool direct;               /* has keys of memory that is mapped here, or native ones */
 };

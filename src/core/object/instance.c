@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/object/completion.h"
+#include "core/object/latency.h"
 #include "core/object/wakeup.h"
 
 /* ---- the fork rule ---- */
@@ -115,12 +116,9 @@ void xpi_cancel_allow(void)
 	pthread_setcancelstate(cancelling.before, NULL);
 }
 
-int xpi_enter_asleep(struct xport *x)
+/* With XPORT_STRICT, or where operations are measured. */
+static int enter_watched(struct xport *x)
 {
-	if (x->slow & XPI_SLOW_FORK)
-		return XPORT_ERR_FORK;
-	if (x->slow & XPI_SLOW_LOCK)
-		cancel_hold_off();
 	if (x->slow & XPI_SLOW_WATCH) {
 		if (!locked_alone(x)) {
 			xpi_cancel_allow();
@@ -129,6 +127,21 @@ int xpi_enter_asleep(struct xport *x)
 	} else if (x->slow & XPI_SLOW_LOCK) {
 		xpi_lock(x);
 	}
+	if (x->slow & XPI_SLOW_TIMED)
+		xpi_latency_entered(x);
+	return XPORT_OK;
+}
+
+int xpi_enter_asleep(struct xport *x)
+{
+	if (x->slow & XPI_SLOW_FORK)
+		return XPORT_ERR_FORK;
+	if (x->slow & XPI_SLOW_LOCK)
+		cancel_hold_off();
+	if (x->slow & (XPI_SLOW_WATCH | XPI_SLOW_TIMED))
+		return enter_watched(x);
+	if (x->slow & XPI_SLOW_LOCK)
+		xpi_lock(x);
 	return XPORT_OK;
 }
 

@@ -24,6 +24,7 @@
 #include "core/object/completion.h"
 #include "core/object/op.h"
 #include "core/object/poll_budget.h"
+#include "core/wire/hello.h"
 
 struct xpi_deadline;
 struct xpi_match;
@@ -41,7 +42,8 @@ enum {
 	XPI_TODO_RELEASE = 8, /* an endpoint waits for its completions to be reaped to be freed */
 	XPI_TODO_TICK = 16,   /* the timer has expired: look at the clock now, not at the 256th poll */
 	XPI_TODO_BROKE = 32,  /* a transport of several broke: its endpoints end */
-	XPI_TODO_CLOSING = 64 /* xport_ep_close_start is under way */
+	XPI_TODO_CLOSING = 64, /* xport_ep_close_start is under way */
+	XPI_TODO_TIMED = 128   /* operations that are complete are measured: latency.h */
 };
 
 enum { XPI_LOOKS = 8 }; /* looks for old operations that are remembered: longer than the limit is */
@@ -59,7 +61,9 @@ enum {
 	XPI_SLOW_LOCK = 1,  /* lock the instance */
 	XPI_SLOW_FORK = 2,  /* this is a forked child */
 	XPI_SLOW_ARMED = 4, /* the descriptor sleeps: fd_state is XPI_FD_ARMED */
-	XPI_SLOW_WATCH = 8  /* who finds the lock held breaks the thread rule (XPORT_STRICT) */
+	XPI_SLOW_WATCH = 8, /* who finds the lock held breaks the thread rule (XPORT_STRICT) */
+	XPI_SLOW_REAP = 16, /* xport_arm found completions: the next poll reaps them, without progress */
+	XPI_SLOW_TIMED = 32  /* operations are measured: latency.h */
 };
 
 /*
@@ -75,6 +79,9 @@ struct xpi_fd {
 	int user;  /* with the progress thread: the application's descriptor */
 	bool user_signalled;
 	bool asked; /* by xport_fd: stays in use after xport_wait */
+	bool by_arm; /* the application calls xport_arm: polls leave the descriptor alone */
+	bool only_reaped; /* xport_arm has set XPI_SLOW_REAP since a poll made progress */
+	bool rung;   /* `wake` may be readable: it was written to, or is about to be */
 };
 
 /* Threads that got XPORT_ERR_AGAIN: object (backpressure.c, wakeup.c). */
@@ -110,6 +117,14 @@ struct xpi_ending {
 	struct xpi_list closing; /* those that xport_ep_close_start closes */
 	struct xpi_watch late;   /* when the first of their time limits is over, */
 	int64_t late_ms;         /* this one */
+};
+
+enum { XPI_RETIRED = 64 };
+
+/* The memory of the endpoints that the application destroyed last: object (ep.c). */
+struct xpi_retired {
+	struct xport_ep *ep[XPI_RETIRED]; /* the next place has the oldest one; NULL: none yet */
+	unsigned n;                       /* so many ever */
 };
 
 /* The deadlines of operations: object (deadline.c). */
@@ -159,6 +174,7 @@ struct xport {
 	struct xpi_cm cm;
 	struct xpi_ending ending;
 	struct xpi_deadlines deadlines;
+	struct xpi_retired retired;
 	struct xport_opt own_opt;   /* of the call that is in, where it has them of another size (ops.c) */
 	struct xport_counters past; /* of endpoints that are gone, and what belongs to none */
 	unsigned asked_polls;       /* in a row that found something although the helper asks for one that does not */
@@ -173,9 +189,16 @@ struct xport {
 	atomic_uint callers;  /* that wait for it */
 	pthread_t thread;
 	bool thread_running;
+	struct xpi_latency *latency; /* NULL: not measured */
 	time_t polled_s; /* the coarse clock at the last poll, with XPI_TODO_CLOCK */
 	long polled_ns;
 	atomic_bool thread_stop;
+	struct xpi_self self; /* of this process, for HELLO; under the lock */
+	struct {
+		int node;            /* of the devices, with thread@device; -1: none */
+		bool moved;          /* to the processors of a node */
+		uint64_t before[16]; /* a cpu_set_t: where it ran before it was moved */
+	} place;                     /* of the progress thread */
 };
 
 _Static_assert(offsetof(struct xport, cq.ring) % 64 == 0, "a completion is one cache line");

@@ -6,6 +6,7 @@
 
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/match_peer.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
 #include "core/object/pieces.h"
@@ -32,15 +33,16 @@ struct receives {
 };
 
 /* Where a receive stands: xpi_op.posted. */
-enum { IN_EXACT = 1, IN_REST, IN_MASKED /* and the index there */ };
+enum { IN_EXACT = 1, IN_EXACT_MULTI, IN_REST, IN_PEERS, IN_MASKED /* and the index there */ };
 
 struct xpi_match {
 	uint64_t key[2];               /* random: peers choose tags, and must not know which of them share a list */
 	uint64_t posted;               /* receives, ever: their order */
-	size_t nmasked;                /* receives with other masks than all ones */
+	size_t nmasked;                /* receives with other masks than all ones, and those for peers */
 	struct receives exact;         /* those with all ones */
 	struct receives masked[MASKS]; /* one for each other mask.  An empty one may take another mask */
 	struct xpi_list rest;          /* receives for whose mask there was no place */
+	struct xpi_peers peers;        /* receives for a peer */
 	struct xpi_list arrival;       /* unexpected messages, */
 	struct table tagged;           /* the same by tag, */
 	struct table sent;             /* and by tag and sender, once a receive has named its source */
@@ -133,6 +135,7 @@ struct xpi_match *xpi_match_new(void)
 	if (m == NULL)
 		return NULL;
 	xpi_list_init(&m->rest);
+	xpi_peers_init(&m->peers);
 	xpi_list_init(&m->arrival);
 	m->exact.mask = UINT64_MAX;
 	if (getrandom(m->key, sizeof(m->key), 0) != sizeof(m->key) ||
@@ -151,9 +154,12 @@ static void close_receives(const struct xpi_list *receives)
 	xpi_list_for(l, receives) {
 		struct xpi_op *op = xpi_container(l, struct xpi_op, link);
 
-		if ((op->kind & XPI_OP_LIST) == 0)
+		if (op->kind < XPI_OP_LIST)
 			continue;
-		xpi_pieces_free(xpi_pieces_of(op));
+		if (op->kind >= XPI_OP_MULTI)
+			free(op->buf);
+		else
+			xpi_pieces_free(xpi_pieces_of(op));
 		op->buf = NULL;
 	}
 }
@@ -167,6 +173,7 @@ static void close_table(const struct table *t)
 void xpi_match_close(struct xpi_match *m)
 {
 	close_receives(&m->rest);
+	xpi_peers_close(&m->peers, close_receives);
 	close_table(&m->exact.table);
 	for (int i = 0; i < MASKS; i++)
 		close_table(&m->masked[i].table);
@@ -238,8 +245,25 @@ void xpi_match_post(struct xpi_match *m, struct xpi_op *op)
 		post_masked(m, op);
 		return;
 	}
-	op->posted = IN_EXACT;
+	op->posted = op->kind < XPI_OP_MULTI ? IN_EXACT : IN_EXACT_MULTI;
 	add_receive(m, &m->exact, op);
+}
+
+bool xpi_match_post_peer(struct xpi_match *m, struct xpi_op *op, const struct xport_ep *ep)
+{
+	if (!xpi_peers_post(&m->peers, op, ep))
+		return false;
+	op->posted_as = m->posted++;
+	op->posted = IN_PEERS;
+	if (op->mr != NULL)
+		op->mr->posted++;
+	m->nmasked++;
+	return true;
+}
+
+struct xpi_peers *xpi_match_peers(struct xpi_match *m)
+{
+	return &m->peers;
 }
 
 static inline bool match_fits(const struct xpi_op *op, const struct xport_ep *ep, uint64_t tag)
@@ -266,7 +290,9 @@ static inline struct xpi_op *older(struct xpi_op *a, struct xpi_op *b)
 static void remove_masked(struct xpi_match *m, struct xpi_op *op)
 {
 	m->nmasked--;
-	if (op->posted >= IN_MASKED) {
+	if (op->posted == IN_PEERS) {
+		xpi_peers_remove(op);
+	} else if (op->posted >= IN_MASKED) {
 		struct receives *r = &m->masked[op->posted - IN_MASKED];
 
 		r->sourced -= op->ep != NULL;
@@ -281,13 +307,20 @@ static inline void remove_receive(struct xpi_match *m, struct xpi_op *op)
 	xpi_list_del(&op->link);
 	if (op->ep != NULL)
 		xpi_list_del(&op->all);
-	if (op->posted == IN_EXACT) {
+	if (op->posted <= IN_EXACT_MULTI) {
 		m->exact.sourced -= op->ep != NULL;
 		m->exact.table.n--;
 	} else {
 		remove_masked(m, op);
 	}
 	op->posted = 0;
+}
+
+/* One that takes many messages stays. */
+static __attribute__((noinline)) void matched_other(struct xpi_match *m, struct xpi_op *op)
+{
+	if (op->kind < XPI_OP_MULTI)
+		remove_receive(m, op);
 }
 
 /* The oldest one for the message, by any source and by this one. */
@@ -308,7 +341,7 @@ static __attribute__((noinline)) struct xpi_op *first_masked(struct xpi_match *m
 	for (int i = 0; i < MASKS; i++)
 		if (m->masked[i].table.n > 0)
 			op = older(op, first_of(m, &m->masked[i], ep, tag));
-	return op;
+	return older(op, xpi_peers_first(ep, tag));
 }
 
 struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag)
@@ -319,8 +352,12 @@ struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint6
 		op = older(op, first(list_of(&m->exact.table, hash_of(m->key, tag, ep)), ep, tag));
 	if (m->nmasked > 0)
 		op = older(op, first_masked(m, ep, tag));
-	if (op != NULL)
+	if (op == NULL)
+		return NULL;
+	if (__builtin_expect(op->posted == IN_EXACT, 1))
 		remove_receive(m, op);
+	else
+		matched_other(m, op);
 	return op;
 }
 
@@ -386,6 +423,36 @@ struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *e
 
 			if (u->tag == tag && u->ep == ep)
 				return match_take(m, u);
+		}
+	}
+	return NULL;
+}
+
+struct xpi_unexpected *xpi_match_message_peer(struct xpi_match *m, const struct xport_ep *ep, uint64_t tag,
+                                              uint64_t mask)
+{
+	xpi_list_for(l, &m->arrival) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+
+		if (((u->tag ^ tag) & mask) == 0 && u->ep->peer.incarnation == ep->peer.incarnation)
+			return match_take(m, u);
+	}
+	return NULL;
+}
+
+struct xpi_unexpected *xpi_match_message_from(struct xpi_match *m, const struct xpi_op *op, const struct xport_ep *peer,
+                                              struct xpi_list **at)
+{
+	if (op->mask == UINT64_MAX && peer == NULL) /* by hash: those before it are few */
+		return xpi_match_message(m, op->ep, op->tag, op->mask);
+	for (struct xpi_list *l = *at != NULL ? *at : m->arrival.next; l != &m->arrival; l = l->next) {
+		struct xpi_unexpected *u = xpi_container(l, struct xpi_unexpected, arrival);
+		bool from = peer != NULL ? u->ep->peer.incarnation == peer->peer.incarnation
+		                         : op->ep == NULL || op->ep == u->ep;
+
+		if (from && ((u->tag ^ op->tag) & op->mask) == 0) {
+			*at = l->next;
+			return match_take(m, u);
 		}
 	}
 	return NULL;

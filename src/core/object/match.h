@@ -32,16 +32,39 @@ void xpi_match_free(struct xpi_match *m);
 
 /* xpi_match_post - add a receive: buf, len, tag, mask, ep (NULL: any). */
 void xpi_match_post(struct xpi_match *m, struct xpi_op *op);
-/* xpi_match_receive - remove and return the oldest posted receive for this message. NULL: there is none. */
+/*
+ * xpi_match_receive - return the oldest posted receive for this message. NULL: there is none.
+ *
+ * The receive is removed, unless it takes many messages (XPI_OP_MULTI).
+ */
 struct xpi_op *xpi_match_receive(struct xpi_match *m, struct xport_ep *ep, uint64_t tag);
 /* xpi_match_remove - remove a posted receive. */
 void xpi_match_remove(struct xpi_match *m, struct xpi_op *op);
+/*
+ * xpi_match_post_peer - add a receive for messages of any endpoint to the peer of this one: buf, len, tag, mask; ep is NULL.
+ *
+ * Returns false if out of memory.
+ */
+bool xpi_match_post_peer(struct xpi_match *m, struct xpi_op *op, const struct xport_ep *ep);
+/* xpi_match_message_peer - xpi_match_message for such a receive. */
+struct xpi_unexpected *xpi_match_message_peer(struct xpi_match *m, const struct xport_ep *ep, uint64_t tag,
+                                              uint64_t mask);
+/* xpi_match_peers - the peers that such receives wait for: match_peer.h. */
+struct xpi_peers *xpi_match_peers(struct xpi_match *m);
 /* xpi_match_close - free the lists of the receives that are posted, when the instance ends. */
 void xpi_match_close(struct xpi_match *m);
 /* xpi_match_add - add an unexpected message. */
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u);
 /* xpi_match_message - remove and return the oldest unexpected message for this receive. NULL: there is none. */
 struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask);
+/*
+ * xpi_match_message_from - the same for a receive that takes many messages: the search goes on from the last one.
+ *
+ * peer  an endpoint to the peer whose messages it takes; NULL: those of op->ep, or of any if that is NULL
+ * at    points to NULL at first; no other message may be removed between two calls
+ */
+struct xpi_unexpected *xpi_match_message_from(struct xpi_match *m, const struct xpi_op *op, const struct xport_ep *peer,
+                                              struct xpi_list **at);
 /* xpi_match_withdrawn - remove and return the rendezvous message `rts` of a sender. NULL: there is none. */
 struct xpi_unexpected *xpi_match_withdrawn(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint32_t rts);
 /*

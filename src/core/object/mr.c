@@ -12,6 +12,7 @@
 #include "base/grow.h"
 #include "core/config/select.h"
 #include "core/config/settings.h"
+#include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/mr_part.h"
 #include "core/object/set.h"
@@ -71,14 +72,19 @@ void xpi_mr_leave(struct xport_mr *mr)
 	mr->x->nmr--;
 }
 
-struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id)
+struct xport_mr *xpi_mr_at(struct xport *x, uint64_t id)
 {
 	uint32_t slot = (uint32_t)(id & INDEX_MASK);
 	struct xport_mr *mr = slot < x->mr_table_size ? x->mr_table[slot] : NULL;
 
-	if (mr == NULL || mr->id != id)
-		return NULL;
-	return mr->whole != NULL ? mr->whole : mr;
+	return mr != NULL && mr->id == id ? mr : NULL;
+}
+
+struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id)
+{
+	struct xport_mr *mr = xpi_mr_at(x, id);
+
+	return mr != NULL && mr->whole != NULL ? mr->whole : mr;
 }
 
 int xpi_mr_check(struct xport *x, uint64_t id, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
@@ -280,11 +286,14 @@ void xpi_mr_know_all(struct xpi_transport *tp)
 			reg_or_log(x->mr_table[i], tp);
 }
 
-int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, void *buf, size_t *len)
+int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, struct xport_ep *ep, void *buf,
+                      size_t *len)
 {
 	void *state = xpi_mr_on(mr, tp);
 
-	return state != NULL ? tp->ops->rkey_pack(tp->be, state, buf, len) : XPORT_ERR_NOT_SUPPORTED;
+	if (state == NULL)
+		return XPORT_ERR_NOT_SUPPORTED;
+	return tp->ops->rkey_pack(tp->be, ep != NULL ? xpi_ep_be(ep) : NULL, state, buf, len);
 }
 
 /* One way for all: who has no native key to the region sends messages, and the two must not be mixed. */
@@ -293,7 +302,7 @@ static bool has_native_key(const struct xport_mr *mr, const struct xpi_transport
 	uint8_t native[XPI_NATIVE_KEY_MAX];
 	size_t len = sizeof(native);
 
-	return xpi_mr_native_key(mr, tp, native, &len) == XPORT_OK && len > 0;
+	return xpi_mr_native_key(mr, tp, NULL, native, &len) == XPORT_OK && len > 0;
 }
 
 /* Memory of the back end's. XPORT_ERR_NOT_SUPPORTED: it has none that is better than ours. */
@@ -375,6 +384,7 @@ int xpi_mr_new(struct xport *x, void *base, uint64_t length, uint32_t rights, bo
 	mr->readonly = memory.ro_hi != 0;
 	mr->ro_lo = memory.ro_lo;
 	mr->ro_hi = memory.ro_hi;
+	xpi_list_init(&mr->parts);
 	r = xpi_mr_enter(x, mr, "xport_mr_reg");
 	if (r != XPORT_OK) {
 		free(mr);

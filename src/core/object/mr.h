@@ -20,19 +20,19 @@ struct xport_mr {
 	uint64_t length;
 	uint64_t id;
 	uint32_t rights;
-	bool allocated;    /* by xport_mr_alloc */
-	bool mapped;       /* of that, by ourselves */
+	bool allocated;                    /* by xport_mr_alloc */
+	bool mapped;                       /* of that, by ourselves */
 	const struct xpi_transport *owner; /* of that, by this transport's back end; else NULL */
-	bool by_adapter;   /* its atomics are the adapter's alone */
-	bool packed;       /* somebody may have its key */
-	uint32_t busy;     /* the application's operations that use it */
-	uint32_t serving;  /* replies to peers that read it */
-	uint32_t posted;   /* receives into it that wait for a message */
-	uint32_t revoking; /* holders of the native key that have not answered yet */
+	bool by_adapter;                   /* its atomics are the adapter's alone */
+	bool packed;                       /* somebody may have its key */
+	uint32_t busy;                     /* the application's operations that use it */
+	uint32_t serving;                  /* replies to peers that read it */
+	uint32_t posted;                   /* receives into it that wait for a message */
+	uint32_t revoking;                 /* holders of the native key that have not answered yet */
 	bool dying;
 	bool readonly;          /* some of it was not writable when it was registered: */
 	uintptr_t ro_lo, ro_hi; /* no more than this part of it */
-	struct xpi_parts *parts; /* with a key of their own; NULL: there are none */
+	struct xpi_list parts;  /* with a key of their own, see mr_part.c */
 	struct xport_mr *whole; /* of a part: its region; else NULL */
 	void *on[XPI_TRANSPORTS_MAX]; /* by xpi_transport.index: its back end's state; NULL: it does not know the region */
 };
@@ -70,13 +70,16 @@ void xpi_mr_drop(struct xport_mr *mr);
 /*
  * xpi_mr_native_key - write the key by which peers over this transport reach the region without us.
  *
+ * ep    whose peer gets it; NULL: nobody, the caller only asks
  * *len  in: space in buf. Out: bytes written; 0: there is none
  *
  * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN          only with ep: not now
  *   XPORT_ERR_NOT_SUPPORTED  the transport does not know the region
  *   any other error          the back end's
  */
-int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, void *buf, size_t *len);
+int xpi_mr_native_key(const struct xport_mr *mr, const struct xpi_transport *tp, struct xport_ep *ep, void *buf,
+                      size_t *len);
 /* xpi_mr_pack - the body of xport_rkey_pack. */
 int xpi_mr_pack(const struct xport_mr *mr, void *buf, size_t *len);
 /* xpi_mr_by_messages - true if peers reach the region through messages only: this process checks each access. */
@@ -92,6 +95,8 @@ int xpi_mr_pack_room(struct xport *x, const char *operation, const void *buf, si
 /* xpi_mr_key_write - write the key of a region or a part. `base` and `rights` are as in a packed key (rkey_format.h). */
 void xpi_mr_key_write(const struct xport_mr *mr, uint64_t base, uint32_t rights, void *buf);
 
+/* xpi_mr_at - the region or part with this id. NULL: there is none. */
+struct xport_mr *xpi_mr_at(struct xport *x, uint64_t id);
 /* xpi_mr_find - the region with this id, also while it is being deregistered; of a part, its region. NULL: there is none. */
 struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id);
 

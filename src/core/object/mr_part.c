@@ -3,23 +3,17 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/object/instance.h"
 
 static const char NAME[] = "xport_rkey_pack_range";
 
-/* The entry in the table, and what the part is. */
+/* The entry in the table, and what the part is. Each key that is packed has one of its own: so it ends alone. */
 struct part {
 	struct xport_mr mr; /* rights 0: see mr_part.h */
-	uint64_t start;
 	uint32_t rights;
-};
-
-/* In the order of part_compare: packing the same part again finds it. */
-struct xpi_parts {
-	uint32_t n, room;
-	struct part **part;
+	struct xpi_list link;    /* in the parts of its region */
+	struct xpi_list holders; /* see xpi_part_holders */
 };
 
 static struct part *part_of(struct xport_mr *mr)
@@ -27,96 +21,27 @@ static struct part *part_of(struct xport_mr *mr)
 	return xpi_container(mr, struct part, mr);
 }
 
-static int compare(uint64_t a, uint64_t b)
+/* Makes a part, and enters it into the table. */
+static int part_new(struct xport_mr *mr, uint64_t start, uint64_t length, uint32_t rights, struct part **out)
 {
-	return a < b ? -1 : a > b;
-}
-
-static int part_compare(const struct part *p, uint64_t start, uint64_t length, uint32_t rights)
-{
-	int c = compare(p->start, start);
-
-	if (c == 0)
-		c = compare(p->mr.length, length);
-	return c != 0 ? c : compare(p->rights, rights);
-}
-
-/* Where the part is, or belongs. */
-static uint32_t part_find(const struct xpi_parts *parts, uint64_t start, uint64_t length, uint32_t rights)
-{
-	uint32_t lo = 0, hi = parts->n;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (part_compare(parts->part[mid], start, length, rights) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-static bool parts_grow(struct xpi_parts *parts)
-{
-	uint32_t room = parts->room > 0 ? 2 * parts->room : 8;
-	struct part **bigger;
-
-	if (parts->n < parts->room)
-		return true;
-	bigger = realloc(parts->part, room * sizeof(struct part *));
-	if (bigger == NULL)
-		return false;
-	parts->part = bigger;
-	parts->room = room;
-	return true;
-}
-
-/* The list of the region's parts, with space for one more. NULL: out of memory. */
-static struct xpi_parts *parts_ready(struct xport_mr *mr)
-{
-	if (mr->parts == NULL)
-		mr->parts = calloc(1, sizeof(*mr->parts));
-	return mr->parts != NULL && parts_grow(mr->parts) ? mr->parts : NULL;
-}
-
-static int no_memory(struct xport_mr *mr)
-{
-	return xpi_refuse(mr->x, XPORT_ERR_NO_MEMORY, NAME, "no memory for a part of the region");
-}
-
-/* The part in the table, an old one or a new one. */
-static int part_get(struct xport_mr *mr, uint64_t start, uint64_t length, uint32_t rights, struct part **out)
-{
-	struct xpi_parts *parts = parts_ready(mr);
-	struct part *p = NULL;
-	uint32_t at;
+	struct part *p = calloc(1, sizeof(*p));
 	int r;
 
-	if (parts == NULL)
-		return no_memory(mr);
-	at = part_find(parts, start, length, rights);
-	if (at < parts->n && part_compare(parts->part[at], start, length, rights) == 0) {
-		*out = parts->part[at];
-		return XPORT_OK;
-	}
-	p = calloc(1, sizeof(*p));
 	if (p == NULL)
-		return no_memory(mr);
+		return xpi_refuse(mr->x, XPORT_ERR_NO_MEMORY, NAME, "no memory for a part of the region");
 	p->mr.x = mr->x;
 	p->mr.base = mr->base + start;
 	p->mr.length = length;
 	p->mr.whole = mr;
-	p->start = start;
 	p->rights = rights;
+	xpi_list_init(&p->holders);
 	r = xpi_mr_enter(mr->x, &p->mr, NAME);
 	if (r != XPORT_OK) {
 		free(p);
 		return r;
 	}
-	memmove(&parts->part[at + 1], &parts->part[at], (parts->n - at) * sizeof(struct part *));
-	parts->part[at] = *out = p;
-	parts->n++;
+	xpi_list_push(&mr->parts, &p->link);
+	*out = p;
 	return XPORT_OK;
 }
 
@@ -160,7 +85,7 @@ int xpi_part_pack(struct xport_mr *mr, uint64_t offset, uint64_t length, uint32_
 	if (r == XPORT_OK)
 		r = xpi_mr_pack_room(mr->x, NAME, buf, len);
 	if (r == XPORT_OK)
-		r = part_get(mr, offset, length, granted, &p);
+		r = part_new(mr, offset, length, granted, &p);
 	if (r != XPORT_OK)
 		return r;
 	xpi_mr_key_write(&p->mr, ((uintptr_t)p->mr.base & XPI_KEY_BASE_MASK) | offset << XPI_KEY_BASE_BITS,
@@ -185,22 +110,46 @@ int xpi_part_check(struct xport_mr *mr, uint64_t offset, uint64_t len, uint32_t 
 	return XPORT_OK;
 }
 
+struct xport_mr *xpi_part_find(struct xport *x, uint64_t id)
+{
+	struct xport_mr *mr = xpi_mr_at(x, id);
+
+	return mr != NULL && mr->whole != NULL && !mr->dying ? mr : NULL;
+}
+
+struct xpi_list *xpi_part_holders(struct xport_mr *mr)
+{
+	return &part_of(mr)->holders;
+}
+
+void xpi_part_drop(struct xport_mr *mr)
+{
+	struct part *p = part_of(mr);
+
+	/* At the end of the instance some may be left. They go with their endpoint. */
+	while (xpi_list_pop(&p->holders) != NULL)
+		;
+	xpi_list_del(&p->link);
+	xpi_mr_leave(mr);
+	free(p);
+}
+
+void xpi_part_answered(struct xport *x, uint64_t id)
+{
+	struct xport_mr *mr = xpi_mr_at(x, id);
+
+	if (mr != NULL && mr->whole != NULL && mr->revoking > 0 && --mr->revoking == 0)
+		xpi_part_drop(mr);
+}
+
 void xpi_parts_end(struct xport_mr *mr)
 {
-	for (uint32_t i = 0; mr->parts != NULL && i < mr->parts->n; i++)
-		mr->parts->part[i]->mr.dying = true;
+	xpi_list_for(l, &mr->parts)
+		xpi_container(l, struct part, link)->mr.dying = true;
 }
 
 void xpi_parts_free(struct xport_mr *mr)
 {
-	struct xpi_parts *parts = mr->parts;
-
-	for (uint32_t i = 0; parts != NULL && i < parts->n; i++) {
-		xpi_mr_leave(&parts->part[i]->mr);
-		free(parts->part[i]);
-	}
-	if (parts != NULL)
-		free(parts->part);
-	free(parts);
-	mr->parts = NULL;
+	xpi_list_for_safe(l, &mr->parts)
+		xpi_part_drop(&xpi_container(l, struct part, link)->mr);
 }

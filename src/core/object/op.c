@@ -7,6 +7,7 @@
 #include "core/object/ep.h"
 #include "core/object/instance.h"
 #include "core/object/mr.h"
+#include "core/object/multi.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/pieces.h"
@@ -199,6 +200,18 @@ static bool internal_end(struct xpi_op *op, int status)
 	return false;
 }
 
+/* A quiet operation, or a message of a receive that takes many. */
+static void unlike_others_end(struct xpi_op *op, int status)
+{
+	if ((op->flags & XPORT_QUIET) != 0) {
+		quiet_end(op, status);
+		return;
+	}
+	if (status != XPORT_OK)
+		xpi_stats_error(op->ep, status);
+	xpi_multi_fetched(op);
+}
+
 void xpi_op_complete(struct xpi_op *op, int status)
 {
 	struct xport_ep *ep = op->ep;
@@ -220,8 +233,8 @@ void xpi_op_complete(struct xpi_op *op, int status)
 		ep->rma.ngets--;
 	if (op->kind >= XPI_OP_FENCE && internal_end(op, status))
 		return;
-	if (op->flags & XPORT_QUIET) {
-		quiet_end(op, status);
+	if (op->flags & (XPORT_QUIET | XPI_OP_PART)) {
+		unlike_others_end(op, status);
 		return;
 	}
 	if (op->kind == XPORT_OP_FLUSH)
@@ -295,8 +308,10 @@ void xpi_event(struct xport *x, struct xpi_op **room, int type, int status, stru
 	op->status = status;
 	op->context = context;
 	op->tag = op->len = op->offset = 0;
-	if (ep != NULL)
+	if (ep != NULL) {
 		ep->refs++;
+		op->peer = ep->peer.incarnation;
+	}
 	xpi_cq_push(&x->cq, op);
 }
 

@@ -14,6 +14,9 @@
 #include "base/list.h"
 #include "base/pool.h"
 
+struct xpi_multi;
+struct xpi_peer;
+
 /* Kinds beyond enum xport_type: the core's own, never completed to the application. */
 enum {
 	XPI_OP_FENCE = 64, /* in rma.q: holds back what follows */
@@ -31,12 +34,15 @@ enum {
 	XPI_OP_CMA_ANSWER, /* I can read your memory, or cannot */
 	XPI_OP_LEND,       /* the native key of a region that I receive into */
 	XPI_OP_BYE,        /* nothing comes after this */
+	XPI_OP_ACCEPTED,   /* in msg.q: my application has accepted this connection */
 	XPI_OP_WITHDRAW,   /* forget this message of mine; or this receive of yours gets no more of its message */
 	XPI_OP_GHOST       /* an operation that was withdrawn: takes what the peer still sends for it */
 };
 
 /* In xpi_op.flags, beside enum xport flags: of a receive with a deadline, whose memory is not lent to the peer. */
 enum { XPI_OP_TIMED = 128 };
+/* The same, of a message that is fetched into the buffer of a receive with XPORT_MULTI: see multi.h. */
+enum { XPI_OP_PART = 64 };
 /* In xpi_op.offer: the memory is neither offered to the peer nor lent to the network. It is copied into frames. */
 #define XPI_OFFER_NEVER UINT32_MAX
 /* In xpi_op.done of an XPI_OP_FENCE: it orders nothing, and stands for a withdrawn operation in the queue. */
@@ -51,6 +57,8 @@ enum { XPI_OP_TIMED = 128 };
  *   send, recv the operation itself, whose buffer is a list: `buf` is its struct xpi_pieces.
  */
 enum { XPI_OP_LIST = 256 };
+/* The same, of a receive with XPORT_MULTI: `buf` is its struct xpi_multi. */
+enum { XPI_OP_MULTI = 512 };
 enum { XPI_IOV_MAX = 64 }; /* pieces of a list: xport_info.iov_max */
 
 /* What an operation still waits for before it is complete. */
@@ -99,8 +107,12 @@ struct xpi_op {
 	uint64_t offset;     /* remote */
 	struct xport_mr *mr; /* local region it holds busy, or NULL; notify: the region */
 	union {
-		uint64_t reserved; /* 0 */
-		uint64_t order;    /* quiet ones, which are not told of: rma.n_posted with it; 0 again when they end */
+		uint64_t
+			peer; /* events, and receives with a sender or source: the incarnation of the peer; others: 0 */
+		struct xpi_peer *from; /* a posted receive with XPORT_PEER: what it waits for, see match_peer.h */
+		struct xpi_multi
+			*multi; /* of a message that is fetched for a receive with XPORT_MULTI: where it goes */
+		uint64_t order; /* quiet ones, which are not told of: rma.n_posted with it; 0 again when they end */
 	};
 	/* beyond here only operations that do not complete at once have anything valid */
 	uint64_t done; /* bytes handed over, or arrived */

@@ -59,7 +59,7 @@ static inline void xpi_op_put(struct xport *x, struct xpi_op *op)
 {
 	op->alive = false;
 	op->gen++;
-	op->reserved = 0;
+	op->peer = 0;
 	xpi_pool_put(&x->op_pool, op);
 }
 

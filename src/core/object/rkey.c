@@ -54,6 +54,29 @@ void xpi_rkey_destroy(struct xport_rkey *k)
 		xpi_rkey_free(k);
 }
 
+static bool waits_with_key(const struct xpi_op *op, const struct xport_rkey *k)
+{
+	unsigned what = xpi_op_what(op);
+
+	if (what != XPORT_OP_PUT && what != XPORT_OP_GET && what != XPORT_OP_PUT_NOTIFY && what != XPORT_OP_ATOMIC)
+		return false;
+	return op->ep == k->ep && op->waits != 0 && op->rkey == NULL && op->region == k->region;
+}
+
+uint64_t xpi_rkey_in_flight(const struct xport_rkey *k)
+{
+	const struct xpi_pool *pool = &k->ep->x->op_pool;
+	uint32_t n = pool->nslabs << pool->shift;
+	uint64_t count = k->busy;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct xpi_op *op = xpi_pool_at(pool, i);
+
+		count += op != NULL && waits_with_key(op, k);
+	}
+	return count;
+}
+
 void xpi_rkey_idle(struct xport_rkey *k)
 {
 	k->busy--;

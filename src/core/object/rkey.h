@@ -54,6 +54,8 @@ struct xport_rkey *xpi_rkey_find_lent(struct xport_ep *ep, uint64_t region);
 void xpi_rkey_destroy(struct xport_rkey *k);
 /* xpi_rkey_idle - count the end of a native operation that used the key. May free the key. */
 void xpi_rkey_idle(struct xport_rkey *k);
+/* xpi_rkey_in_flight - count the operations with this key that have not ended. Looks at all operations of the instance. */
+uint64_t xpi_rkey_in_flight(const struct xport_rkey *k);
 /*
  * xpi_rkey_borrow - the key of xpi_rkey_find_lent, held busy.
  *

@@ -7,6 +7,7 @@
 #include "core/object/completion.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/latency.h"
 #include "core/object/match.h"
 
 _Static_assert(XPI_STATUSES <= sizeof(((struct xport_counters *)NULL)->errors) / sizeof(uint64_t),
@@ -89,6 +90,7 @@ void xpi_stats_add(struct xport_counters *to, const struct xport_ep *ep)
 	for (int i = 1; i < XPI_STATUSES; i++)
 		to->errors[i] += n->errors[i];
 	add_paths(to, ep);
+	xpi_latency_add(to, ep);
 	/* One at a time, complete at once and reaped, is seen by nobody. */
 	if (high == 0 && (ep->rma.n_posted != 0 || frames_out(ep) != 0 || n->fast_gets != 0))
 		high = 1;

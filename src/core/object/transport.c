@@ -10,6 +10,7 @@
 #include "core/config/registry.h"
 #include "core/config/select.h"
 #include "core/object/mr.h"
+#include "core/object/place.h"
 #include "core/object/set.h"
 #include "core/object/wakeup.h"
 
@@ -45,6 +46,8 @@ static struct xpi_be_open_args open_args(struct xport *x, struct xpi_transport *
 		.err = &x->err, /* where the back end goes on to describe its failures */
 		.peer_timeout_ms = x->settings.peer_timeout_ms,
 		.options = x->settings.chaos,
+		.shm_dir = x->settings.shm_dir,
+		.traffic_class = x->settings.traffic_class,
 	};
 }
 
@@ -54,6 +57,17 @@ static void transport_warm(struct xpi_transport *tp)
 	tp->cools = !tp->caps.am_cheap || tp->neps == 0;
 	xpi_transport_used(tp);
 	xpi_set_stir(tp->x->set);
+}
+
+/* A long network needs more frames under way. */
+static void transport_lengthen(struct xpi_be_caps *caps, uint32_t flight)
+{
+	uint32_t frames = (uint32_t)(flight / caps->am_max);
+
+	if (frames > caps->am_credits_max)
+		frames = caps->am_credits_max;
+	if (frames > caps->am_credits)
+		caps->am_credits = frames;
 }
 
 /* Takes a back end that was opened for `tp` into the set. On failure it is closed, and `tp` freed. */
@@ -67,6 +81,8 @@ static int transport_take(struct xpi_transport *tp, const struct xpi_choice *cho
 	tp->am_send = choice->ops->am_send;
 	tp->be = choice->be;
 	tp->caps = choice->caps;
+	tp->credits = tp->caps.am_credits;
+	transport_lengthen(&tp->caps, x->settings.flight);
 	xpi_pool_init(&tp->frame_pool, set->frame_head + tp->caps.am_max, 64);
 	xpi_list_push(&x->transports, &tp->link);
 	r = fits(tp);
@@ -218,6 +234,7 @@ struct xpi_transport *xpi_transport_get(struct xport *x, unsigned candidate)
 		return NULL; /* it stays open, and is not used */
 	}
 	xpi_mr_know_all(tp);
+	xpi_place_again(x);
 	return tp;
 }
 

@@ -23,6 +23,7 @@ struct xpi_transport {
 	int (*am_send)(struct xpi_be *be, void *ep, const void *buf, size_t len, struct xpi_req *req); /* of ops */
 	const struct xpi_backend *ops;
 	struct xpi_be_caps caps;
+	unsigned credits; /* caps.am_credits before XPORT_FLIGHT raised it */
 	struct xpi_pool frame_pool; /* frames of many records, with room for the longest that this back end sends */
 	unsigned index;             /* its candidate's place in the set; see xport_mr.on */
 	/* with several transports, see poll_all.c */

@@ -180,11 +180,11 @@ static bool drain_event(int fd)
 	return n > 0;
 }
 
-/* Where there is a lock, every call goes the slow way already, and looks at the state once it has it. */
+/* With a lock, or where operations are measured, every call goes the slow way already, and looks at the state. */
 void xpi_fd_set_state(struct xport *x, enum xpi_fd_state state)
 {
 	x->fd_state = state;
-	if (x->slow & XPI_SLOW_LOCK)
+	if (x->slow & (XPI_SLOW_LOCK | XPI_SLOW_TIMED))
 		return;
 	x->slow = state == XPI_FD_ARMED ? XPI_SLOW_ARMED : 0;
 	if (x->slow != 0)
@@ -197,8 +197,12 @@ void xpi_wake(struct xport *x)
 {
 	if (x->fd_state != XPI_FD_ARMED)
 		return; /* unused, or readable already */
-	xpi_fd_set_state(x, XPI_FD_SIGNALLED);
-	xpi_eventfd_write(x->fd.wake);
+	xpi_fd_stay_readable(x);
+}
+
+void xpi_fd_rung(struct xport *x)
+{
+	x->fd.rung = true;
 }
 
 void xpi_signal(struct xport *x)
@@ -231,8 +235,10 @@ static bool arm_all(struct xport *x)
 bool xpi_fd_arm(struct xport *x)
 {
 	xpi_assert_locked(x);
-	if (x->fd_state != XPI_FD_ARMED)
+	if (x->fd.rung) {
+		x->fd.rung = false;
 		drain_event(x->fd.wake);
+	}
 	if (!x->settings.liveness_thread)
 		xpi_live_step(x->live); /* or what it watches keeps the descriptor readable */
 	if (drain_event(x->fd.timer) && (x->todo & XPI_TODO_CLOCK) != 0) {
@@ -248,6 +254,7 @@ bool xpi_fd_arm(struct xport *x)
 
 void xpi_fd_stay_readable(struct xport *x)
 {
+	x->fd.rung = true;
 	xpi_eventfd_write(x->fd.wake);
 	xpi_fd_set_state(x, XPI_FD_SIGNALLED);
 }
@@ -295,9 +302,65 @@ void xpi_tell_crowd(struct xport *x)
 		xpi_eventfd_write(xpi_container(l, struct sleeper, link)->fd);
 }
 
+/* Only with the application's descriptor: it is readable while something waits. */
+static int arm_user(struct xport *x)
+{
+	x->fd.asked = true;
+	xpi_user_fd_settle(x);
+	return x->fd.user_signalled ? XPORT_ERR_AGAIN : XPORT_OK;
+}
+
+/*
+ * The next poll need not ask the network, which reports what it has when it is armed. Only every second time: an
+ * application that posts for each completion may always find another one here.
+ */
+static void reap_next(struct xport *x)
+{
+	x->fd.only_reaped = x->slow == 0 && !x->fd.only_reaped;
+	if (x->fd.only_reaped)
+		x->slow = XPI_SLOW_REAP;
+}
+
+int xpi_fd_arm_now(struct xport *x)
+{
+	xpi_assert_locked(x);
+	if (x->thread_running)
+		return arm_user(x);
+	if (!x->fd.by_arm) {
+		x->fd.by_arm = true;
+		x->fd.asked = false;
+		x->todo &= ~(unsigned)XPI_TODO_SETTLE;
+	}
+	/* Another thread may have been told; this thread has not, even if the descriptor is armed already. */
+	if (xpi_again_tell(x))
+		return XPORT_ERR_AGAIN;
+	if (x->fd_state == XPI_FD_ARMED)
+		return XPORT_OK;
+	/* Another thread sleeps on the descriptor, and has not seen what makes it readable. */
+	if (x->sleepers.led)
+		return XPORT_ERR_AGAIN;
+	if (!xpi_cq_empty(&x->cq)) {
+		reap_next(x);
+		return XPORT_ERR_AGAIN;
+	}
+	x->fd.only_reaped = false;
+	if (xpi_again_to_notify(x))
+		return XPORT_ERR_AGAIN;
+	if (xpi_fd_arm(x))
+		return XPORT_OK;
+	if (x->slow & XPI_SLOW_LOCK)
+		xpi_fd_stay_readable(x); /* another thread may sleep, and what was to wake it was read off here */
+	return XPORT_ERR_AGAIN;
+}
+
+void xpi_fd_disarm(struct xport *x)
+{
+	xpi_fd_set_state(x, XPI_FD_UNUSED);
+}
+
 int xpi_fd_ask(struct xport *x)
 {
-	if (!x->fd.asked) {
+	if (!x->fd.asked && !x->fd.by_arm) {
 		x->fd.asked = true;
 		x->todo |= XPI_TODO_SETTLE;
 		if (!x->thread_running)

@@ -25,6 +25,8 @@ void xpi_again_notified_all(struct xport *x);
  */
 void xpi_again_retry(struct xport *x);
 
+/* xpi_again_tell - true if the calling thread got XPORT_ERR_AGAIN, and only now learns that space was freed since. */
+bool xpi_again_tell(struct xport *x);
 /* xpi_again_to_notify - true if the descriptor must report freed space: until all threads that got AGAIN called again. */
 bool xpi_again_to_notify(struct xport *x);
 /*
@@ -38,6 +40,21 @@ uint32_t xpi_again_tried_at(struct xport *x);
 void xpi_wake(struct xport *x);
 /* xpi_signal - the same, and report that posts which got XPORT_ERR_AGAIN may be tried again. */
 void xpi_signal(struct xport *x);
+/* xpi_fd_rung - note that the helper thread raised the wake flag: it has written to the descriptor, or is about to. */
+void xpi_fd_rung(struct xport *x);
+/*
+ * xpi_fd_arm_now - the body of xport_arm. From now on polls leave the descriptor alone.
+ *
+ * Returns XPORT_OK or XPORT_ERR_AGAIN, which it does not describe.
+ */
+int xpi_fd_arm_now(struct xport *x);
+/* xpi_fd_shared - true if the application may sleep on the descriptor while a thread of its own is in xport_wait. */
+static inline bool xpi_fd_shared(const struct xport *x)
+{
+	return x->fd.asked || x->fd.by_arm;
+}
+/* xpi_fd_disarm - note that the only thread polls: nobody sleeps on the descriptor, which so need not become readable. */
+void xpi_fd_disarm(struct xport *x);
 /* xpi_fd_ask - return the application's descriptor. From now on it is kept up to date. */
 int xpi_fd_ask(struct xport *x);
 /* xpi_fd_settle - bring the descriptor up to date, after a poll by the application. */

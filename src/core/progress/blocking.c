@@ -3,6 +3,7 @@
 #include "core/progress/blocking.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,6 +18,7 @@
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/progress/progress.h"
+#include "core/protocol/accepted.h"
 #include "core/protocol/keys.h"
 
 /* Polls until the handshake has ended one way or the other. */
@@ -69,6 +71,7 @@ int xpi_connect(struct xport *x, const char *address, const struct xport_conn_at
 		if (ep->conn != NULL)
 			ep->conn->wait = NULL;
 		x->todo |= XPI_TODO_RELEASE;
+		xpi_request_attention(x);
 		return rc != XPORT_OK
 		               ? rc
 		               : xpi_fail(&x->err, ep->end.reason, 0, NULL, NULL,
@@ -80,12 +83,10 @@ int xpi_connect(struct xport *x, const char *address, const struct xport_conn_at
 	return XPORT_OK;
 }
 
-static struct xport_ep *take_open(struct xport_listener *l)
+static bool has_open(struct xport_listener *l)
 {
 	xpi_listener_drop_ended(l);
-	if (xpi_list_empty(&l->ready))
-		return NULL;
-	return xpi_accept_take(l, xpi_container(l->ready.next, struct xpi_ready, link));
+	return !xpi_list_empty(&l->ready);
 }
 
 static int accept_timeout(struct xport_listener *l, int timeout_ms)
@@ -102,18 +103,75 @@ static int accept_timeout(struct xport_listener *l, int timeout_ms)
 	                timeout_ms, failed, l->last_failure);
 }
 
-int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_ep **ep)
+/* What xport_accept_with sends, made before it takes the connection, which cannot go back. */
+struct answer {
+	struct xpi_op *op;
+	uint8_t *data;
+	size_t len;
+};
+
+static void answer_free(struct xport *x, struct answer *a)
+{
+	if (a->op != NULL)
+		xpi_op_put(x, a->op);
+	free(a->data);
+}
+
+static int answer_make(struct xport *x, const struct xport_conn_attr *attr, struct answer *a)
+{
+	*a = (struct answer){.len = attr != NULL ? attr->private_len : 0};
+	if (attr == NULL)
+		return XPORT_OK;
+	a->op = xpi_op_get(x, NULL, XPI_OP_ACCEPTED);
+	if (a->len > 0)
+		a->data = malloc(a->len);
+	if (a->op == NULL || (a->len > 0 && a->data == NULL)) {
+		answer_free(x, a);
+		return xpi_fail(&x->err, XPORT_ERR_NO_MEMORY, 0, NULL, NULL, "no memory for private data");
+	}
+	if (a->len > 0)
+		memcpy(a->data, attr->private_data, a->len);
+	return XPORT_OK;
+}
+
+/* A peer that has closed gets no answer. */
+static void answer_send(struct xport_ep *ep, struct answer *a, void *context)
+{
+	if (a->op == NULL)
+		return;
+	if (context != NULL)
+		ep->context = context;
+	if (ep->state != XPI_EP_OPEN) {
+		answer_free(ep->x, a);
+		return;
+	}
+	a->op->ep = ep;
+	xpi_accepted_tell(ep, a->op, a->data, a->len);
+}
+
+static int accept_attr_check(struct xport *x, const struct xport_conn_attr *attr)
+{
+	uint32_t forbidden;
+
+	if (attr != NULL && (attr->backlog != 0 || attr->connect_ms != 0 || attr->transports != NULL ||
+	                     attr->traffic_class != XPORT_TRAFFIC_DEFAULT))
+		return xpi_fail(
+			&x->err, XPORT_ERR_INVALID, 0, NULL, "set them in the attr of xport_listen",
+			"backlog, connect_ms, transports and traffic_class do not apply to an accepted connection");
+	return xpi_conn_attr_check(x, attr, &forbidden);
+}
+
+/* Waits until a connection is ready. XPORT_OK, with l->closed or without. */
+static int accept_wait(struct xport_listener *l, int timeout_ms)
 {
 	int64_t deadline = timeout_ms >= 0 ? xpi_now_ms() + timeout_ms : INT64_MAX, left;
-	struct xport_ep *taken = NULL;
 	struct xport *x = l->x;
 	int rc = XPORT_OK;
 
-	xpi_assert_locked(l->x);
 	l->waiters++;
-	while (!l->closed && (taken = take_open(l)) == NULL) {
+	while (!l->closed && !has_open(l)) {
 		rc = xpi_progress(x);
-		if (rc < 0 || l->closed || (taken = take_open(l)) != NULL)
+		if (rc < 0 || l->closed || has_open(l))
 			break;
 		left = deadline - xpi_now_ms();
 		if (left <= 0) {
@@ -123,12 +181,35 @@ int xpi_listener_accept(struct xport_listener *l, int timeout_ms, struct xport_e
 		xpi_idle(x, timeout_ms < 0 ? -1 : (int)left);
 	}
 	l->waiters--;
-	if (taken != NULL)
-		*ep = taken;
-	if (rc >= 0)
-		xpi_event_forget(x, XPORT_EVENT_INCOMING, l, (unsigned)l->nready); /* this call is its answer */
+	return rc < 0 ? rc : XPORT_OK;
+}
+
+static int accept_take(struct xport_listener *l, const struct xport_conn_attr *attr, struct xport_ep **ep)
+{
+	struct xport *x = l->x;
+	struct answer answer;
+	int rc = answer_make(x, attr, &answer);
+
+	if (rc != XPORT_OK)
+		return rc;
+	*ep = xpi_accept_take(l, xpi_container(l->ready.next, struct xpi_ready, link));
+	xpi_event_forget(x, XPORT_EVENT_INCOMING, l, (unsigned)l->nready); /* this call is its answer */
+	answer_send(*ep, &answer, attr != NULL ? attr->context : NULL);
+	return XPORT_OK;
+}
+
+int xpi_listener_accept(struct xport_listener *l, const struct xport_conn_attr *attr, int timeout_ms,
+                        struct xport_ep **ep)
+{
+	struct xport *x = l->x;
+	int rc = accept_attr_check(x, attr);
+
+	xpi_assert_locked(x);
+	if (rc != XPORT_OK)
+		return rc;
+	rc = accept_wait(l, timeout_ms);
 	if (!l->closed)
-		return rc < 0 ? rc : XPORT_OK;
+		return rc == XPORT_OK ? accept_take(l, attr, ep) : rc;
 	if (l->waiters == 0)
 		xpi_listener_free(l);
 	return xpi_fail(&x->err, XPORT_ERR_CLOSED, 0, NULL, NULL, "the listener was closed while this call waited");

@@ -6,8 +6,9 @@
 #include "core/object/ep.h"
 #include "core/object/mr.h"
 
-/* Caller holds the lock; progress is made while waiting. */
-int xpi_listener_accept(struct xport_listener *listener, int timeout_ms, struct xport_ep **ep);
+/* attr  of xport_accept_with; NULL: xport_accept */
+int xpi_listener_accept(struct xport_listener *listener, const struct xport_conn_attr *attr, int timeout_ms,
+                        struct xport_ep **ep);
 
 int xpi_connect(struct xport *x, const char *address, const struct xport_conn_attr *attr, int timeout_ms,
                 struct xport_ep **ep);

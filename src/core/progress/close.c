@@ -188,8 +188,10 @@ int xpi_ep_close(struct xport_ep *ep, int timeout_ms)
 	ep->held = true;
 	r = ep_close(ep, timeout_ms);
 	ep->held = false;
-	if (ep->destroyed) /* by a thread that has reaped its end meanwhile */
+	if (ep->destroyed) { /* by a thread that has reaped its end meanwhile */
 		ep->x->todo |= XPI_TODO_RELEASE;
+		xpi_request_attention(ep->x);
+	}
 	return r;
 }
 

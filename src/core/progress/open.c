@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/meet.h"
 #include "base/signals.h"
 #include "core/cm/cm.h"
 #include "core/config/registry.h"
@@ -19,9 +20,11 @@
 #include "core/object/deadline.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/latency.h"
 #include "core/object/match.h"
 #include "core/object/mr.h"
 #include "core/object/op.h"
+#include "core/object/op_life.h"
 #include "core/object/rkey.h"
 #include "core/object/transport.h"
 #include "core/object/wakeup.h"
@@ -73,10 +76,12 @@ static void instance_parts_close(struct xport *x)
 	free(x->set);
 	xpi_cma_close(x);
 	xpi_match_free(x->match);
+	xpi_latency_close(x);
 	xpi_pool_fini(&x->op_pool);
 	xpi_pool_fini(&x->lone_pool);
 	for (unsigned i = 0; i < XPI_UNEXPECTED_CLASSES; i++)
 		xpi_pool_fini(&x->unexpected_pools[i]);
+	xpi_ep_retired_free(x);
 	free(x->slots);
 	free(x->mr_table);
 	pthread_mutex_destroy(&x->lock);
@@ -126,9 +131,9 @@ static void instance_apply_settings(struct xport *x)
 	if (x->settings.progress_thread)
 		x->settings.multiple = true;
 	if (x->settings.multiple)
-		x->slow = XPI_SLOW_LOCK;
+		x->slow |= XPI_SLOW_LOCK;
 	else if (x->settings.strict)
-		x->slow = XPI_SLOW_LOCK | XPI_SLOW_WATCH;
+		x->slow |= XPI_SLOW_LOCK | XPI_SLOW_WATCH;
 	if (!x->settings.liveness_thread || x->settings.op_timeout_ms > 0)
 		x->todo |= XPI_TODO_CLOCK;
 	x->cq.size = x->settings.queue_depth < XPI_CQ_RING ? x->settings.queue_depth : XPI_CQ_RING;
@@ -140,6 +145,13 @@ static int read_and_open(struct xport *x, const struct xport_attr *attr, struct 
 {
 	int r = xpi_settings_read(attr, &x->settings, err);
 
+	if (r == XPORT_OK) /* also if another transport could be used */
+		r = xpi_meet_check(x->settings.shm_dir, err);
+	if (r == XPORT_OK && x->settings.latency) {
+		r = xpi_latency_open(x);
+		if (r != XPORT_OK)
+			xpi_fail(err, r, 0, NULL, NULL, "out of memory");
+	}
 	if (r == XPORT_OK) {
 		instance_apply_settings(x); /* first of all: a progress thread looks at them as soon as it runs */
 		memcpy(x->err.operation, err->operation, sizeof(x->err.operation));
@@ -205,6 +217,7 @@ static void free_all(struct xport *x)
 				free(xpi_container(l, struct xport_rkey, link));
 			}
 		}
+		xpi_event_unroom(x, &ep->gone_room);
 		ep->refs = 0;
 		ep->destroyed = true;
 	}

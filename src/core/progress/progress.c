@@ -13,6 +13,7 @@
 #include "core/object/accept_queue.h"
 #include "core/object/ep.h"
 #include "core/object/instance.h"
+#include "core/object/latency.h"
 #include "core/object/locked.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
@@ -21,6 +22,7 @@
 #include "core/progress/close.h"
 #include "core/progress/dump.h"
 #include "core/progress/expire.h"
+#include "core/protocol/msg.h"
 #include "core/protocol/pump.h"
 #include "core/protocol/rma.h"
 #include "core/protocol/rx.h"
@@ -53,6 +55,7 @@ void xpi_conn_progress(struct xport *x)
 		soon = xpi_conn_walk(x);
 	x->cm.busy = false;
 	take_early(x);
+	xpi_msg_peers_gone(x);
 	if (soon)
 		atomic_store(&x->attention, 1);
 }
@@ -155,6 +158,7 @@ static void answer_helper(struct xport *x, int n)
 static __attribute__((cold)) void attend(struct xport *x, int n)
 {
 	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+	xpi_fd_rung(x);
 	x->sleepers.stirred = true;
 	/* Endpoints over transports that are polled seldom are asked, too. */
 	n += xpi_poll_others(x);
@@ -166,6 +170,9 @@ static __attribute__((cold)) void attend(struct xport *x, int n)
 	if (x->deadlines.n > 0)
 		xpi_expire(x);
 	fail_steps(x);
+	xpi_msg_peers_gone(x);
+	if (x->todo & XPI_TODO_RELEASE)
+		xpi_ep_tell_destroyed(x);
 }
 
 /* Whether the coarse clock has moved since it was looked at: who polls seldom has no 256 polls to a heartbeat. */
@@ -187,6 +194,11 @@ static __attribute__((noinline)) void occasional(struct xport *x)
 {
 	bool tick = (x->epoch & 255) == 0 || (x->todo & XPI_TODO_TICK) != 0;
 
+	if (x->todo & XPI_TODO_TIMED) {
+		xpi_latency_look(x);
+		if ((x->todo & XPI_TODO_CLOCK) == 0)
+			return;
+	}
 	if (!x->settings.liveness_thread && (tick || clock_moved(x)))
 		xpi_live_step(x->live);
 	if (!tick)
@@ -299,7 +311,7 @@ int xpi_progress_rest(struct xport *x, int n)
 	}
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
-	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
+	if (__builtin_expect((x->todo & (XPI_TODO_CLOCK | XPI_TODO_TIMED)) != 0, 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK) {
 		pump(x);

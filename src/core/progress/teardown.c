@@ -12,6 +12,7 @@
 #include "core/object/instance.h"
 #include "core/object/locked.h"
 #include "core/object/match.h"
+#include "core/object/match_peer.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
@@ -73,6 +74,7 @@ bool xpi_ep_fail_step(struct xport_ep *ep)
 		ep->tp->ops->ep_destroy(ep->tp->be, xpi_ep_be(ep));
 	ep->prepared = false;
 	complete_operations(ep);
+	xpi_peers_left(xpi_match_peers(x->match), ep);
 	if (ep->chan.fd >= 0) {
 		if (!xpi_ep_is_proper(ep))
 			xpi_chan_gone(x->live, &ep->chan);
@@ -125,6 +127,8 @@ void xpi_ep_attend(struct xport_ep *ep)
 	xpi_assert_locked(ep->x);
 	if (ep->state >= XPI_EP_FAILING || ep->state == XPI_EP_CONNECTING)
 		return;
+	if (!xpi_list_empty(&ep->reply.q)) /* a back end may not have been able to pack a key */
+		xpi_work(ep);
 	/* The thread that reads it may have been kept from running as long: that the peer closed may wait there. */
 	if (broken_long && found == 0 && ep->chan.started) {
 		(void)xpi_live_step(ep->x->live);

@@ -14,6 +14,7 @@
 #include "core/object/completion.h"
 #include "core/object/instance.h"
 #include "core/object/locked.h"
+#include "core/object/place.h"
 #include "core/object/poll_budget.h"
 #include "core/object/wakeup.h"
 #include "core/progress/progress.h"
@@ -78,14 +79,14 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	*slept = true;
 	if (x->thread_running || (others && x->sleepers.led))
 		return sleep_slice(x, timeout_ms, mask);
-	if (others && x->fd.asked && (!xpi_cq_empty(&x->cq) || xpi_again_to_notify(x))) {
+	if (others && xpi_fd_shared(x) && (!xpi_cq_empty(&x->cq) || xpi_again_to_notify(x))) {
 		/* It is for who sleeps on the descriptor; that is awake now, but may take its time. */
 		xpi_fd_stay_readable(x);
 		return sleep_slice(x, at_most(timeout_ms, SLICE_MS), mask);
 	}
 	*slept = xpi_fd_arm(x);
 	if (!*slept) {
-		if (x->fd.asked)
+		if (xpi_fd_shared(x))
 			xpi_fd_stay_readable(x); /* or who goes on to sleep on it does so for ever */
 		xpi_let_in(x);
 		return true;
@@ -101,7 +102,7 @@ static bool idle(struct xport *x, int timeout_ms, const sigset_t *mask, bool *sl
 	if (others)
 		xpi_lock(x);
 	x->sleepers.led = x->sleepers.lead_told = false;
-	if (x->fd.asked)
+	if (xpi_fd_shared(x))
 		xpi_fd_stay_readable(x);
 	else
 		xpi_fd_set_state(x, XPI_FD_UNUSED);
@@ -129,7 +130,7 @@ static bool nothing(struct xport *x, uint32_t freed_times)
 {
 	if (x->backpressure.freed_times == freed_times)
 		return xpi_cq_empty(&x->cq);
-	if (x->fd.asked)
+	if (xpi_fd_shared(x))
 		xpi_again_to_notify(x);
 	else
 		xpi_again_notified_all(x);
@@ -292,16 +293,7 @@ int xpi_thread_start(struct xport *x)
 		return xpi_fail_errno(&x->err, XPORT_ERR_SYSTEM, NULL, "cannot start the progress thread");
 	}
 	pthread_setname_np(x->thread, "xport-progress");
-	if (x->settings.progress_core >= 0) {
-		cpu_set_t set;
-
-		CPU_ZERO(&set);
-		CPU_SET(x->settings.progress_core, &set);
-		e = pthread_setaffinity_np(x->thread, sizeof(set), &set);
-		if (e != 0)
-			xpi_log(x->log, XPORT_LOG_WARN, "0006", "cannot pin the progress thread to core %d: error %d",
-			        x->settings.progress_core, e);
-	}
+	xpi_place_thread(x);
 	return XPORT_OK;
 }
 

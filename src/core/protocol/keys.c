@@ -2,6 +2,7 @@
 /* keys.c - the use of native keys: claim, grant, lend, revoke, on both sides. */
 #include "core/protocol/keys.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "core/object/instance.h"
 #include "core/object/locked.h"
 #include "core/object/mr.h"
+#include "core/object/mr_part.h"
 #include "core/object/op.h"
 #include "core/object/rkey.h"
 #include "core/protocol/reply_queue.h"
@@ -19,15 +21,38 @@
 #include "core/wire/frame.h"
 #include "core/wire/rkey_format.h"
 
-/* A peer that may use the native key of a region. */
+/* A live peer that leaves more keys of parts unanswered is lost: it holds 300 bytes of ours for each. */
+enum { UNANSWERED_MAX = 65536 };
+
+/* A peer that may use the native key of a region, or of a part. */
 struct holder {
-	struct xpi_list link; /* in ep->holds */
+	struct xpi_list link;    /* in ep->keys.holds or ep->part_holds */
+	struct xpi_list of_part; /* in xpi_part_holders; in no list if it is a region's, or the part has been freed */
+	struct xport_ep *ep;
 	uint64_t region;
-	bool lent; /* it has the key from us, see xpi_mr_lend */
+	bool lent;    /* it has the key from us, see xpi_mr_lend */
+	bool revoked; /* counted in ep->unanswered */
 };
 
+/* The part with this id, also if it is ending. NULL: there is none. */
+static struct xport_mr *part_at(struct xport *x, uint64_t id)
+{
+	struct xport_mr *mr = xpi_mr_at(x, id);
+
+	return mr != NULL && mr->whole != NULL ? mr : NULL;
+}
+
+/* A part has few holders, and a peer holds few regions; but it may hold many parts. */
 static struct holder *hold_find(struct xport_ep *ep, uint64_t region)
 {
+	struct xport_mr *part = part_at(ep->x, region);
+
+	if (part != NULL) {
+		xpi_list_for(l, xpi_part_holders(part))
+			if (xpi_container(l, struct holder, of_part)->ep == ep)
+				return xpi_container(l, struct holder, of_part);
+		return NULL;
+	}
 	xpi_list_for(l, &ep->keys.holds)
 		if (xpi_container(l, struct holder, link)->region == region)
 			return xpi_container(l, struct holder, link);
@@ -38,14 +63,18 @@ static struct holder *hold_find(struct xport_ep *ep, uint64_t region)
 static struct holder *hold(struct xport_ep *ep, uint64_t region)
 {
 	struct holder *h = hold_find(ep, region);
+	struct xport_mr *part = part_at(ep->x, region);
 
 	if (h != NULL)
 		return h;
 	h = calloc(1, sizeof(*h));
 	if (h == NULL)
 		return NULL;
+	h->ep = ep;
 	h->region = region;
-	xpi_list_push(&ep->keys.holds, &h->link);
+	xpi_list_push(part != NULL ? &ep->part_holds : &ep->keys.holds, &h->link);
+	if (part != NULL)
+		xpi_list_push(xpi_part_holders(part), &h->of_part);
 	return h;
 }
 
@@ -87,7 +116,11 @@ static void hold_end(struct xport_ep *ep, struct holder *h)
 	if (mr != NULL && mr->revoking > 0)
 		mr->revoking--;
 	ep->keys.nlent -= h->lent;
+	ep->unanswered -= h->revoked;
 	xpi_list_del(&h->link);
+	if (xpi_list_linked(&h->of_part))
+		xpi_list_del(&h->of_part);
+	xpi_part_answered(x, h->region);
 	free(h);
 }
 
@@ -105,6 +138,8 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
 	xpi_assert_locked(ep->x);
 	while (!xpi_list_empty(&ep->keys.holds))
 		hold_end(ep, xpi_container(ep->keys.holds.next, struct holder, link));
+	while (!xpi_list_empty(&ep->part_holds))
+		hold_end(ep, xpi_container(ep->part_holds.next, struct holder, link));
 }
 
 /*
@@ -113,10 +148,10 @@ void xpi_mr_peer_gone(struct xport_ep *ep)
  */
 static void revoke_parts(struct xport_mr *mr, struct xport_ep *ep)
 {
-	xpi_list_for(l, &ep->keys.holds) {
+	xpi_list_for(l, &ep->part_holds) {
 		uint64_t id = xpi_container(l, struct holder, link)->region;
 
-		if (id == mr->id || xpi_mr_find(mr->x, id) != mr)
+		if (xpi_mr_find(mr->x, id) != mr)
 			continue;
 		mr->revoking++;
 		if (ep->state < XPI_EP_FAILING)
@@ -138,9 +173,62 @@ void xpi_mr_revoke_all(struct xport_mr *mr)
 		mr->revoking += held;
 		if (ep->state < XPI_EP_FAILING && (held || (mr->packed && ep->state != XPI_EP_CONNECTING)))
 			xpi_tell_key(ep, XPI_OP_REVOKE, mr->id);
-		if (mr->parts != NULL)
+		if (!xpi_list_empty(&mr->parts))
 			revoke_parts(mr, ep);
 	}
+}
+
+/* Asks one peer for the key of a part. */
+static void hold_revoke(struct holder *h)
+{
+	struct xport_ep *ep = h->ep;
+
+	h->revoked = true;
+	ep->unanswered++;
+	if (ep->state >= XPI_EP_FAILING)
+		return;
+	if (ep->unanswered <= UNANSWERED_MAX) {
+		xpi_tell_key(ep, XPI_OP_REVOKE, h->region);
+		return;
+	}
+	snprintf(ep->end.why, sizeof(ep->end.why), "the peer has not answered the end of %u keys",
+	         (unsigned)UNANSWERED_MAX);
+	xpi_ep_fail(ep, XPORT_ERR_PROTOCOL, XPORT_EVENT_LOST);
+}
+
+/* As xpi_mr_revoke_all, for one part. Accesses by message are refused from now on. The last answer frees it. */
+static void revoke_part(struct xport_mr *part)
+{
+	struct xport *x = part->x;
+	uint64_t id = part->id;
+
+	part->dying = true;
+	part->revoking = 1; /* ours, until all are asked */
+	xpi_list_for_safe(l, xpi_part_holders(part)) {
+		part->revoking++;
+		hold_revoke(xpi_container(l, struct holder, of_part));
+	}
+	xpi_part_answered(x, id);
+}
+
+int xpi_key_revoke(struct xport *x, const void *buf, size_t len)
+{
+	static const char name[] = "xport_rkey_revoke";
+	struct xport_mr *part;
+	struct xpi_key key;
+
+	xpi_assert_locked(x);
+	if (buf == NULL || !xpi_key_decode(buf, len, &key))
+		return xpi_refuse(x, XPORT_ERR_BAD_KEY, name, "the %zu bytes are not a key, or are damaged", len);
+	if ((key.rights & XPI_KEY_PART) == 0)
+		return xpi_refuse(x, XPORT_ERR_INVALID, name,
+		                  "the key is to a whole region, which xport_mr_dereg ends");
+	part = key.incarnation == x->incarnation ? xpi_part_find(x, key.region) : NULL;
+	if (part == NULL)
+		return xpi_refuse(x, XPORT_ERR_STALE_KEY, name,
+		                  "the key is another instance's, or was revoked, or its region has ended");
+	revoke_part(part);
+	return XPORT_OK;
 }
 
 /*
@@ -328,15 +416,20 @@ static void on_claim(struct xport_ep *ep, uint64_t region)
 		xpi_tell_key(ep, mr != NULL ? XPI_OP_GRANT : XPI_OP_GONE, region);
 }
 
-size_t xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t native[XPI_NATIVE_KEY_MAX])
+int xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t *native, size_t *len)
 {
+	const struct xport_mr *entry = xpi_mr_at(ep->x, region);
 	struct xport_mr *mr = xpi_mr_find(ep->x, region);
-	size_t len = XPI_NATIVE_KEY_MAX;
+	int rc = XPORT_ERR_NOT_SUPPORTED;
 
 	xpi_assert_locked(ep->x);
-	if (mr == NULL || hold_find(ep, region) == NULL || xpi_mr_native_key(mr, ep->tp, native, &len) != XPORT_OK)
-		return 0;
-	return len;
+	if (entry != NULL && !entry->dying && mr != NULL && hold_find(ep, region) != NULL) /* else REVOKE follows */
+		rc = xpi_mr_native_key(mr, ep->tp, ep, native, len);
+	if (rc == XPORT_ERR_AGAIN)
+		return rc;
+	if (rc != XPORT_OK)
+		*len = 0;
+	return XPORT_OK;
 }
 
 bool xpi_rkey_granted(struct xport_ep *ep, uint64_t region, const uint8_t *native, size_t len)
@@ -351,10 +444,11 @@ bool xpi_rkey_granted(struct xport_ep *ep, uint64_t region, const uint8_t *nativ
 			continue;
 		if (len == 0) {
 			settle(k);
-			continue;
+			break;
 		}
 		memcpy(k->native_key, native, len);
 		k->native_len = len;
+		break; /* each has asked for one */
 	}
 	xpi_tell_key(ep, XPI_OP_ADOPT, region); /* the back end is not to be called from here */
 	return true;

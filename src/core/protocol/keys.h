@@ -20,6 +20,8 @@ bool xpi_mr_claim(struct xport_ep *ep, uint64_t region);
 bool xpi_mr_lend(struct xport_ep *ep, struct xport_mr *mr);
 /* xpi_mr_revoke_all - ask all peers that may use the native key to stop. mr->revoking counts the missing answers. */
 void xpi_mr_revoke_all(struct xport_mr *mr);
+/* xpi_key_revoke - the body of xport_rkey_revoke. */
+int xpi_key_revoke(struct xport *x, const void *buf, size_t len);
 /* xpi_mr_revoked - record that the peer has stopped using the native key. */
 void xpi_mr_revoked(struct xport_ep *ep, uint64_t region);
 /* xpi_mr_peer_gone - drop all claims of an endpoint that has ended. Its peer does not answer any more. */
@@ -38,9 +40,12 @@ bool xpi_rkey_lent(struct xport_ep *ep, uint64_t region, uint64_t length, const 
 /*
  * xpi_mr_granted - write the native key that a GRANT to this peer carries.
  *
- * Returns its length; 0: the peer has no claim, or there is no native key.
+ * *len  in: XPI_NATIVE_KEY_MAX. Out: its length; 0: the peer has no claim, or there is no native key
+ *
+ * Returns XPORT_OK, or
+ *   XPORT_ERR_AGAIN  not now
  */
-size_t xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t native[XPI_NATIVE_KEY_MAX]);
+int xpi_mr_granted(struct xport_ep *ep, uint64_t region, uint8_t *native, size_t *len);
 /*
  * xpi_rkey_granted - take the native key of a region that its owner grants, or with no bytes, that it has none.
  *

@@ -17,6 +17,28 @@ struct xpi_unexpected;
 int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt);
 int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
               const struct xport_opt *opt);
+/* xpi_msg_receive_may - check that one more receive may be posted. Returns XPORT_OK, or a status that it described. */
+int xpi_msg_receive_may(struct xport *x, const char *operation, const struct xport_opt *opt);
+/* xpi_msg_recv_multi - the body of xport_recv with XPORT_MULTI, also with XPORT_PEER. */
+int xpi_msg_recv_multi(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask,
+                       const struct xport_opt *opt);
+/* xpi_msg_recv_peer, xpi_msg_recvv_peer - the bodies of xport_recv and xport_recvv with XPORT_PEER. */
+int xpi_msg_recv_peer(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask, const struct xport_opt *opt);
+int xpi_msg_recvv_peer(struct xport *x, const struct xport_iov *list, size_t count, uint64_t tag, uint64_t mask,
+                       const struct xport_opt *opt);
+/* xpi_msg_source_refuse - describe that XPORT_PEER has no opt->source. Returns XPORT_ERR_INVALID. */
+int xpi_msg_source_refuse(struct xport *x, const char *operation) __attribute__((cold));
+/* xpi_msg_peers_gone - end the receives for peers that are gone. */
+void xpi_msg_peers_gone(struct xport *x);
+/* xpi_msg_take_waiting - complete a receive by a message that was removed from the matching lists. */
+void xpi_msg_take_waiting(struct xport *x, struct xpi_op *op, struct xpi_unexpected *u);
+/* xpi_msg_multi_eager, xpi_msg_multi_long - a message for such a receive, which was removed from the matching lists. */
+void xpi_msg_multi_eager(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, const uint8_t *data, uint64_t length);
+void xpi_msg_multi_long(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
+                        uint32_t rts);
+/* xpi_msg_accept_body - answer a rendezvous that has matched a receive. */
+void xpi_msg_accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
+                         uint32_t rts);
 /* xpi_recv_end - complete a receive that was removed from the matching lists without a message. */
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status);
 

@@ -13,6 +13,7 @@
 #include "core/object/locked.h"
 #include "core/object/match.h"
 #include "core/object/mr.h"
+#include "core/object/multi.h"
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/pieces.h"
@@ -63,12 +64,32 @@ static inline uint64_t receive_room(const struct xpi_op *op)
 	return op->kind >= XPI_OP_LIST ? xpi_pieces_of(op)->total : op->len;
 }
 
-/* A message that fills more than its buffer, or goes to a list. */
-static __attribute__((noinline, cold)) void deliver_unusual(struct xpi_op *op, struct xport_ep *ep, const uint8_t *data,
-                                                            uint64_t length)
+static inline void delivered(struct xpi_op *op, struct xport_ep *ep, uint64_t tag, uint64_t length)
 {
-	uint64_t room = receive_room(op), n = length < room ? length : room;
+	bind(ep->x, op, ep);
+	ep->n.posted[XPORT_OP_RECV]++;
+	op->tag = tag;
+	op->len = length;
+	op->peer = ep->peer.incarnation;
+	if (op->mr != NULL)
+		xpi_mr_idle(op->mr);
+	op->mr = NULL;
+	xpi_cq_push(&ep->x->cq, op);
+}
 
+/* A message that fills more than its buffer, or goes to a list or a receive that takes many. */
+static __attribute__((noinline)) void deliver_unusual(struct xpi_op *op, struct xport_ep *ep, uint64_t tag,
+                                                      const uint8_t *data, uint64_t length)
+{
+	uint64_t room, n;
+
+	if (op->kind >= XPI_OP_MULTI) {
+		xpi_msg_multi_eager(op, ep, tag, data, length);
+		return;
+	}
+	room = receive_room(op);
+	n = length < room ? length : room;
+	op->status = XPORT_OK;
 	if (op->kind >= XPI_OP_LIST) {
 		xpi_pieces_in(xpi_pieces_of(op), 0, data, n);
 		xpi_op_list_end(op);
@@ -80,26 +101,20 @@ static __attribute__((noinline, cold)) void deliver_unusual(struct xpi_op *op, s
 		op->status = XPORT_ERR_TRUNCATED;
 		xpi_stats_error(ep, op->status);
 	}
+	delivered(op, ep, tag, length);
 }
 
 static inline __attribute__((always_inline)) void deliver(struct xpi_op *op, struct xport_ep *ep, uint64_t tag,
                                                           const uint8_t *data, uint64_t length)
 {
-	bind(ep->x, op, ep);
-	ep->n.posted[XPORT_OP_RECV]++;
-	op->tag = tag;
-	op->status = XPORT_OK;
 	if (__builtin_expect(longer(length, op->len), 0)) {
-		deliver_unusual(op, ep, data, length);
-	} else {
-		ep->n.bytes_in += length;
-		xpi_copy(op->buf, data, length);
+		deliver_unusual(op, ep, tag, data, length);
+		return;
 	}
-	op->len = length;
-	if (op->mr != NULL)
-		xpi_mr_idle(op->mr);
-	op->mr = NULL;
-	xpi_cq_push(&ep->x->cq, op);
+	op->status = XPORT_OK;
+	ep->n.bytes_in += length;
+	xpi_copy(op->buf, data, length);
+	delivered(op, ep, tag, length);
 }
 
 /* Whether the network may put what is received to where it belongs. */
@@ -110,8 +125,8 @@ static bool lendable(const struct xport_ep *ep, const struct xpi_op *op)
 }
 
 /* Answers a rendezvous, which is consumed when the answer has left: its answers cost memory, too. */
-static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
-                        uint32_t rts)
+void xpi_msg_accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *ep, uint64_t tag, uint64_t length,
+                         uint32_t rts)
 {
 	struct xport *x = ep->x;
 	uint64_t room = receive_room(op), accept = (op->flags & XPORT_EAGER) != 0 ? 0 : length < room ? length : room;
@@ -129,6 +144,8 @@ static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *
 	op->len = length;
 	op->done = 0;
 	op->stamp = x->tick; /* from here on it can be too old */
+	if ((op->flags & XPI_OP_PART) == 0)
+		op->peer = ep->peer.incarnation;
 	cts->region = rts;
 	cts->tag = accept;
 	cts->offset = accept > 0 ? xpi_op_name(x, op) : 0;
@@ -149,8 +166,7 @@ static void accept_body(struct xpi_op *op, struct xpi_op *cts, struct xport_ep *
 	}
 }
 
-/* Whether one more receive may be posted. */
-static int receive_may(struct xport *x, const char *operation, const struct xport_opt *opt)
+int xpi_msg_receive_may(struct xport *x, const char *operation, const struct xport_opt *opt)
 {
 	if (opt != NULL && opt->source != NULL && opt->source->x != x)
 		return xpi_refuse(x, XPORT_ERR_INVALID, operation, "the source belongs to another instance");
@@ -164,6 +180,30 @@ static int receive_may(struct xport *x, const char *operation, const struct xpor
 	return XPORT_OK;
 }
 
+/* A receive for which a message has come already; it was removed from its list. */
+static inline __attribute__((always_inline)) void take_waiting(struct xport *x, struct xpi_op *op,
+                                                               struct xpi_unexpected *u)
+{
+	struct xpi_op *cts;
+
+	if (u->rts == 0) {
+		consumed(u->ep, u->charge);
+		deliver(op, u->ep, u->tag, u->data, u->length);
+	} else if ((cts = xpi_op_get(x, u->ep, XPI_OP_CTS)) != NULL) {
+		xpi_msg_accept_body(op, cts, u->ep, u->tag, u->length, u->rts);
+	} else {
+		op->peer = u->ep->peer.incarnation;
+		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
+		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
+	}
+	xpi_msg_drop(x, u);
+}
+
+void xpi_msg_take_waiting(struct xport *x, struct xpi_op *op, struct xpi_unexpected *u)
+{
+	take_waiting(x, op, u);
+}
+
 /* A receive of `len` bytes for the application, into `buf`: posted, or matched at once. */
 static inline __attribute__((always_inline)) int receive_post(struct xport *x, unsigned kind, const char *operation,
                                                               void *buf, uint64_t len, uint64_t tag, uint64_t mask,
@@ -171,7 +211,7 @@ static inline __attribute__((always_inline)) int receive_post(struct xport *x, u
 {
 	struct xport_ep *source = opt != NULL ? opt->source : NULL;
 	struct xpi_unexpected *u;
-	struct xpi_op *op, *cts;
+	struct xpi_op *op;
 
 	op = xpi_op_get(x, source, kind);
 	if (op == NULL)
@@ -203,16 +243,7 @@ static inline __attribute__((always_inline)) int receive_post(struct xport *x, u
 			xpi_pieces_posted(xpi_pieces_of(op));
 		return XPORT_OK;
 	}
-	if (u->rts == 0) {
-		consumed(u->ep, u->charge);
-		deliver(op, u->ep, u->tag, u->data, u->length);
-	} else if ((cts = xpi_op_get(x, u->ep, XPI_OP_CTS)) != NULL) {
-		accept_body(op, cts, u->ep, u->tag, u->length, u->rts);
-	} else {
-		xpi_recv_end(x, op, XPORT_ERR_NO_MEMORY);
-		xpi_ep_fail(u->ep, XPORT_ERR_NO_MEMORY, XPORT_EVENT_LOST);
-	}
-	xpi_msg_drop(x, u);
+	take_waiting(x, op, u);
 	return XPORT_OK;
 }
 
@@ -246,7 +277,7 @@ static __attribute__((noinline, cold)) int recv_timed(struct xport *x, void *buf
 
 	if (!xpi_opt_fits(x, buf, len, &plain, XPORT_EAGER, true))
 		return xpi_opt_refuse(x, "xport_recv", buf, len, &plain, XPORT_EAGER);
-	r = receive_may(x, "xport_recv", opt);
+	r = xpi_msg_receive_may(x, "xport_recv", opt);
 	if (r == XPORT_OK)
 		r = xpi_deadline_begin(x, "xport_recv", opt, &at_ms);
 	if (r != XPORT_OK)
@@ -262,12 +293,16 @@ int xpi_recv(struct xport *x, void *buf, size_t len, uint64_t tag, uint64_t mask
 
 	xpi_assert_locked(x);
 	if (!xpi_opt_fits(x, buf, len, opt, XPORT_EAGER, true)) {
+		if (opt != NULL && (opt->flags & XPORT_MULTI) != 0)
+			return xpi_msg_recv_multi(x, buf, len, tag, mask, opt);
+		if (opt != NULL && (opt->flags & XPORT_PEER) != 0)
+			return xpi_msg_recv_peer(x, buf, len, tag, mask, opt);
 		if (xpi_opt_timed(opt))
 			return recv_timed(x, buf, len, tag, mask, opt);
 		r = xpi_opt_refuse(x, "xport_recv", buf, len, opt, XPORT_EAGER);
 	}
 	if (r == XPORT_OK)
-		r = receive_may(x, "xport_recv", opt);
+		r = xpi_msg_receive_may(x, "xport_recv", opt);
 	if (r != XPORT_OK)
 		return r;
 	return receive_post(x, XPORT_OP_RECV, "xport_recv", buf, len, tag, mask, opt);
@@ -300,7 +335,7 @@ static __attribute__((noinline, cold)) int recvv_timed(struct xport *x, const st
 	if (r == XPI_PIECES_TIMED)
 		r = xpi_opt_refuse(x, "xport_recvv", NULL, 0, &plain, XPORT_EAGER);
 	if (r == XPORT_OK)
-		r = receive_may(x, "xport_recvv", opt);
+		r = xpi_msg_receive_may(x, "xport_recvv", opt);
 	if (r == XPORT_OK)
 		r = xpi_deadline_begin(x, "xport_recvv", opt, &at_ms);
 	if (r != XPORT_OK)
@@ -314,22 +349,30 @@ int xpi_recvv(struct xport *x, const struct xport_iov *list, size_t count, uint6
               const struct xport_opt *opt)
 {
 	uint64_t total;
-	int r = xpi_pieces_valid(x, "xport_recvv", list, count, opt, XPORT_EAGER, true, &total);
+	int r;
 
 	xpi_assert_locked(x);
+	if (__builtin_expect(opt != NULL && (opt->flags & XPORT_PEER) != 0, 0))
+		return xpi_msg_recvv_peer(x, list, count, tag, mask, opt);
+	r = xpi_pieces_valid(x, "xport_recvv", list, count, opt, XPORT_EAGER, true, &total);
 	if (r == XPI_PIECES_TIMED)
 		return recvv_timed(x, list, count, tag, mask, opt);
 	if (r == XPORT_OK)
-		r = receive_may(x, "xport_recvv", opt);
+		r = xpi_msg_receive_may(x, "xport_recvv", opt);
 	return r == XPORT_OK ? recvv_post(x, list, count, total, tag, mask, opt) : r;
 }
 
 void xpi_recv_end(struct xport *x, struct xpi_op *op, int status)
 {
 	xpi_assert_locked(x);
+	if (op->kind >= XPI_OP_MULTI) {
+		xpi_multi_end(x, op, status);
+		return;
+	}
 	op->len = 0;
 	if (op->ep != NULL) {
 		bind(x, op, op->ep);
+		op->peer = op->ep->peer.incarnation;
 		xpi_op_complete(op, status);
 		return;
 	}
@@ -409,7 +452,10 @@ bool xpi_msg_rts(struct xport_ep *ep, uint64_t tag, uint64_t length, uint32_t rt
 	cts = xpi_op_get(x, ep, XPI_OP_CTS); /* before: a receive that is matched cannot go back to its place */
 	op = cts != NULL ? xpi_match_receive(x->match, ep, tag) : NULL;
 	if (op != NULL) {
-		accept_body(op, cts, ep, tag, length, rts);
+		if (op->kind >= XPI_OP_MULTI)
+			xpi_msg_multi_long(op, cts, ep, tag, length, rts);
+		else
+			xpi_msg_accept_body(op, cts, ep, tag, length, rts);
 		return true;
 	}
 	if (cts == NULL || !store(ep, tag, NULL, length, rts))

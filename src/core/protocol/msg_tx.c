@@ -8,6 +8,7 @@
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
 #include "core/object/wakeup.h"
+#include "core/protocol/accepted.h"
 #include "core/protocol/cma.h"
 #include "core/protocol/msg.h"
 #include "core/protocol/msg_step.h"
@@ -92,9 +93,17 @@ int xpi_msg_rts_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
+/* All operations except sends and notifications of one buffer. */
+static __attribute__((noinline)) int unusual_step(struct xport_ep *ep, struct xpi_op *op)
+{
+	if (op->kind >= XPI_OP_LIST)
+		return xpi_msg_list_step(ep, op);
+	return op->kind == XPI_OP_ACCEPTED ? xpi_accepted_step(ep, op) : xpi_msg_step_inline(ep, op);
+}
+
 int xpi_msg_step(struct xport_ep *ep, struct xpi_op *op)
 {
-	return op->kind >= XPI_OP_LIST ? xpi_msg_list_step(ep, op) : xpi_msg_step_inline(ep, op);
+	return op->kind >= XPI_OP_FENCE ? unusual_step(ep, op) : xpi_msg_step_inline(ep, op);
 }
 
 void xpi_msg_start(struct xport_ep *ep, struct xpi_op *op)

@@ -91,10 +91,15 @@ static int lend_step(struct xport_ep *ep, struct xpi_op *op)
 	struct xpi_rec_lend rec = {.r = {.type = XPI_REC_LEND}, .region = htole64(op->region)};
 	uint8_t native[XPI_NATIVE_KEY_MAX], *at;
 	size_t len = sizeof(native);
+	int rc = XPORT_ERR_NOT_SUPPORTED;
 	struct xport_mr *mr;
 
 	xpi_mr_check(ep->x, op->region, 0, 0, UINT32_MAX, &mr, &at);
-	if (mr != NULL && xpi_mr_native_key(mr, ep->tp, native, &len) == XPORT_OK && len > 0) {
+	if (mr != NULL)
+		rc = xpi_mr_native_key(mr, ep->tp, ep, native, &len);
+	if (rc == XPORT_ERR_AGAIN)
+		return rc;
+	if (rc == XPORT_OK && len > 0) {
 		rec.r.len = htole32((uint32_t)len);
 		rec.length = htole64(mr->length);
 		if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), native, 0) < 0)
@@ -104,19 +109,33 @@ static int lend_step(struct xport_ep *ep, struct xpi_op *op)
 	return XPORT_OK;
 }
 
-/* A key that does not fit the peer's frames is none. It is packed, or the back end might read it after this returned. */
+/*
+ * A key that does not fit the peer's frames is not sent. It is packed, or the back end might read it after this returned. First
+ * there is space for it: the back end may send something before each key. If it cannot yet, the other answers come first,
+ * and xpi_ep_attend or the next acknowledgement tries again.
+ */
 static int grant_step(struct xport_ep *ep, struct xpi_op *op)
 {
 	struct xpi_rec_key rec = {.r = {.type = XPI_REC_GRANT}, .region = htole64(op->region)};
 	uint8_t native[XPI_NATIVE_KEY_MAX];
-	size_t len = xpi_mr_granted(ep, op->region, native);
+	size_t len = sizeof(native);
+	/* Of many the peer takes some first, and says so. */
+	unsigned flags = op->link.next != &ep->reply.q ? XPI_FRAME_ACK_NOW : 0;
 
+	if (ep->tx.bye_sent) {
+		xpi_op_complete(op, XPORT_OK);
+		return XPORT_OK;
+	}
+	if (!xpi_tx_reserve(ep, sizeof(rec) + ep->tp->caps.rkey_native_max))
+		return XPORT_ERR_AGAIN;
+	if (xpi_mr_granted(ep, op->region, native, &len) == XPORT_ERR_AGAIN)
+		return XPORT_ERR_BUSY;
 	if (sizeof(struct xpi_frame_head) + sizeof(rec) + len > ep->tx.pack_max)
 		len = 0;
-	if (len > XPI_LONE_DATA && !xpi_tx_open(ep, sizeof(rec) + len))
+	if (len > XPI_LONE_DATA && !xpi_tx_open_packed(ep, sizeof(rec) + len))
 		return XPORT_ERR_AGAIN;
 	rec.r.len = htole32((uint32_t)len);
-	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), native, 0) < 0)
+	if (xpi_tx_record(ep, NULL, &rec.r, sizeof(rec), native, flags) < 0)
 		return XPORT_ERR_AGAIN;
 	xpi_op_complete(op, XPORT_OK);
 	return XPORT_OK;

@@ -16,7 +16,7 @@ static uint32_t owed_max(const struct xport_ep *ep)
 {
 	size_t packed = ep->tp->caps.am_max < XPI_PACKED_MAX ? ep->tp->caps.am_max : XPI_PACKED_MAX;
 
-	return 4 * ep->rx.credits * (uint32_t)(packed / sizeof(struct xpi_rec_key));
+	return 4 * ep->tp->credits * (uint32_t)(packed / sizeof(struct xpi_rec_key));
 }
 
 /* An answer to be sent.  Out of memory, or more owed than a peer may ask for, ends the endpoint: NULL. */

@@ -11,6 +11,7 @@
 #include "core/object/op.h"
 #include "core/object/op_life.h"
 #include "core/object/rkey.h"
+#include "core/protocol/accepted.h"
 #include "core/protocol/cma.h"
 #include "core/protocol/keys.h"
 #include "core/protocol/msg.h"
@@ -27,15 +28,19 @@ struct cursor {
 	size_t next_left;
 };
 
-/* The next `n` bytes, or NULL.  A field or data never lies across the pieces. */
+/*
+ * The next `n` bytes, or NULL. The second piece is the data of one record. The peer may still change it, so no record is
+ * looked for there.
+ */
 static inline const uint8_t *rx_take(struct cursor *c, size_t n)
 {
 	const uint8_t *p;
 
 	if (c->left == 0) {
-		c->p = c->next;
-		c->left = c->next_left;
+		if (n != c->next_left)
+			return NULL;
 		c->next_left = 0;
+		return c->next;
 	}
 	if (n > c->left)
 		return NULL;
@@ -65,6 +70,12 @@ static inline bool data(struct cursor *c, uint32_t len, const uint8_t **p)
 
 	*p = len > 0 ? rx_take(c, len) : &none;
 	return *p != NULL;
+}
+
+/* Data that the handler interprets: never what the peer may still change. */
+static inline bool data_own(struct cursor *c, uint32_t len, const uint8_t **p)
+{
+	return (c->left > 0 || len < XPI_SECOND_CHANGES) && data(c, len, p);
 }
 
 /* ---- requests ---- */
@@ -188,7 +199,7 @@ static bool on_cts(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	struct xpi_rec_cts own;
 	const uint8_t *p;
 
-	if ((r.len != 0 && r.len != sizeof(place)) || rec == NULL || !data(c, r.len, &p))
+	if ((r.len != 0 && r.len != sizeof(place)) || rec == NULL || !data_own(c, r.len, &p))
 		return false;
 	own = *rec;
 	memcpy(&place, p, r.len);
@@ -208,7 +219,7 @@ static bool on_lend(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	const struct xpi_rec_lend *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return rec != NULL && data(c, r.len, &p) &&
+	return rec != NULL && data_own(c, r.len, &p) &&
 	       xpi_rkey_lent(ep, le64toh(rec->region), le64toh(rec->length), p, r.len);
 }
 
@@ -234,14 +245,14 @@ static bool on_grant(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	const struct xpi_rec_key *rec = header(c, sizeof(*rec));
 	const uint8_t *p;
 
-	return rec != NULL && data(c, r.len, &p) && xpi_rkey_granted(ep, le64toh(rec->region), p, r.len);
+	return rec != NULL && data_own(c, r.len, &p) && xpi_rkey_granted(ep, le64toh(rec->region), p, r.len);
 }
 
 static bool on_cma_ask(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 {
 	const uint8_t *p;
 
-	return data(c, r.len, &p) && xpi_cma_asked(ep, p, r.len);
+	return data_own(c, r.len, &p) && xpi_cma_asked(ep, p, r.len);
 }
 
 static bool on_cma_answer(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
@@ -277,6 +288,13 @@ static bool on_withdraw(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
 	const struct xpi_rec_withdraw *rec = header(c, sizeof(*rec));
 
 	return r.len == 0 && rec != NULL && xpi_withdrawn(ep, le64toh(rec->tag), le32toh(rec->op), le32toh(rec->into));
+}
+
+static bool on_accepted(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
+{
+	const uint8_t *p;
+
+	return data(c, r.len, &p) && xpi_accepted_came(ep, p, r.len);
 }
 
 static bool on_flush(struct xport_ep *ep, struct cursor *c, struct xpi_rec r)
@@ -319,6 +337,7 @@ static bool (*const handlers[])(struct xport_ep *, struct cursor *, struct xpi_r
 	[XPI_REC_PLACED] = on_placed,
 	[XPI_REC_PUT_AHEAD] = on_put_ahead,
 	[XPI_REC_WITHDRAW] = on_withdraw,
+	[XPI_REC_ACCEPTED] = on_accepted,
 };
 
 /* ---- frames ---- */
@@ -329,7 +348,7 @@ static __attribute__((noinline)) bool records(struct xport_ep *ep, const uint8_t
 {
 	struct cursor c = {first, left, rest, rlen};
 
-	while (c.left + c.next_left > 0) {
+	while (c.left > 0) {
 		const uint8_t *p = rx_take(&c, sizeof(struct xpi_rec));
 		struct xpi_rec r;
 
@@ -345,7 +364,7 @@ static __attribute__((noinline)) bool records(struct xport_ep *ep, const uint8_t
 		if (ep->state >= XPI_EP_FAILING)
 			return true;
 	}
-	return true;
+	return c.next_left == 0;
 }
 
 /* The usual frame: one small message in one piece.  False: it is another. */

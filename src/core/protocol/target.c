@@ -212,6 +212,7 @@ bool xpi_serve_notify(struct xport_ep *ep, const struct xpi_notify_request *n)
 	op->mr = n->length > 0 ? mr : NULL;
 	op->offset = mr != NULL ? (uint64_t)(at - mr->base) : n->offset; /* also of a part, in its region */
 	op->charge = xpi_charge(0);
+	op->peer = ep->peer.incarnation;
 	ep->n.notified++;
 	ep->refs++;
 	xpi_cq_push(&ep->x->cq, op);

@@ -204,9 +204,25 @@ static struct xpi_tx *open_frame(struct xport_ep *ep)
 
 bool xpi_tx_open(struct xport_ep *ep, size_t n)
 {
+	return xpi_tx_reserve(ep, n) && (ep->tx.open != NULL || open_frame(ep) != NULL);
+}
+
+bool xpi_tx_reserve(struct xport_ep *ep, size_t n)
+{
 	if (ep->tx.open != NULL && !xpi_tx_fits(ep, n) && xpi_tx_flush(ep) != XPORT_OK)
 		return false;
-	return ep->tx.open != NULL || (has_credit(ep) && open_frame(ep) != NULL);
+	return ep->tx.open != NULL || has_credit(ep);
+}
+
+bool xpi_tx_open_packed(struct xport_ep *ep, size_t n)
+{
+	if (xpi_tx_open(ep, n))
+		return true;
+	if (ep->tx.open == NULL && has_credit(ep))
+		xpi_tx_refused(ep, XPORT_ERR_NO_MEMORY);
+	else
+		no_room(ep);
+	return false;
 }
 
 bool xpi_tx_open_long(struct xport_ep *ep, size_t n)
@@ -322,7 +338,7 @@ static bool append_naks(struct xport_ep *ep, struct xpi_tx *tx)
 			.status = htole32((uint32_t)-op->status),
 		};
 
-		if (tx->len + sizeof(rec) > ep->tx.frame_max)
+		if (tx->len + sizeof(rec) > XPI_CONTROL_MAX)
 			return false;
 		memcpy(xpi_tx_next(tx), &rec, sizeof(rec));
 		xpi_tx_append(tx, sizeof(rec), NULL, 0, 0);

@@ -112,8 +112,13 @@ static inline bool xpi_tx_fits(const struct xport_ep *ep, size_t n)
 	return ep->tx.open != NULL && ep->tx.open->len + n <= ep->tx.pack_max;
 }
 
+/* xpi_tx_reserve - as xpi_tx_open, but start none: a record of `n` bytes can be sent next. False: no credit or queue space. */
+bool xpi_tx_reserve(struct xport_ep *ep, size_t n);
 /* xpi_tx_open - make `n` bytes fit: send a full frame, start a new one. False: no credit, queue space or memory. */
 bool xpi_tx_open(struct xport_ep *ep, size_t n);
+
+/* xpi_tx_open_packed - the same for a record that must be packed. If it fails, the endpoint tries again by itself. */
+bool xpi_tx_open_packed(struct xport_ep *ep, size_t n);
 
 /*
  * xpi_tx_open_long - the same for records that are gathered from many places: the frame is filled up to frame_max.

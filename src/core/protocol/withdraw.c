@@ -343,10 +343,16 @@ int xpi_cancel(struct xport *x, uint64_t id)
 	    xpi_op_find(x, op->offset) != NULL)
 		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel",
 		                  "the operation has ended by its deadline, or was cancelled: reap its completion");
-	if (what != XPORT_OP_RECV && what != XPORT_OP_SEND)
+	if (what != XPORT_OP_RECV && what != XPORT_OP_SEND && what != XPORT_OP_RECV_END)
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "no posted receive or send has this id");
+	if (what == XPORT_OP_RECV_END)
+		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive has ended: reap its completion");
 	if (what == XPORT_OP_RECV && !op->posted)
-		return xpi_refuse(x, XPORT_ERR_BUSY, "xport_cancel", "the receive was matched already");
+		return xpi_refuse(
+			x, XPORT_ERR_BUSY, "xport_cancel",
+			op->kind < XPI_OP_MULTI
+				? "the receive was matched already"
+				: "the receive takes no more messages: it ends once those being fetched are here");
 	if (what == XPORT_OP_SEND && !xpi_op_ended(op) && (op->kind < XPI_OP_LIST || !xpi_pieces_of(op)->copied))
 		return xpi_refuse(x, XPORT_ERR_INVALID, "xport_cancel", "the send was posted without XPORT_CANCELABLE");
 	if (what == XPORT_OP_SEND && (xpi_op_ended(op) || op->mask != UINT64_MAX || op->ep->state > XPI_EP_CLOSING))

@@ -47,7 +47,9 @@ enum xpi_record {
 	/* a PUT whose notification follows in a NOTIFY of its own */
 	XPI_REC_PUT_AHEAD,
 	/* an RTS that waits for its receive is void; or the receive that it matched gets no more */
-	XPI_REC_WITHDRAW
+	XPI_REC_WITHDRAW,
+	/* the application has accepted the connection: `len` bytes of private data follow.  Once, to the connecting side */
+	XPI_REC_ACCEPTED
 };
 /* clang-format on */
 

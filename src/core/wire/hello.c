@@ -23,7 +23,7 @@ enum { FIRST = 8, SUM = 8 };
 #define OFFER(field) (2 + sizeof(((struct xpi_offer *)0)->field) - 1)
 enum { LONGEST_OFFER = OFFER(backend) + OFFER(provider) + OFFER(protocol) + OFFER(device) + 1 };
 _Static_assert(FIRST + STR(library) + STR(backend) + STR(provider) + STR(stack) + 2 + 8 + STR(host) + STR(boot_id) +
-                               4 * 8 + 3 + XPI_OFFERS_MAX * LONGEST_OFFER + 4 + 8 + 5 * 4 + 4 + STR(verdict_text) +
+                               4 * 8 + 3 + XPI_OFFERS_MAX * LONGEST_OFFER + 4 + 8 + 5 * 4 + 1 + 4 + STR(verdict_text) +
                                2 * 2 + XPI_PRIVATE_MAX + XPI_ADDRESS_MAX + SUM <=
                        XPI_HELLO_MAX,
                "XPI_HELLO_MAX");
@@ -118,6 +118,7 @@ static void put_body(struct xpi_wr *w, const struct xpi_hello *h)
 	xpi_wr_u32(w, h->window);
 	xpi_wr_u32(w, h->requests);
 	xpi_wr_u32(w, h->peer_timeout_ms);
+	xpi_wr_u8(w, h->traffic_class);
 	xpi_wr_u32(w, (uint32_t)h->verdict);
 	PUT_TEXT(w, h->verdict_text);
 	xpi_wr_u16(w, h->private_len);
@@ -158,6 +159,7 @@ static void get_body(struct xpi_rd *r, struct xpi_hello *h)
 	h->window = xpi_rd_u32(r);
 	h->requests = xpi_rd_u32(r);
 	h->peer_timeout_ms = xpi_rd_u32(r);
+	h->traffic_class = xpi_rd_u8(r);
 	h->verdict = (int32_t)xpi_rd_u32(r);
 	GET_TEXT(r, h->verdict_text);
 	get_block(r, h->private_data, sizeof(h->private_data), &h->private_len);
@@ -382,16 +384,30 @@ static void read_boot_id(char *s, size_t size)
 	s[strcspn(s, "\n")] = '\0';
 }
 
-void xpi_hello_process(struct xpi_hello *h)
+/* What could not be read, as without a free descriptor, is read again. */
+static void self_read(struct xpi_self *self)
 {
 	struct stat st;
 
+	if (self->boot_id[0] == '\0')
+		read_boot_id(self->boot_id, sizeof(self->boot_id));
+	if (self->pid_ns == 0)
+		self->pid_ns = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+	if (self->start_time == 0)
+		self->start_time = xpi_process_start(0);
+}
+
+void xpi_hello_process(struct xpi_hello *h, struct xpi_self *self)
+{
+	struct stat st;
+
+	self_read(self);
 	if (gethostname(h->host, sizeof(h->host)) != 0)
 		h->host[0] = '\0';
 	h->host[sizeof(h->host) - 1] = '\0';
-	read_boot_id(h->boot_id, sizeof(h->boot_id));
-	h->pid_ns = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+	memcpy(h->boot_id, self->boot_id, sizeof(h->boot_id));
+	h->pid_ns = self->pid_ns;
 	h->shm_fs = stat("/dev/shm", &st) == 0 ? st.st_dev : 0;
 	h->pid = getpid();
-	h->start_time = xpi_process_start(0);
+	h->start_time = self->start_time;
 }

@@ -9,7 +9,8 @@
 
 #include "xport.h"
 
-#define XPI_WIRE_VERSION 5
+#define XPI_WIRE_VERSION 6
+/* Private data of a connection; also of xport_accept_with, which has to fit a frame. */
 #define XPI_PRIVATE_MAX 1024
 #define XPI_ADDRESS_MAX 2048
 /* Longest encoded HELLO: what is read from a stranger before anything is known of him. */
@@ -21,7 +22,8 @@ enum {
 	XPI_OFFER_ANY = 2,    /* the peer's provider may have another name: devices, or the back end chooses */
 	XPI_OFFER_SHARED = 4, /* it shares memory: peers are processes of one host */
 	XPI_OFFER_FAILED = 8, /* it is not usable; device says why */
-	XPI_OFFER_ALL = 15
+	XPI_OFFER_PASSED = 16, /* it passes its memory over sockets of a directory: PID namespaces may differ */
+	XPI_OFFER_ALL = 31
 };
 enum { XPI_OFFERS_MAX = 16, XPI_OFFER_NONE = 0xff };
 
@@ -57,6 +59,7 @@ struct xpi_hello {
 	/* limits of the receiver */
 	uint32_t frame_max, credits, window, requests;
 	uint32_t peer_timeout_ms;
+	uint8_t traffic_class; /* enum xport_traffic that this side asks for */
 	/* the server's verdict on the client; in the client's HELLO: XPORT_OK */
 	int32_t verdict;
 	char verdict_text[256];
@@ -126,7 +129,13 @@ size_t xpi_word_length(const void *head);
 /* xpi_word_decode - read a word of exactly `len` bytes. False: it is damaged. */
 bool xpi_word_decode(const void *buf, size_t len, struct xpi_word *w);
 
-/* Fills host, boot_id, pid_ns, pid, start_time, shm_fs of this process. */
-void xpi_hello_process(struct xpi_hello *h);
+/* What stays the same for as long as a process lives, and is slow to read from /proc. Zeroed: not read yet. */
+struct xpi_self {
+	char boot_id[40];
+	uint64_t pid_ns, start_time;
+};
+
+/* xpi_hello_process - fill in host, boot_id, pid_ns, pid, start_time, shm_fs of this process. `self` is of this process. */
+void xpi_hello_process(struct xpi_hello *h, struct xpi_self *self);
 
 #endif

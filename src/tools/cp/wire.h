@@ -20,6 +20,11 @@
  *   sink              OPENED   offset: so many bytes may be there already; CP_SAME: nothing to do; status
  *                     ACK      slot, status;  DONE  status, text
  *
+ * These are not calls of xport_rpc.h, because that would not make them simpler.  An ACK answers a put, which is no call.  HOLE
+ * and NOTE are not answered; as calls, each would cost a credit and an answer.  A call has a deadline, but the DONE of FINISH
+ * takes as long as the disk does.  A message with a path and a text is longer than the payload of a call.  The layout below
+ * would stay, since a call carries bytes.  Calls would only replace the queue of messages in link.c.
+ *
  * ASSUMPTIONS: the peer may send anything.  ERRORS: what is malformed is refused as a whole.
  */
 #ifndef CP_WIRE_H

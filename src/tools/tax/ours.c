@@ -283,14 +283,26 @@ void tax_copy_large(struct pair *p, long n)
 		ours_copy(p, LARGE, LARGE);
 }
 
+void tax_copy_messages_large(struct pair *p, long n)
+{
+	for (uint64_t i = 0; p->id == 0 && i < (uint64_t)n * LONG_WINDOW; i++)
+		ours_copy(p, i % LONG_WINDOW * LARGE % MEM, LARGE);
+}
+
 void tax_copy_huge(struct pair *p, long n)
 {
 	for (uint64_t i = 0; p->id == 0 && i < (uint64_t)n * LONG_WINDOW; i++)
 		ours_copy(p, i * HUGE % MEM, HUGE);
 }
 
+/* A cache line that goes to the other core and back, by nothing but loads and stores. */
+void tax_cache_line(struct pair *p, long n)
+{
+	pair_bounce(p, n);
+}
+
 /* Windows of long messages out of memory of the user's, and into such, each window answered by a word. */
-void tax_messages(struct pair *p, long n)
+static void ours_messages(struct pair *p, long n, uint64_t size)
 {
 	uint64_t word = 1;
 
@@ -298,10 +310,10 @@ void tax_messages(struct pair *p, long n)
 		pair_tick(p);
 		due += p->id == 0;
 		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
-			uint8_t *at = p->mem[1] + k * HUGE % MEM;
+			uint8_t *at = p->mem[1] + k * size % MEM;
 
-			CHECK((p->id == 0 ? xport_send(p->ep, at, HUGE, LONG_TAG, NULL)
-			                  : xport_recv(p->x, at, HUGE, LONG_TAG, UINT64_MAX, NULL)) == XPORT_OK);
+			CHECK((p->id == 0 ? xport_send(p->ep, at, size, LONG_TAG, NULL)
+			                  : xport_recv(p->x, at, size, LONG_TAG, UINT64_MAX, NULL)) == XPORT_OK);
 		}
 		sends_open += LONG_WINDOW;
 		while (sends_open > 0 || (int)(received - due) < 0)
@@ -314,19 +326,39 @@ void tax_messages(struct pair *p, long n)
 		tax_reap(p);
 }
 
-void tax_read(struct pair *p, long n)
+void tax_messages(struct pair *p, long n)
+{
+	ours_messages(p, n, HUGE);
+}
+
+void tax_messages_large(struct pair *p, long n)
+{
+	ours_messages(p, n, LARGE);
+}
+
+static void ours_read(struct pair *p, long n, size_t size)
 {
 	const uint8_t *theirs = (const uint8_t *)(uintptr_t)atomic_load(&p->sh->long_mem[0]);
 
 	for (long i = 0; p->id == 1 && i < n; i++) {
 		for (uint64_t k = 0; k < LONG_WINDOW; k++) {
-			uint64_t at = k * HUGE % MEM;
-			struct iovec to = {p->mem[1] + at, HUGE}, from = {(void *)(uintptr_t)(theirs + at), HUGE};
+			uint64_t at = k * size % MEM;
+			struct iovec to = {p->mem[1] + at, size}, from = {(void *)(uintptr_t)(theirs + at), size};
 
-			CHECK(process_vm_readv(atomic_load(&p->sh->pid[0]), &to, 1, &from, 1, 0) == HUGE);
+			CHECK(process_vm_readv(atomic_load(&p->sh->pid[0]), &to, 1, &from, 1, 0) == (ssize_t)size);
 		}
 	}
 	pair_barrier(p); /* the initiator's time is what counts */
+}
+
+void tax_read(struct pair *p, long n)
+{
+	ours_read(p, n, HUGE);
+}
+
+void tax_read_large(struct pair *p, long n)
+{
+	ours_read(p, n, LARGE);
 }
 
 /* ---- a window that slides ---- */

@@ -23,10 +23,16 @@ void tax_bandwidth(struct pair *p, long n);
 void tax_placed(struct pair *p, long n);
 void tax_gets(struct pair *p, long n);
 void tax_messages(struct pair *p, long n);
+void tax_messages_large(struct pair *p, long n);
+/* As many cache lines there and back as tax_pingpong sends messages, by loads and stores alone. */
+void tax_cache_line(struct pair *p, long n);
 /* The target reads as many bytes as tax_messages sends, out of the initiator's memory by process_vm_readv(2); that is all. */
 void tax_read(struct pair *p, long n);
+void tax_read_large(struct pair *p, long n);
 /* As many bytes as tax_bandwidth and tax_placed put, by memcpy(3), into memory that both have mapped. */
 void tax_copy_large(struct pair *p, long n);
+/* tax_copy_messages_large - the same, through the memory that tax_messages_large walks. */
+void tax_copy_messages_large(struct pair *p, long n);
 void tax_copy_huge(struct pair *p, long n);
 
 /* WINDOW of them in flight, the next as soon as one has ended. */

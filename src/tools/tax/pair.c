@@ -61,29 +61,32 @@ void pair_barrier(struct pair *p)
 	}
 }
 
+void pair_bounce(struct pair *p, long trips)
+{
+	atomic_uint *mine = p->id == 0 ? &p->sh->ping : &p->sh->pong, *other = p->id == 0 ? &p->sh->pong : &p->sh->ping;
+	unsigned turn = atomic_load(mine);
+
+	for (long i = 0; i < trips; i++) {
+		turn++;
+		if (p->id == 0)
+			atomic_store_explicit(mine, turn, memory_order_release);
+		while (atomic_load_explicit(other, memory_order_acquire) != turn)
+			;
+		if (p->id == 1)
+			atomic_store_explicit(mine, turn, memory_order_release);
+	}
+}
+
 double pair_probe(struct pair *p)
 {
 	enum { GROUPS = 4, TRIPS = 50 };
 	double best = 1e12;
-	unsigned from;
 
-	pair_barrier(p);
-	from = atomic_load(&p->sh->ping);
 	pair_barrier(p);
 	for (unsigned g = 0; g < GROUPS; g++) {
 		uint64_t ns = pair_ns();
 
-		for (unsigned i = 1; i <= TRIPS; i++) {
-			unsigned turn = from + g * TRIPS + i;
-
-			if (p->id == 0)
-				atomic_store_explicit(&p->sh->ping, turn, memory_order_release);
-			while (atomic_load_explicit(p->id == 0 ? &p->sh->pong : &p->sh->ping, memory_order_acquire) !=
-			       turn)
-				;
-			if (p->id == 1)
-				atomic_store_explicit(&p->sh->pong, turn, memory_order_release);
-		}
+		pair_bounce(p, TRIPS);
 		ns = pair_ns() - ns;
 		best = (double)ns / (2 * TRIPS) < best ? (double)ns / (2 * TRIPS) : best;
 	}
@@ -135,11 +138,16 @@ static void xport_side_connect(struct pair *p)
 		      XPORT_OK);
 }
 
+bool pair_is_local(const char *provider)
+{
+	return strcmp(provider, "shm") == 0 || strncmp(provider, "shm:", 4) == 0 || strstr(provider, ":shm") != NULL;
+}
+
 /* A key is used natively once its owner confirmed it. */
 static void await_native(struct pair *p)
 {
 	struct xport_rkey_info info = {.size = sizeof(info)};
-	bool shm = strcmp(p->provider, "ucx:shm") == 0;
+	bool shm = strcmp(p->provider, "ofi:shm") != 0 && pair_is_local(p->provider);
 	uint64_t until = pair_ns() + UINT64_C(30000000000);
 
 	do {

@@ -136,6 +136,10 @@ int pair_run(const char *provider, const char *beside, const struct pair_baselin
 void pair_barrier(struct pair *p);
 /* Binds this process to a core of its own, if there are two; sh->core says which. */
 void pair_pin(const struct pair *p);
+/* Sends a cache line from core to core and back so many times, by loads and stores; both call it. */
+void pair_bounce(struct pair *p, long trips);
+/* Whether the provider is one of shared memory. */
+bool pair_is_local(const char *provider);
 /* How long a cache line takes from one core to the other, in ns; both call it. */
 double pair_probe(struct pair *p);
 

@@ -18,6 +18,7 @@ static const char defaults[] = "UCX as it comes";
 
 static const struct tax_kind kinds[] = {
 	{"send", PERF_LATENCY, 8, DIRECT(pingpong), tax_pingpong, 2, .passive = false},
+	{"send", PERF_LATENCY, 8, 0, tax_pingpong, 2, .passive = false, .than = "cache line", .read = tax_cache_line},
 	{"put_local", PERF_LATENCY, 8, DIRECT(putpong), tax_putpong, 2, .passive = false},
 	{"put", PERF_LATENCY, 8, DIRECT(putone), tax_putone, 1, .passive = true},
 	{"get", PERF_LATENCY, 8, DIRECT(getone), tax_getone, 1, .passive = true},
@@ -44,6 +45,12 @@ static const struct tax_kind kinds[] = {
          .than = "ucp_tag"},
 	{"send", PERF_BANDWIDTH, HUGE, 0, tax_messages, LONG_WINDOW, .passive = false, .than = "process_vm_readv",
          .read = tax_read},
+	{"send", PERF_BANDWIDTH, HUGE, 0, tax_messages, LONG_WINDOW, .passive = false, .than = "memcpy",
+         .read = tax_copy_huge},
+	{"send", PERF_BANDWIDTH, LARGE, 0, tax_messages_large, LONG_WINDOW, .passive = false,
+         .than = "process_vm_readv", .read = tax_read_large},
+	{"send", PERF_BANDWIDTH, LARGE, 0, tax_messages_large, LONG_WINDOW, .passive = false, .than = "memcpy",
+         .read = tax_copy_messages_large},
 };
 
 /* With --wait; the last leaves a descriptor that costs. */
@@ -123,7 +130,7 @@ static bool written(const struct pair *p, const struct tax_kind *k)
 		return false;
 	if (k->than == defaults && strcmp(p->beside, "ucx:tcp") != 0)
 		return false;
-	return k->read != NULL ? strstr(p->provider, ":shm") != NULL
+	return k->read != NULL ? pair_is_local(p->provider)
 	                       : *(const pair_work *)((const char *)p->baseline + k->direct) != NULL;
 }
 
