@@ -164,6 +164,7 @@ public:
 
 private:
 	friend class endpoint;
+	friend class lease;
 	explicit remote_key(detail::key_rec *r) : rec_(r) {}
 	detail::ref<detail::key_rec> rec_;
 };
@@ -271,6 +272,7 @@ public:
 
 private:
 	friend class instance;
+	friend class leases;
 	friend class listener;
 	friend class rpc;
 	explicit endpoint(detail::ep_rec *r) : rec_(r)
@@ -327,6 +329,7 @@ public:
 
 private:
 	friend class instance;
+	friend class leases;
 	explicit region(detail::region_rec *r) : rec_(r) {}
 	detail::ref<detail::region_rec> rec_;
 };
@@ -431,7 +434,10 @@ public:
 	/* Ends the registrations of regions that were destroyed.  May wait for peers. */
 	void reclaim() noexcept { core_->reclaim(); }
 	/* `f` gets events instead of next_event. */
-	void on_event(std::function<void(const event &)> f) { core_->handler = std::move(f); }
+	void on_event(std::function<void(const event &)> f)
+	{
+		core_->handler = f ? std::make_shared<std::function<void(const event &)>>(std::move(f)) : nullptr;
+	}
 	/* Runs until an event comes.  Nothing after the timeout or an error. */
 	std::optional<event> next_event(int timeout_ms = -1)
 	{
@@ -513,6 +519,8 @@ public:
 
 private:
 	friend class loop;
+	friend class leases;
+	friend class pool;
 	friend class rpc;
 	explicit instance(detail::ref<detail::core> c) : core_(std::move(c))
 	{

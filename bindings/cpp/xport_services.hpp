@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * xport_services.hpp - remote procedure calls of libxport_services for C++17, on xport.hpp.
+ * xport_services.hpp - remote procedure calls, leases and pools of libxport_services for C++17, on xport.hpp.
  *
  * A call is an operation as those of xport.hpp: post it by then, try_then or wait, or co_await it.  Its reply is
  * done::buffer, with done::length bytes.  The memory of the reply belongs to a slot until the call has ended.  A caller
@@ -14,6 +14,9 @@
 #include <map>
 #include <xport.hpp>
 #include <xport_services.h>
+
+#include <xport/leases.hpp>
+#include <xport/pool.hpp>
 
 namespace xp
 {
@@ -29,20 +32,6 @@ struct call_options {
 	std::function<void(int status)> released;
 	slice reply; /* memory of the reply; empty: new memory of the longest payload */
 };
-
-namespace detail
-{
-
-inline failure service_failure(int status, const char *operation)
-{
-	xport_error e{};
-	e.size = sizeof(e);
-	if (xport_services_last_error(&e) < 0 || e.status != status)
-		return {status, 0, operation, {}, {}, xport_strerror(status), {}};
-	return {status, e.native_code, e.operation, e.peer, e.native, e.text, e.hint};
-}
-
-} // namespace detail
 
 /*
  * A call of a peer, at its callee.  Reply once, now or later.  A request that is destroyed without a reply ends at its
@@ -93,8 +82,10 @@ struct rpc_call final : posted_by_service {
 		auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()).count();
 		xport_rpc_args a{};
 
-		if (rpc->rpcs == nullptr)
+		if (rpc == nullptr || rpc->rpcs == nullptr)
 			return XPORT_ERR_CLOSED;
+		if (foreign)
+			return XPORT_ERR_INVALID;
 		a.size = sizeof(a);
 		a.payload = payload.data();
 		a.len = payload.size();
@@ -114,6 +105,7 @@ struct rpc_call final : posted_by_service {
 		return status;
 	}
 	rpc_service *rpc = nullptr;
+	bool foreign = false; /* the endpoint belongs to another instance */
 	std::string method, payload;
 	int deadline_ms = 0;
 	std::chrono::steady_clock::time_point end;
@@ -221,7 +213,7 @@ inline int rpc_service::take()
 			auto over = loans.extract(e.id);
 			if (over && over.mapped().released)
 				owner->guarded([&] { over.mapped().released(e.status); });
-		} else {
+		} else if (e.type == XPORT_RPC_REQUEST) {
 			rpc_request request(this, e);
 			auto &handler = *static_cast<std::function<void(rpc_request)> *>(e.context);
 			owner->guarded([&] { handler(std::move(request)); });
@@ -276,6 +268,7 @@ public:
 		if (r.buffer.size() == 0 && !how.one_way)
 			r.buffer = slice(max_payload());
 		c->rpc = alive() ? rpc_ : nullptr;
+		c->foreign = ep.rec_->owner.get() != core_.get();
 		c->method = method;
 		if (payload.size() > 0)
 			c->payload.assign(static_cast<const char *>(payload.data()), payload.size());

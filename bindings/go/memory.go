@@ -247,6 +247,7 @@ type Region struct {
 	closed atomic.Bool // the same, for those that do not hold mu
 	base   unsafe.Pointer
 	length int
+	loans  int // calls that lend it
 }
 
 // Alloc allocates a region: zeroed memory, the fastest that the back end offers. Close frees it.
@@ -379,7 +380,7 @@ func (r *Region) Buffer(offset, n int) (*Buffer, error) {
 
 // Close ends the registration, and frees the memory, when no peer can access it, and when the operations that use it have
 // completed. Operations that still wait for space in a queue fail with ErrClosed. It fails with ErrBusy if posted receives
-// use the region.
+// use the region, or a call lends it.
 //
 // A peer that does not answer makes that last until the peer is lost. If the context ends first, Close returns ctx.Err(),
 // and the rest goes on without the caller. Instance.Close ends it.
@@ -388,6 +389,10 @@ func (r *Region) Close(ctx context.Context) error {
 		return err
 	}
 	x, mr := r.x, r.mr
+	if r.loans > 0 {
+		x.mu.Unlock()
+		return refuse(ErrBusy, "xport_mr_dereg", "a call lends the region to its callee", "Wait for the end of the Loan.")
+	}
 	address := uint64(uintptr(unsafe.Pointer(mr)))
 	r.mr = nil
 	r.closed.Store(true)

@@ -19,6 +19,7 @@ type RPC struct {
 	c        *C.struct_xpg_rpc
 	max      int
 	calls    map[uint64]*call
+	loans    map[uint64]*Loan // by the number of the call
 	number   uint64
 	handlers []Handler
 	timer    *time.Timer
@@ -36,6 +37,9 @@ type Request struct {
 	Endpoint *Endpoint // the caller; nil: it is not accepted yet
 	Method   string
 	Payload  []byte
+	Trace    [24]byte // the trace context of the caller
+	OneWay   bool     // the caller expects no reply: only its handler knows whether it failed
+	Lent     bool     // the payload has keys of memory that was lent for this call
 }
 
 // Handler replies to a request, in a goroutine of its own. The context ends when the caller no longer waits. An error is
@@ -96,7 +100,7 @@ func (x *Instance) RPC(maxPayload int) (*RPC, error) {
 		C.free(unsafe.Pointer(c))
 		return nil, err
 	}
-	r := &RPC{x: x, c: c, calls: map[uint64]*call{}, running: map[uint64]context.CancelFunc{},
+	r := &RPC{x: x, c: c, calls: map[uint64]*call{}, loans: map[uint64]*Loan{}, running: map[uint64]context.CancelFunc{},
 		max: int(C.xpg_rpcs_max_payload(c))}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.timer = time.AfterFunc(time.Hour, r.tick)
@@ -146,9 +150,14 @@ func (r *RPC) takeEvents() {
 				}
 				r.finish(number, c)
 			}
+		case C.XPORT_RPC_RELEASED:
+			if l := r.loans[number]; l != nil {
+				r.endLoan(number, l, C.int(e.status), "the callee cannot be heard")
+			}
 		case C.XPORT_RPC_REQUEST:
 			request := &Request{Endpoint: r.x.known[pointerBits(unsafe.Pointer(&e.ep))], Method: C.GoString(e.method),
-				Payload: C.GoBytes(e.payload, C.int(e.len))}
+				Payload: C.GoBytes(e.payload, C.int(e.len)), Trace: *(*[24]byte)(unsafe.Pointer(&e.trace)),
+				OneWay: e.flags&C.XPORT_RPC_ONE_WAY != 0, Lent: e.flags&C.XPORT_RPC_LENT != 0}
 			ctx, cancel := context.WithTimeout(r.ctx, time.Duration(e.left_ms)*time.Millisecond)
 			r.running[uint64(e.id)] = cancel
 			go r.serve(ctx, cancel, r.handlers[number], uint64(e.id), request)
@@ -260,6 +269,21 @@ func (r *RPC) Handle(method string, h Handler) error {
 // Call calls a method of a peer, and returns its reply. Its error is a *CallError, or that of the context. The deadline of
 // the context travels with the call; without one it is a day. A context that ends cancels the call.
 func (r *RPC) Call(ctx context.Context, ep *Endpoint, method string, payload []byte) ([]byte, error) {
+	return r.CallWith(ctx, ep, method, payload, CallOptions{})
+}
+
+// CallOptions are the options of a call.
+type CallOptions struct {
+	OneWay bool     // no reply: the call ends when the callee has handed it to its application
+	Trace  [24]byte // trace context that the handler gets, such as a trace id and a span id
+}
+
+// CallWith is Call, with options. The reply of a one-way call is nil.
+func (r *RPC) CallWith(ctx context.Context, ep *Endpoint, method string, payload []byte, options CallOptions) ([]byte, error) {
+	return r.call(ctx, ep, method, payload, options, nil)
+}
+
+func (r *RPC) call(ctx context.Context, ep *Endpoint, method string, payload []byte, options CallOptions, loan *Loan) ([]byte, error) {
 	x := r.x
 	name := C.CString(method)
 	defer C.free(unsafe.Pointer(name))
@@ -270,7 +294,7 @@ func (r *RPC) Call(ctx context.Context, ep *Endpoint, method string, payload []b
 		if err := r.enter(); err != nil {
 			return nil, err
 		}
-		c, number, id, err := r.post(ctx, ep, name, payload)
+		c, number, id, err := r.post(ctx, ep, name, payload, options, loan)
 		if err == nil {
 			return r.wait(ctx, c, number, id)
 		}
@@ -287,7 +311,8 @@ func (r *RPC) Call(ctx context.Context, ep *Endpoint, method string, payload []b
 }
 
 // post begins a call. The caller holds mu.
-func (r *RPC) post(ctx context.Context, ep *Endpoint, name *C.char, payload []byte) (*call, uint64, C.uint64_t, error) {
+func (r *RPC) post(ctx context.Context, ep *Endpoint, name *C.char, payload []byte, options CallOptions,
+	loan *Loan) (*call, uint64, C.uint64_t, error) {
 	if ep.c == nil {
 		return nil, 0, 0, ep.closedError("xport_rpc_call")
 	}
@@ -301,15 +326,25 @@ func (r *RPC) post(ctx context.Context, ep *Endpoint, name *C.char, payload []by
 			deadline = C.uint32_t(left)
 		}
 	}
-	reply, err := r.x.buffer(r.max)
+	max, flags := r.max, C.uint32_t(0)
+	if options.OneWay {
+		max, flags = 0, C.XPORT_RPC_ONE_WAY
+	}
+	if loan != nil {
+		if err := loan.check(); err != nil {
+			return nil, 0, 0, err
+		}
+		flags |= C.XPORT_RPC_LENT
+	}
+	reply, err := r.x.buffer(max)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	r.number++
 	var id C.uint64_t
 	p, n := bytesForC(payload)
-	status := C.xpg_rpc_call(r.c, ep.c, name, unsafe.Pointer(&p[0]), n, reply.b.base, C.size_t(r.max), deadline,
-		C.uint64_t(r.number), &id)
+	status := C.xpg_rpc_call(r.c, ep.c, name, unsafe.Pointer(&p[0]), n, reply.b.base, C.size_t(max), deadline,
+		flags, (*C.uint8_t)(unsafe.Pointer(&options.Trace[0])), C.uint64_t(r.number), &id)
 	if err := reply.checkOut(r.x); err != nil {
 		panic(err)
 	}
@@ -323,6 +358,10 @@ func (r *RPC) post(ctx context.Context, ep *Endpoint, name *C.char, payload []by
 	c := &call{reply: reply, wake: make(chan struct{})}
 	r.calls[r.number] = c
 	number := r.number
+	if loan != nil {
+		r.loans[number] = loan
+		loan.begin()
+	}
 	r.takeEvents()
 	return c, number, id, nil
 }
@@ -393,6 +432,9 @@ func (r *RPC) endCalls(status C.int, why string) {
 		c.status, c.ran, c.why = status, RanUnknown, why
 		r.replies = append(r.replies, c.reply) // the C library may write to it still
 		r.finish(number, c)
+	}
+	for number, l := range r.loans {
+		r.endLoan(number, l, status, why)
 	}
 }
 

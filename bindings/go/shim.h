@@ -202,7 +202,8 @@ static inline int xpg_rpc_register(struct xpg_rpc *r, const char *method, uint64
 }
 
 static inline int xpg_rpc_call(struct xpg_rpc *r, xport_ep *ep, const char *method, const void *payload, size_t len,
-                               void *reply, size_t reply_max, uint32_t deadline_ms, uint64_t number, uint64_t *id)
+                               void *reply, size_t reply_max, uint32_t deadline_ms, uint32_t flags,
+                               const uint8_t *trace, uint64_t number, uint64_t *id)
 {
 	struct xport_rpc_args args = {.size = sizeof(args),
 	                              .payload = payload,
@@ -210,10 +211,13 @@ static inline int xpg_rpc_call(struct xpg_rpc *r, xport_ep *ep, const char *meth
 	                              .reply = reply,
 	                              .reply_max = reply_max,
 	                              .deadline_ms = deadline_ms,
+	                              .flags = flags,
 	                              .context = (void *)(uintptr_t)number,
 	                              .id = &r->event.id};
-	int status = xpg_rpc_failed(r, xport_rpc_call(r->rpcs, ep, method, &args));
+	int status;
 
+	memcpy(args.trace, trace, sizeof(args.trace));
+	status = xpg_rpc_failed(r, xport_rpc_call(r->rpcs, ep, method, &args));
 	*id = r->event.id;
 	return status;
 }

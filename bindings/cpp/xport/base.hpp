@@ -100,8 +100,11 @@ private:
 
 class endpoint;
 class instance;
+class lease;
+class leases;
 class listener;
 class operation;
+class pool;
 class region;
 class remote_key;
 
@@ -210,6 +213,7 @@ public:
 	xport_mr *mr() const noexcept { return block_ ? block_->mr : nullptr; }
 
 private:
+	friend class pool;
 	friend class region;
 	explicit slice(detail::block *b) : block_(b), length_(b->length) {}
 	detail::ref<detail::block> block_;

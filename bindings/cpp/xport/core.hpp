@@ -35,8 +35,11 @@ struct region_rec final : block {
 	/* Without references: the instance ends the registration where it may wait. */
 	void unused() noexcept override;
 	int end() noexcept;
+	/* The registration has ended. */
+	void gone() noexcept;
 	ref<core> owner;
 	std::shared_ptr<void> keep;
+	std::vector<block *> parts; /* of a pool: they end with the memory */
 	region_rec *previous = nullptr, *next = nullptr; /* in core::regions */
 };
 
@@ -133,7 +136,7 @@ struct core {
 	region_rec *regions = nullptr;
 	std::vector<std::unique_ptr<service>> services;
 	std::deque<event> events;
-	std::function<void(const event &)> handler;
+	std::shared_ptr<std::function<void(const event &)>> handler; /* shared: it may replace itself */
 	std::exception_ptr thrown; /* the first of the turn */
 
 	/* Services, and the handlers that they own, stay while a turn runs them. */
@@ -426,8 +429,8 @@ struct core {
 	{
 		if (c.type < XPORT_EVENT_NOTIFY)
 			finish(*static_cast<slot *>(c.context), c);
-		else if (handler)
-			guarded([&] { handler(c); });
+		else if (auto f = handler)
+			guarded([&] { (*f)(c); });
 		else
 			events.push_back(c);
 	}
@@ -444,6 +447,12 @@ struct core {
 #else
 		f();
 #endif
+	}
+	/* What has completed already needs no xport_wait, which costs more. */
+	int reap(xport_completion (&list)[64], int timeout_ms) noexcept
+	{
+		int n = xport_poll(x, list, 64);
+		return n != 0 || timeout_ms == 0 ? n : xport_wait(x, list, 64, timeout_ms);
 	}
 	/* One poll, or one wait.  Returns the number of completions, or a status. */
 	int turn(int timeout_ms)
@@ -462,7 +471,7 @@ struct core {
 			timeout_ms = limit;
 		if (!services.empty())
 			return serve(timeout_ms);
-		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
+		int n = reap(list, timeout_ms);
 		for (int i = 0; i < n && x != nullptr; i++)
 			dispatch(list[i]);
 		return n;
@@ -478,7 +487,7 @@ struct core {
 		int limit = timeout();
 		if (limit >= 0 && (timeout_ms < 0 || limit < timeout_ms))
 			timeout_ms = limit;
-		int n = timeout_ms == 0 ? xport_poll(x, list, 64) : xport_wait(x, list, 64, timeout_ms);
+		int n = reap(list, timeout_ms);
 		for (int i = 0; i < n && x != nullptr; i++) {
 			bool own = false;
 			for (auto &s : services)
@@ -501,8 +510,10 @@ struct core {
 	}
 	template <class P> int run(P until, int timeout_ms)
 	{
-		clock::time_point end = clock::now() + std::chrono::milliseconds(timeout_ms);
+		clock::time_point end{};
 
+		if (timeout_ms >= 0)
+			end = clock::now() + std::chrono::milliseconds(timeout_ms);
 		while (!until()) {
 			int left = -1;
 			if (timeout_ms >= 0) {
@@ -538,11 +549,7 @@ struct core {
 		xport_close(std::exchange(x, nullptr));
 		for (region_rec *r = regions, *next; r != nullptr; r = next) {
 			next = r->next;
-			r->mr = nullptr;
-			if (!r->keep) {
-				r->base = nullptr;
-				r->length = 0;
-			}
+			r->gone();
 			if (r->refs == 0)
 				delete r;
 		}

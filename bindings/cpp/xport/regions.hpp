@@ -46,14 +46,23 @@ inline int region_rec::end() noexcept
 
 	if (mr != nullptr && owner->x != nullptr)
 		status = xport_mr_dereg(mr);
-	if (status == XPORT_OK || status == XPORT_ERR_FORK) {
-		mr = nullptr;
-		if (!keep) {
-			base = nullptr;
-			length = 0;
-		}
-	}
+	if (status == XPORT_OK || status == XPORT_ERR_FORK)
+		gone();
 	return status;
+}
+
+inline void region_rec::gone() noexcept
+{
+	mr = nullptr;
+	if (keep)
+		return;
+	base = nullptr;
+	length = 0;
+	for (block *b : parts) {
+		b->mr = nullptr;
+		b->base = nullptr;
+		b->length = 0;
+	}
 }
 
 } // namespace detail

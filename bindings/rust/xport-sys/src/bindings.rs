@@ -258,6 +258,11 @@ pub const XPORT_THREAD_DEFAULT: xport_thread_mode = 0;
 pub const XPORT_THREAD_SERIALIZED: xport_thread_mode = 1;
 pub const XPORT_THREAD_MULTIPLE: xport_thread_mode = 2;
 pub type xport_thread_mode = ::std::os::raw::c_uint;
+pub const XPORT_TRAFFIC_DEFAULT: xport_traffic = 0;
+pub const XPORT_TRAFFIC_BULK: xport_traffic = 1;
+pub const XPORT_TRAFFIC_NORMAL: xport_traffic = 2;
+pub const XPORT_TRAFFIC_URGENT: xport_traffic = 3;
+pub type xport_traffic = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct xport_attr {
@@ -273,12 +278,13 @@ pub struct xport_attr {
     pub log_fn: xport_log_fn,
     pub log_arg: *mut ::std::os::raw::c_void,
     pub log_level: ::std::os::raw::c_int,
+    pub traffic_class: i64,
 }
 #[test]
 fn bindgen_test_layout_xport_attr() {
     assert_eq!(
         ::std::mem::size_of::<xport_attr>(),
-        80usize,
+        88usize,
         concat!("Size of: ", stringify!(xport_attr))
     );
     assert_eq!(
@@ -490,6 +496,23 @@ fn bindgen_test_layout_xport_attr() {
         );
     }
     test_field_log_level();
+    fn test_field_traffic_class() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_attr>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_class) as usize - ptr as usize
+            },
+            80usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_attr),
+                "::",
+                stringify!(traffic_class)
+            )
+        );
+    }
+    test_field_traffic_class();
 }
 impl Default for xport_attr {
     fn default() -> Self {
@@ -541,12 +564,14 @@ pub struct xport_info {
     pub iov_max: u32,
     pub deadline_ends: u32,
     pub incarnation: u64,
+    pub traffic_class: ::std::os::raw::c_int,
+    pub traffic_marked: ::std::os::raw::c_int,
 }
 #[test]
 fn bindgen_test_layout_xport_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_info>(),
-        328usize,
+        336usize,
         concat!("Size of: ", stringify!(xport_info))
     );
     assert_eq!(
@@ -1047,6 +1072,40 @@ fn bindgen_test_layout_xport_info() {
         );
     }
     test_field_incarnation();
+    fn test_field_traffic_class() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_class) as usize - ptr as usize
+            },
+            328usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_info),
+                "::",
+                stringify!(traffic_class)
+            )
+        );
+    }
+    test_field_traffic_class();
+    fn test_field_traffic_marked() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_marked) as usize - ptr as usize
+            },
+            332usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_info),
+                "::",
+                stringify!(traffic_marked)
+            )
+        );
+    }
+    test_field_traffic_marked();
 }
 impl Default for xport_info {
     fn default() -> Self {
@@ -1340,12 +1399,13 @@ pub struct xport_conn_attr {
     pub backlog: ::std::os::raw::c_int,
     pub transports: *const ::std::os::raw::c_char,
     pub connect_ms: ::std::os::raw::c_int,
+    pub traffic_class: i64,
 }
 #[test]
 fn bindgen_test_layout_xport_conn_attr() {
     assert_eq!(
         ::std::mem::size_of::<xport_conn_attr>(),
-        56usize,
+        64usize,
         concat!("Size of: ", stringify!(xport_conn_attr))
     );
     assert_eq!(
@@ -1472,6 +1532,23 @@ fn bindgen_test_layout_xport_conn_attr() {
         );
     }
     test_field_connect_ms();
+    fn test_field_traffic_class() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_conn_attr>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_class) as usize - ptr as usize
+            },
+            56usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_conn_attr),
+                "::",
+                stringify!(traffic_class)
+            )
+        );
+    }
+    test_field_traffic_class();
 }
 impl Default for xport_conn_attr {
     fn default() -> Self {
@@ -1512,6 +1589,14 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
+    pub fn xport_accept_with(
+        listener: *mut xport_listener,
+        attr: *const xport_conn_attr,
+        timeout_ms: ::std::os::raw::c_int,
+        ep: *mut *mut xport_ep,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
     pub fn xport_listener_close(listener: *mut xport_listener);
 }
 extern "C" {
@@ -1538,6 +1623,9 @@ extern "C" {
 extern "C" {
     pub fn xport_ep_destroy(ep: *mut xport_ep);
 }
+extern "C" {
+    pub fn xport_ep_destroy_start(ep: *mut xport_ep) -> ::std::os::raw::c_int;
+}
 pub const XPORT_EP_CONNECTING: xport_ep_state = 0;
 pub const XPORT_EP_OPEN: xport_ep_state = 1;
 pub const XPORT_EP_CLOSED: xport_ep_state = 2;
@@ -1563,12 +1651,16 @@ pub struct xport_ep_info {
     pub device: [::std::os::raw::c_char; 64usize],
     pub passed_over: [::std::os::raw::c_char; 256usize],
     pub peer_incarnation: u64,
+    pub accept_data: *const ::std::os::raw::c_void,
+    pub accept_len: usize,
+    pub traffic_class: ::std::os::raw::c_int,
+    pub traffic_marked: ::std::os::raw::c_int,
 }
 #[test]
 fn bindgen_test_layout_xport_ep_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_ep_info>(),
-        800usize,
+        824usize,
         concat!("Size of: ", stringify!(xport_ep_info))
     );
     assert_eq!(
@@ -1865,6 +1957,74 @@ fn bindgen_test_layout_xport_ep_info() {
         );
     }
     test_field_peer_incarnation();
+    fn test_field_accept_data() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).accept_data) as usize - ptr as usize
+            },
+            800usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(accept_data)
+            )
+        );
+    }
+    test_field_accept_data();
+    fn test_field_accept_len() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).accept_len) as usize - ptr as usize
+            },
+            808usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(accept_len)
+            )
+        );
+    }
+    test_field_accept_len();
+    fn test_field_traffic_class() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_class) as usize - ptr as usize
+            },
+            816usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(traffic_class)
+            )
+        );
+    }
+    test_field_traffic_class();
+    fn test_field_traffic_marked() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_ep_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).traffic_marked) as usize - ptr as usize
+            },
+            820usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_ep_info),
+                "::",
+                stringify!(traffic_marked)
+            )
+        );
+    }
+    test_field_traffic_marked();
 }
 impl Default for xport_ep_info {
     fn default() -> Self {
@@ -1877,6 +2037,9 @@ impl Default for xport_ep_info {
 }
 extern "C" {
     pub fn xport_ep_query(ep: *const xport_ep, info: *mut xport_ep_info) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_ep_peer(ep: *const xport_ep) -> u64;
 }
 extern "C" {
     pub fn xport_ep_set_context(
@@ -1914,12 +2077,14 @@ pub struct xport_counters {
     pub by_message: u64,
     pub by_cma: u64,
     pub coalesced: u64,
+    pub latency: [[u64; 24usize]; 8usize],
+    pub latency_ns: [u64; 8usize],
 }
 #[test]
 fn bindgen_test_layout_xport_counters() {
     assert_eq!(
         ::std::mem::size_of::<xport_counters>(),
-        464usize,
+        2064usize,
         concat!("Size of: ", stringify!(xport_counters))
     );
     assert_eq!(
@@ -2386,6 +2551,40 @@ fn bindgen_test_layout_xport_counters() {
         );
     }
     test_field_coalesced();
+    fn test_field_latency() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_counters>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).latency) as usize - ptr as usize
+            },
+            464usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_counters),
+                "::",
+                stringify!(latency)
+            )
+        );
+    }
+    test_field_latency();
+    fn test_field_latency_ns() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_counters>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).latency_ns) as usize - ptr as usize
+            },
+            2000usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_counters),
+                "::",
+                stringify!(latency_ns)
+            )
+        );
+    }
+    test_field_latency_ns();
 }
 extern "C" {
     pub fn xport_stats(
@@ -2593,6 +2792,13 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
+    pub fn xport_rkey_revoke(
+        x: *mut xport,
+        buf: *const ::std::os::raw::c_void,
+        len: usize,
+    ) -> ::std::os::raw::c_int;
+}
+extern "C" {
     pub fn xport_rkey_unpack(
         ep: *mut xport_ep,
         buf: *const ::std::os::raw::c_void,
@@ -2614,12 +2820,13 @@ pub struct xport_rkey_info {
     pub direct: ::std::os::raw::c_int,
     pub atomic: ::std::os::raw::c_int,
     pub exact: ::std::os::raw::c_int,
+    pub in_flight: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_rkey_info() {
     assert_eq!(
         ::std::mem::size_of::<xport_rkey_info>(),
-        40usize,
+        48usize,
         concat!("Size of: ", stringify!(xport_rkey_info))
     );
     assert_eq!(
@@ -2763,6 +2970,23 @@ fn bindgen_test_layout_xport_rkey_info() {
         );
     }
     test_field_exact();
+    fn test_field_in_flight() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rkey_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).in_flight) as usize - ptr as usize
+            },
+            40usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rkey_info),
+                "::",
+                stringify!(in_flight)
+            )
+        );
+    }
+    test_field_in_flight();
 }
 extern "C" {
     pub fn xport_rkey_query(
@@ -2774,6 +2998,8 @@ pub const XPORT_LOCAL: _bindgen_ty_1 = 1;
 pub const XPORT_QUIET: _bindgen_ty_1 = 2;
 pub const XPORT_EAGER: _bindgen_ty_1 = 4;
 pub const XPORT_CANCELABLE: _bindgen_ty_1 = 8;
+pub const XPORT_MULTI: _bindgen_ty_1 = 16;
+pub const XPORT_PEER: _bindgen_ty_1 = 32;
 pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3334,11 +3560,14 @@ pub const XPORT_OP_ATOMIC: xport_type = 4;
 pub const XPORT_OP_SEND: xport_type = 5;
 pub const XPORT_OP_RECV: xport_type = 6;
 pub const XPORT_OP_FLUSH: xport_type = 7;
+pub const XPORT_OP_RECV_END: xport_type = 8;
 pub const XPORT_EVENT_NOTIFY: xport_type = 16;
 pub const XPORT_EVENT_CONNECTED: xport_type = 17;
 pub const XPORT_EVENT_CLOSED: xport_type = 18;
 pub const XPORT_EVENT_LOST: xport_type = 19;
 pub const XPORT_EVENT_INCOMING: xport_type = 20;
+pub const XPORT_EVENT_ACCEPTED: xport_type = 21;
+pub const XPORT_EVENT_DESTROYED: xport_type = 22;
 pub type xport_type = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3351,7 +3580,7 @@ pub struct xport_completion {
     pub length: u64,
     pub offset: u64,
     pub mr: *mut xport_mr,
-    pub reserved: u64,
+    pub peer: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_completion() {
@@ -3501,23 +3730,23 @@ fn bindgen_test_layout_xport_completion() {
         );
     }
     test_field_mr();
-    fn test_field_reserved() {
+    fn test_field_peer() {
         assert_eq!(
             unsafe {
                 let uninit = ::std::mem::MaybeUninit::<xport_completion>::uninit();
                 let ptr = uninit.as_ptr();
-                ::std::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize
+                ::std::ptr::addr_of!((*ptr).peer) as usize - ptr as usize
             },
             56usize,
             concat!(
                 "Offset of field: ",
                 stringify!(xport_completion),
                 "::",
-                stringify!(reserved)
+                stringify!(peer)
             )
         );
     }
-    test_field_reserved();
+    test_field_peer();
 }
 impl Default for xport_completion {
     fn default() -> Self {
@@ -3545,6 +3774,9 @@ extern "C" {
 }
 extern "C" {
     pub fn xport_fd(x: *mut xport) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_arm(x: *mut xport) -> ::std::os::raw::c_int;
 }
 extern "C" {
     pub fn xport_dump(x: *mut xport);

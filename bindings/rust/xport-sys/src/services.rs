@@ -20,6 +20,7 @@ pub const XPORT_POOL_DEBUG: xport_pool_flags = 4;
 pub type xport_pool_flags = ::std::os::raw::c_uint;
 pub const XPORT_POOL_NODE_ANY: _bindgen_ty_2 = 0;
 pub const XPORT_POOL_NODE_LOCAL: _bindgen_ty_2 = -1;
+pub const XPORT_POOL_NODE_DEVICE: _bindgen_ty_2 = -2;
 pub type _bindgen_ty_2 = ::std::os::raw::c_int;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -816,6 +817,7 @@ pub struct xport_lease {
     _unused: [u8; 0],
 }
 pub const XPORT_LEASES_TAKE: _bindgen_ty_3 = 1;
+pub const XPORT_LEASES_HAND_OVER: _bindgen_ty_3 = 2;
 pub type _bindgen_ty_3 = ::std::os::raw::c_uint;
 pub type xport_lease_allow_fn = ::std::option::Option<
     unsafe extern "C" fn(
@@ -1063,6 +1065,8 @@ pub const XPORT_LEASE_GIVEN: xport_lease_event_type = 2;
 pub const XPORT_LEASE_LENT: xport_lease_event_type = 3;
 pub const XPORT_LEASE_TAKEN: xport_lease_event_type = 4;
 pub const XPORT_LEASE_ENDED: xport_lease_event_type = 5;
+pub const XPORT_LEASE_HANDED: xport_lease_event_type = 6;
+pub const XPORT_LEASE_KEPT: xport_lease_event_type = 7;
 pub type xport_lease_event_type = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1234,6 +1238,9 @@ extern "C" {
 }
 extern "C" {
     pub fn xport_lease_return(lease: *mut xport_lease) -> ::std::os::raw::c_int;
+}
+extern "C" {
+    pub fn xport_lease_hand_over(lease: *mut xport_lease) -> ::std::os::raw::c_int;
 }
 extern "C" {
     pub fn xport_lease_revoke(lease: *mut xport_lease) -> ::std::os::raw::c_int;
@@ -1602,16 +1609,25 @@ extern "C" {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct xport_bulk {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct xport_rpcs {
     _unused: [u8; 0],
 }
-pub const XPORT_RPC_NAME_MAX: _bindgen_ty_8 = 63;
-pub const XPORT_RPC_DEADLINE_MAX: _bindgen_ty_8 = 86400000;
-pub const XPORT_RPC_CREDITS_MAX: _bindgen_ty_8 = 32;
-pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
-pub const XPORT_RPC_ONE_WAY: _bindgen_ty_9 = 1;
-pub const XPORT_RPC_LENT: _bindgen_ty_9 = 2;
-pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
+pub const XPORT_RPC_NAME_MAX: _bindgen_ty_11 = 63;
+pub const XPORT_RPC_DEADLINE_MAX: _bindgen_ty_11 = 86400000;
+pub const XPORT_RPC_CREDITS_MAX: _bindgen_ty_11 = 32;
+pub const XPORT_RPC_BULKS_MAX: _bindgen_ty_11 = 16;
+pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
+pub const XPORT_RPC_ONE_WAY: _bindgen_ty_12 = 1;
+pub const XPORT_RPC_LENT: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub const XPORT_RPCS_TELL_ABANDONED: _bindgen_ty_13 = 1;
+pub const XPORT_RPCS_TELL_ENDED: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 pub const XPORT_RPC_RAN_NO: xport_rpc_ran = 0;
 pub const XPORT_RPC_RAN_YES: xport_rpc_ran = 1;
 pub const XPORT_RPC_RAN_UNKNOWN: xport_rpc_ran = 2;
@@ -1626,12 +1642,13 @@ pub struct xport_rpcs_attr {
     pub max_active: u32,
     pub credits: u32,
     pub retry_after_ms: u32,
+    pub flags: u64,
 }
 #[test]
 fn bindgen_test_layout_xport_rpcs_attr() {
     assert_eq!(
         ::std::mem::size_of::<xport_rpcs_attr>(),
-        40usize,
+        48usize,
         concat!("Size of: ", stringify!(xport_rpcs_attr))
     );
     assert_eq!(
@@ -1758,6 +1775,23 @@ fn bindgen_test_layout_xport_rpcs_attr() {
         );
     }
     test_field_retry_after_ms();
+    fn test_field_flags() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rpcs_attr>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).flags) as usize - ptr as usize
+            },
+            40usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rpcs_attr),
+                "::",
+                stringify!(flags)
+            )
+        );
+    }
+    test_field_flags();
 }
 extern "C" {
     pub fn xport_rpcs_create(
@@ -1789,6 +1823,8 @@ extern "C" {
 pub const XPORT_RPC_DONE: xport_rpc_event_type = 1;
 pub const XPORT_RPC_RELEASED: xport_rpc_event_type = 2;
 pub const XPORT_RPC_REQUEST: xport_rpc_event_type = 3;
+pub const XPORT_RPC_ABANDONED: xport_rpc_event_type = 4;
+pub const XPORT_RPC_PEER_ENDED: xport_rpc_event_type = 5;
 pub type xport_rpc_event_type = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1808,12 +1844,14 @@ pub struct xport_rpc_event {
     pub flags: u32,
     pub left_ms: u32,
     pub trace: [u8; 24usize],
+    pub bulks: *const *mut xport_bulk,
+    pub nbulks: usize,
 }
 #[test]
 fn bindgen_test_layout_xport_rpc_event() {
     assert_eq!(
         ::std::mem::size_of::<xport_rpc_event>(),
-        112usize,
+        128usize,
         concat!("Size of: ", stringify!(xport_rpc_event))
     );
     assert_eq!(
@@ -2076,6 +2114,40 @@ fn bindgen_test_layout_xport_rpc_event() {
         );
     }
     test_field_trace();
+    fn test_field_bulks() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rpc_event>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).bulks) as usize - ptr as usize
+            },
+            112usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rpc_event),
+                "::",
+                stringify!(bulks)
+            )
+        );
+    }
+    test_field_bulks();
+    fn test_field_nbulks() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rpc_event>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).nbulks) as usize - ptr as usize
+            },
+            120usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rpc_event),
+                "::",
+                stringify!(nbulks)
+            )
+        );
+    }
+    test_field_nbulks();
 }
 impl Default for xport_rpc_event {
     fn default() -> Self {
@@ -2125,12 +2197,14 @@ pub struct xport_rpc_args {
     pub context: *mut ::std::os::raw::c_void,
     pub trace: [u8; 24usize],
     pub id: *mut u64,
+    pub bulks: *const *mut xport_bulk,
+    pub nbulks: usize,
 }
 #[test]
 fn bindgen_test_layout_xport_rpc_args() {
     assert_eq!(
         ::std::mem::size_of::<xport_rpc_args>(),
-        88usize,
+        104usize,
         concat!("Size of: ", stringify!(xport_rpc_args))
     );
     assert_eq!(
@@ -2308,6 +2382,40 @@ fn bindgen_test_layout_xport_rpc_args() {
         );
     }
     test_field_id();
+    fn test_field_bulks() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rpc_args>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).bulks) as usize - ptr as usize
+            },
+            88usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rpc_args),
+                "::",
+                stringify!(bulks)
+            )
+        );
+    }
+    test_field_bulks();
+    fn test_field_nbulks() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<xport_rpc_args>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).nbulks) as usize - ptr as usize
+            },
+            96usize,
+            concat!(
+                "Offset of field: ",
+                stringify!(xport_rpc_args),
+                "::",
+                stringify!(nbulks)
+            )
+        );
+    }
+    test_field_nbulks();
 }
 impl Default for xport_rpc_args {
     fn default() -> Self {

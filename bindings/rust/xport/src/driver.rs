@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Progress under tokio.
 use crate::instance::Instance;
-use crate::raw;
+use crate::memory;
 use crate::state::Shared;
 use std::future::Future;
 use std::io;
@@ -35,7 +35,7 @@ pub fn drive(instance: &Instance) -> io::Result<()> {
                 Ok(0) => busy = 0,
                 Ok(_) => busy += 1,
             }
-            if busy > 0 || raw::readable(fd.as_raw_fd(), 0) {
+            if busy > 0 || memory::readable(fd.as_raw_fd(), 0) {
                 // Others run before the next turn.
                 tokio::task::yield_now().await;
                 continue;
@@ -99,12 +99,12 @@ impl Future for Idle<'_> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                 Poll::Ready(Ok(mut guard)) => {
-                    if raw::readable(self.fd.as_raw_fd(), 0) {
+                    if memory::readable(self.fd.as_raw_fd(), 0) {
                         return Poll::Ready(Ok(()));
                     }
                     guard.clear_ready();
                     // What came in between is seen here, or is a new edge.
-                    if raw::readable(self.fd.as_raw_fd(), 0) {
+                    if memory::readable(self.fd.as_raw_fd(), 0) {
                         return Poll::Ready(Ok(()));
                     }
                 }

@@ -3,10 +3,11 @@
 use crate::error::{Error, Result};
 use crate::instance::milliseconds;
 use crate::lease::LeaseInner;
-use crate::memory::{Buf, Hold, Part};
+use crate::memory::{Buf, Hold};
 use crate::operation::{Message, Operation};
 use crate::options::EndpointInfo;
 use crate::raw;
+use crate::region::Part;
 use crate::state::{Dead, Grave, Shared};
 use crate::table::{Flight, Post};
 use std::fmt;
@@ -88,6 +89,10 @@ pub(crate) struct KeyInner {
 impl KeyInner {
     pub(crate) fn of_lease(key: raw::Key, ep: Arc<EpInner>, lease: Arc<LeaseInner>) -> KeyInner {
         KeyInner { key: Some(key), ep, lease: Some(lease) }
+    }
+
+    pub(crate) fn ep(&self) -> &Arc<EpInner> {
+        &self.ep
     }
 
     pub(crate) fn key(&self) -> &raw::Key {
@@ -227,8 +232,8 @@ pub enum Atomic {
 pub struct Endpoint {
     pub(crate) inner: Arc<EpInner>,
     pub(crate) shared: Arc<Shared>,
-    deadline: Option<Duration>,
-    cancelable: bool,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) cancelable: bool,
 }
 
 impl Endpoint {
@@ -270,16 +275,11 @@ impl Endpoint {
         Ok(RemoteKey::new(inner, self.shared.clone(), length, rights))
     }
 
-    fn flight(&self, post: Post, hold: Hold, key: Option<&RemoteKey>) -> Flight {
+    pub(crate) fn flight(&self, post: Post, hold: Hold, key: Option<&RemoteKey>) -> Flight {
         let cancelable = self.cancelable && matches!(post, Post::Send { .. });
-        Flight {
-            post,
-            hold,
-            ep: Some(self.inner.clone()),
-            key: key.map(|k| k.inner.clone()),
-            end: self.deadline.and_then(|d| Instant::now().checked_add(d)),
-            flags: if cancelable { sys::XPORT_CANCELABLE } else { 0 },
-        }
+        let end = self.deadline.and_then(|d| Instant::now().checked_add(d));
+        let flags = if cancelable { sys::XPORT_CANCELABLE } else { 0 };
+        Flight { end, flags, ..Flight::new(post, hold, Some(&self.inner), key.map(|k| &k.inner)) }
     }
 
     fn buffer_operation<T: crate::operation::Output>(
@@ -288,7 +288,7 @@ impl Endpoint {
         buf: impl Into<Buf>,
         key: Option<&RemoteKey>,
     ) -> Operation<T> {
-        let flight = self.flight(post, buf.into().into_hold(), key);
+        let flight = self.flight(post, buf.into().into_hold(&self.shared), key);
         Operation::submit(&self.shared, flight)
     }
 
@@ -318,7 +318,7 @@ impl Endpoint {
         offset: u64,
     ) -> std::result::Result<Operation<(Result<()>, Buf)>, (Error, Buf)> {
         let post = Post::Put { offset, notify: None };
-        let flight = self.flight(post, buf.into().into_hold(), Some(key));
+        let flight = self.flight(post, buf.into().into_hold(&self.shared), Some(key));
         match self.shared.try_submit(flight) {
             Ok(number) => Ok(Operation::of(&self.shared, number)),
             Err((e, hold)) => Err((e, Buf::from_hold(hold, &self.shared))),
@@ -333,12 +333,12 @@ impl Endpoint {
     /// Writes a part of a local region.
     pub fn put_part(&self, part: Part, key: &RemoteKey, offset: u64) -> Operation<Result<()>> {
         let post = Post::Put { offset, notify: None };
-        Operation::submit(&self.shared, self.flight(post, part.into_hold(), Some(key)))
+        Operation::submit(&self.shared, self.flight(post, part.into_hold(&self.shared), Some(key)))
     }
 
     /// Reads into a part of a local region.
     pub fn get_part(&self, part: Part, key: &RemoteKey, offset: u64) -> Operation<Result<()>> {
-        let flight = self.flight(Post::Get { offset }, part.into_hold(), Some(key));
+        let flight = self.flight(Post::Get { offset }, part.into_hold(&self.shared), Some(key));
         Operation::submit(&self.shared, flight)
     }
 
@@ -411,7 +411,7 @@ impl fmt::Debug for Endpoint {
 /// The key of a peer's region, on one endpoint.
 #[derive(Clone)]
 pub struct RemoteKey {
-    inner: Arc<KeyInner>,
+    pub(crate) inner: Arc<KeyInner>,
     instance: Arc<Shared>,
     length: u64,
     rights: u32,

@@ -2,10 +2,12 @@
 //! Instances, and the loop that runs one without a runtime.
 use crate::endpoint::{Connect, Endpoint, Listener, ListenerInner};
 use crate::error::{Error, Result};
-use crate::memory::{Buf, Pool, Region, RegionInner};
+use crate::memory::{self, Buf, RegionInner};
 use crate::operation::{Message, Operation};
 use crate::options::{ConnOptions, Info, Options};
-use crate::raw::{self, Library};
+use crate::pool::Pool;
+use crate::raw::Library;
+use crate::region::Region;
 use crate::services::Services;
 use crate::state::{add_waker, Shared, State};
 use crate::table::{Flight, Post};
@@ -13,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -62,7 +64,14 @@ impl Instance {
             services: Services::default(),
         };
         Ok(Instance {
-            shared: Arc::new(Shared { state: Mutex::new(state), grave: Arc::default(), fd, at_end: Mutex::default() }),
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                grave: Arc::default(),
+                fd,
+                at_end: Mutex::default(),
+                holder: AtomicUsize::new(0),
+                pid: std::process::id(),
+            }),
         })
     }
 
@@ -148,17 +157,8 @@ impl Instance {
 
     /// Posts a receive for a message from any peer whose tag equals `tag` in the bits of `mask`.
     pub fn recv(&self, buf: impl Into<Buf>, tag: u64, mask: u64) -> Operation<(Result<Message>, Buf)> {
-        Operation::submit(
-            &self.shared,
-            Flight {
-                post: Post::Recv { tag, mask },
-                hold: buf.into().into_hold(),
-                ep: None,
-                key: None,
-                end: None,
-                flags: 0,
-            },
-        )
+        let (post, hold) = (Post::Recv { tag, mask }, buf.into().into_hold(&self.shared));
+        Operation::submit(&self.shared, Flight::new(post, hold, None, None))
     }
 
     /// The same with a deadline, as `Endpoint::within`.
@@ -169,9 +169,9 @@ impl Instance {
         mask: u64,
         deadline: Duration,
     ) -> Operation<(Result<Message>, Buf)> {
-        let (post, hold) = (Post::Recv { tag, mask }, buf.into().into_hold());
+        let (post, hold) = (Post::Recv { tag, mask }, buf.into().into_hold(&self.shared));
         let end = Instant::now().checked_add(deadline);
-        Operation::submit(&self.shared, Flight { post, hold, ep: None, key: None, end, flags: 0 })
+        Operation::submit(&self.shared, Flight { end, ..Flight::new(post, hold, None, None) })
     }
 
     // ---- progress ----
@@ -259,7 +259,7 @@ impl Instance {
 impl AsFd for Instance {
     /// Readable, level-triggered, when `turn` should be called.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        raw::borrow_fd(self, self.shared.fd)
+        memory::borrow_fd(self, self.shared.fd)
     }
 }
 

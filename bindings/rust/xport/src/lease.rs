@@ -3,7 +3,7 @@
 use crate::endpoint::{Endpoint, EpInner, KeyInner, RemoteKey};
 use crate::error::{Error, Result};
 use crate::instance::{milliseconds, Instance};
-use crate::memory::End;
+use crate::memory::{End, RegionInner, Start};
 use crate::raw::{self, Key};
 use crate::state::{add_waker, Dead, Grave, Shared, State};
 use std::fmt;
@@ -25,6 +25,8 @@ pub struct LeaseOptions {
     pub max_leases: u32,
     /// The time for a borrower to answer when memory is taken back; zero: the default.
     pub patience: Duration,
+    /// Peers may give regions, which `Leases::given` returns.
+    pub take: bool,
 }
 
 impl LeaseOptions {
@@ -35,6 +37,7 @@ impl LeaseOptions {
             peer_quota: self.peer_quota,
             max_leases: self.max_leases,
             patience_ms: milliseconds(self.patience),
+            flags: if self.take { sys::XPORT_LEASES_TAKE } else { 0 },
             ..Default::default()
         }
     }
@@ -55,6 +58,10 @@ pub struct LeasesInfo {
 /// An event of a lease that this process asked for: granted, with the key; or ended.
 pub(crate) struct LeaseEvent {
     pub(crate) lease: usize,
+    /// A peer gave it: the lease, and the address of the endpoint.
+    pub(crate) given: Option<(raw::Lease, usize)>,
+    /// The peer has taken what this process gave.
+    pub(crate) taken: bool,
     pub(crate) ended: Option<i32>,
     pub(crate) key: Option<Key>,
     pub(crate) length: u64,
@@ -65,11 +72,22 @@ pub(crate) struct LeaseEvent {
 #[derive(Default)]
 pub(crate) struct Borrowed {
     /// With length and rights, until the `Lease` has them.
-    granted: Option<(Key, u64, u32)>,
-    ended: Option<i32>,
-    wakers: Vec<Waker>,
+    pub(crate) granted: Option<(Key, u64, u32)>,
+    pub(crate) ended: Option<i32>,
+    pub(crate) wakers: Vec<Waker>,
     /// Its owner is gone: it is freed when it has ended.
     dead: Option<raw::Lease>,
+    /// This process gave it: the memory.
+    pub(crate) lent: Option<Arc<RegionInner>>,
+    pub(crate) taken: bool,
+    /// A peer gave it, and `NextGiven` has not returned it.
+    pub(crate) untaken: bool,
+}
+
+impl Borrowed {
+    pub(crate) fn lent(memory: Arc<RegionInner>) -> Borrowed {
+        Borrowed { lent: Some(memory), ..Default::default() }
+    }
 }
 
 impl State {
@@ -82,12 +100,32 @@ impl State {
                 None => return n,
             };
             n += 1;
+            if let Some((lease, ep)) = event.given {
+                let granted = event.key.map(|key| (key, event.length, event.rights));
+                self.services.borrowed.insert(event.lease, Borrowed { granted, untaken: true, ..Default::default() });
+                self.services.given.push_back((lease, ep));
+                wake.append(&mut self.services.given_wakers);
+                continue;
+            }
             if let Some(b) = self.services.borrowed.get_mut(&event.lease) {
                 b.granted = event.key.map(|key| (key, event.length, event.rights));
                 b.ended = event.ended;
+                b.taken |= event.taken;
                 wake.append(&mut b.wakers);
+                if b.untaken && b.ended.is_some() {
+                    self.lease_untaken(event.lease);
+                }
                 self.lease_bury(event.lease);
             }
+        }
+    }
+
+    /// A lease that a peer gave has ended before anybody took it.
+    fn lease_untaken(&mut self, address: usize) {
+        let given = &mut self.services.given;
+        let lease = given.iter().position(|(lease, _)| lease.address() == address).and_then(|i| given.remove(i));
+        if let (Some((lease, _)), Some(b)) = (lease, self.services.borrowed.get_mut(&address)) {
+            b.dead = Some(lease);
         }
     }
 
@@ -95,9 +133,10 @@ impl State {
         for b in self.services.borrowed.values_mut() {
             wake.append(&mut b.wakers);
         }
+        wake.append(&mut self.services.given_wakers);
     }
 
-    /// Returns a lease without an owner, or frees it if it has ended.
+    /// Returns a lease without an owner, or frees it if it has ended.  What was given stays with the peer.
     fn lease_bury(&mut self, address: usize) {
         let b = match self.services.borrowed.get_mut(&address) {
             Some(b) => b,
@@ -108,7 +147,9 @@ impl State {
                 self.services.borrowed.remove(&address);
                 self.library.lease_end(End::Free(lease));
             } else {
-                self.library.lease_end(End::Return(&lease));
+                if b.lent.is_none() {
+                    self.library.lease_end(End::Return(&lease));
+                }
                 b.dead = Some(lease);
             }
         }
@@ -131,7 +172,11 @@ pub(crate) struct LeaseInner {
 }
 
 impl LeaseInner {
-    fn lease(&self) -> &raw::Lease {
+    pub(crate) fn new(lease: raw::Lease, grave: Arc<Grave>, ep: Arc<EpInner>) -> LeaseInner {
+        LeaseInner { lease: Some(lease), grave, _ep: ep }
+    }
+
+    pub(crate) fn lease(&self) -> &raw::Lease {
         // Only `drop` takes it.
         self.lease.as_ref().expect("a lease without a handle")
     }
@@ -148,7 +193,7 @@ impl Drop for LeaseInner {
 /// The leases of an instance, as borrower and as lender.  The lender serves its peers by itself, within the quota.
 #[derive(Clone)]
 pub struct Leases {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Instance {
@@ -164,10 +209,15 @@ impl Instance {
 impl Leases {
     /// Asks a peer for memory.  Dropped, the future returns what it gets.
     pub fn ask(&self, ep: &Endpoint, length: u64, rights: u32) -> Ask {
+        if !Arc::ptr_eq(&ep.shared, &self.shared) {
+            let text = "The endpoint belongs to another instance.";
+            let e = Error::new(sys::XPORT_ERR_INVALID, "xport_lease_ask", text);
+            return Ask { asked: Some(Err(e)), ep: ep.clone() };
+        }
         let mut state = self.shared.lock();
-        let asked = state.library.lease_ask(ep.inner.ep(), length, rights).map(|lease| {
+        let asked = state.library.lease_start(ep.inner.ep(), Start::Ask(length, rights)).map(|lease| {
             state.services.borrowed.insert(lease.address(), Borrowed::default());
-            LeaseInner { lease: Some(lease), grave: self.shared.grave.clone(), _ep: ep.inner.clone() }
+            LeaseInner::new(lease, self.shared.grave.clone(), ep.inner.clone())
         });
         Ask { asked: Some(asked.map(Arc::new)), ep: ep.clone() }
     }
@@ -227,14 +277,19 @@ fn refused(status: i32) -> Error {
 ///
 /// Dropped, it is returned when no operation uses it any more.
 pub struct Lease {
-    key: RemoteKey,
-    inner: Arc<LeaseInner>,
+    pub(crate) key: RemoteKey,
+    pub(crate) inner: Arc<LeaseInner>,
 }
 
 impl Lease {
     /// The key of the memory, which begins at offset 0.  Its clones keep the lease.
     pub fn key(&self) -> &RemoteKey {
         &self.key
+    }
+
+    /// The endpoint of the lender.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::new(self.key.inner.ep().clone(), self.key.instance().clone())
     }
 
     /// Why the lease has ended: with `StaleKey` the lender took it back.  None: it has not.

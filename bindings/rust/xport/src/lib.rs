@@ -11,28 +11,39 @@
 mod driver;
 mod endpoint;
 mod error;
+mod exclusive;
+mod grave;
 mod instance;
 mod lease;
+mod lent;
 mod memory;
 mod operation;
 mod options;
+mod pool;
 mod raw;
+mod region;
 mod rpc;
 mod services;
 mod state;
 mod table;
+mod versioned;
 
 #[cfg(feature = "tokio")]
 pub use driver::drive;
 pub use endpoint::{Accept, Atomic, Connect, Endpoint, Listener, RemoteKey};
 pub use error::{Error, Result, Status};
+pub use exclusive::Exclusive;
 pub use instance::{open, Event, Instance, NextEvent};
 pub use lease::{Ask, GiveBack, Lease, LeaseOptions, Leases, LeasesInfo};
-pub use memory::{Buf, Part, Pool, Region};
+pub use lent::{Given, NextGiven, Revoke, Taken};
+pub use memory::Buf;
 pub use operation::{Message, Operation, Output};
 pub use options::{ConnOptions, EndpointInfo, Info, Options};
+pub use pool::Pool;
 pub use raw::version;
+pub use region::{Part, Region};
 pub use rpc::{CallError, CallOptions, Loan, NextRequest, Ran, Request, Rpc, RpcOptions};
+pub use versioned::{Form, Versioned, VersionedOptions, VersionedPeer, VersionedRun};
 
 /// Rights of peers on a region, combined by `|`.
 pub const REMOTE_READ: u32 = xport_sys::XPORT_REMOTE_READ;

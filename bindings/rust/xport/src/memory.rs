@@ -5,16 +5,21 @@
 //! slice for its owner.  A `Region` is memory that peers may change at any time: it is never lent as a slice, but read and
 //! written by copies of atomic words.
 #![allow(unsafe_code)]
+use crate::endpoint::{EpInner, KeyInner};
 use crate::error::{Error, Result};
 use crate::lease::{LeaseEvent, LeaseOptions, LeasesInfo};
-use crate::raw::{Ep, Handle, Lease, Library, Mr};
+use crate::pool::PoolInner;
+use crate::raw::{Ep, Handle, Key, Lease, Library, Mr};
 use crate::state::{Dead, Grave, Shared};
+use crate::table::{Flight, Post};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::os::raw::c_int;
+use std::os::unix::io::{BorrowedFd, RawFd};
 use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8};
+use std::sync::Arc;
 use xport_sys as sys;
 
 // ---- buffers ----
@@ -27,6 +32,8 @@ pub(crate) struct RawBuf {
     region: Option<Arc<RegionInner>>,
     /// The block of a pool.
     block: Option<(Arc<PoolInner>, usize)>,
+    /// The instance of the region, which ends after it.  None in a slot of that instance, which must not keep itself.
+    instance: Option<Arc<Shared>>,
 }
 
 impl RawBuf {
@@ -38,7 +45,19 @@ impl RawBuf {
             capacity: v.capacity(),
             region: None,
             block: None,
+            instance: None,
         }
+    }
+
+    /// A block of a pool, which has no other owner.
+    pub(crate) fn of_block(
+        pool: Arc<PoolInner>,
+        region: Arc<RegionInner>,
+        offset: usize,
+        len: usize,
+    ) -> Option<RawBuf> {
+        let base = Handle(NonNull::new(region.at(offset))?);
+        Some(RawBuf { base, len, capacity: len, region: Some(region), block: Some((pool, offset)), instance: None })
     }
 
     pub(crate) fn parts(&self) -> (*mut u8, usize) {
@@ -61,11 +80,9 @@ impl Drop for RawBuf {
 /// The memory of an operation: bytes with one owner.
 ///
 /// Made of a `Vec<u8>` without a copy, or by `Instance::buffer`, which registers it: the network then accesses it directly.
-/// An operation takes it, and returns it with the result.
+/// An operation takes it, and returns it with the result.  Operations of another instance are refused with `Invalid`.
 pub struct Buf {
     raw: RawBuf,
-    /// Registered memory belongs to an instance.
-    _instance: Option<Arc<Shared>>,
 }
 
 impl Buf {
@@ -90,22 +107,84 @@ impl Buf {
             capacity: region.len,
             region: Some(region),
             block: None,
+            instance: Some(instance),
         };
-        Buf { raw, _instance: Some(instance) }
+        Buf { raw }
     }
 
-    pub(crate) fn into_hold(self) -> Hold {
+    pub(crate) fn of_block(mut raw: RawBuf, instance: Arc<Shared>) -> Buf {
+        raw.instance = Some(instance);
+        Buf { raw }
+    }
+
+    /// Whether it is registered with another instance.
+    #[inline]
+    pub(crate) fn is_foreign(&self, instance: &Arc<Shared>) -> bool {
+        self.raw.instance.as_ref().map_or(false, |own| !Arc::ptr_eq(own, instance))
+    }
+
+    /// For a slot of the instance.
+    pub(crate) fn into_hold(mut self, instance: &Arc<Shared>) -> Hold {
+        if !self.is_foreign(instance) {
+            self.raw.instance = None;
+        }
         Hold::Buf(self.raw)
     }
 
     pub(crate) fn from_hold(hold: Hold, instance: &Arc<Shared>) -> Buf {
         match hold {
-            Hold::Buf(raw) => {
-                let _instance = raw.region.as_ref().map(|_| instance.clone());
-                Buf { raw, _instance }
+            Hold::Buf(mut raw) => {
+                if raw.region.is_some() && raw.instance.is_none() {
+                    raw.instance = Some(instance.clone());
+                }
+                Buf { raw }
             }
             _ => Buf::zeroed(0),
         }
+    }
+}
+
+/// What became of an operation that waits.
+pub(crate) enum Lent {
+    Done,
+    Refused(i32),
+    /// It is in flight: its slot has the buffer.  With the result of the poll.
+    Posted(u64, Result<usize>),
+}
+
+impl Library {
+    /// Posts an operation, and polls once.  Without other completions, a buffer that is free again needs no slot.
+    /// The buffer is not that of another instance.
+    #[inline]
+    pub(crate) fn run(&mut self, post: &Post, buf: &mut Buf, ep: &Arc<EpInner>, key: Option<&Arc<KeyInner>>) -> Lent {
+        let number = self.table.next();
+        let (memory, length) = buf.raw.parts();
+        // SAFETY: buf, ep and key are borrowed for the whole call.  At its end the operation has completed, or the slot has
+        // the memory, whose address does not change, and the handles.
+        let status = unsafe {
+            self.post_lent(
+                post,
+                (memory, length),
+                buf.raw.region.as_ref().map(|r| r.mr()),
+                ep,
+                key.map(|k| &**k),
+                number,
+            )
+        };
+        if status < 0 {
+            return Lent::Refused(status);
+        }
+        let polled = self.poll();
+        if let (Ok(1), c) = (&polled, self.completion(0)) {
+            if c.number == number && c.status >= 0 && c.kind < sys::XPORT_EVENT_NOTIFY {
+                return Lent::Done;
+            }
+        }
+        let mut raw = std::mem::replace(buf, Buf::zeroed(0)).raw;
+        raw.instance = None;
+        let hold = Hold::Buf(raw);
+        self.table.insert_posted(Flight::new(post.clone(), hold, Some(ep), key));
+        Lent::Posted(number, polled)
     }
 }
 
@@ -127,7 +206,7 @@ impl DerefMut for Buf {
 
 impl From<Vec<u8>> for Buf {
     fn from(v: Vec<u8>) -> Buf {
-        Buf { raw: RawBuf::new(v), _instance: None }
+        Buf { raw: RawBuf::new(v) }
     }
 }
 
@@ -155,103 +234,14 @@ impl fmt::Debug for Buf {
     }
 }
 
-// ---- pools ----
-
-/// Blocks of registered memory.  Each is in `unused`, or belongs to one RawBuf.
-pub(crate) struct PoolInner {
-    length: usize,
-    /// The place of a block: a region, and the offset in it.
-    unused: Mutex<Vec<(Arc<RegionInner>, usize)>>,
-    blocks: AtomicUsize,
-}
-
-impl PoolInner {
-    fn give_back(&self, region: Arc<RegionInner>, offset: usize) {
-        self.unused.lock().unwrap_or_else(|e| e.into_inner()).push((region, offset));
-    }
-
-    fn take(self: &Arc<PoolInner>) -> Option<RawBuf> {
-        let (region, offset) = self.unused.lock().unwrap_or_else(|e| e.into_inner()).pop()?;
-        let base = Handle(NonNull::new(region.at(offset))?);
-        let block = Some((self.clone(), offset));
-        Some(RawBuf { base, len: self.length, capacity: self.length, region: Some(region), block })
-    }
-}
-
-/// Registered buffers of one length, which are made many at a time and used again.
-///
-/// A `Buf` comes back to its pool when its owner drops it: a slot does that after the completion, if nobody waits for it.
-#[derive(Clone)]
-pub struct Pool {
-    inner: Arc<PoolInner>,
-    instance: Arc<Shared>,
-}
-
-/// A slab has at most so many blocks, and about so many bytes.
-const SLAB_BLOCKS: usize = 64;
-const SLAB_BYTES: usize = 4 << 20;
-
-impl Pool {
-    pub(crate) fn new(length: usize, instance: Arc<Shared>) -> Pool {
-        let inner = PoolInner { length, unused: Mutex::default(), blocks: AtomicUsize::new(0) };
-        Pool { inner: Arc::new(inner), instance }
-    }
-
-    /// A buffer with the bytes that its last owner left.  Registers memory if there is none.
-    pub fn take(&self) -> Result<Buf> {
-        loop {
-            if let Some(raw) = self.inner.take() {
-                return Ok(Buf { raw, _instance: Some(self.instance.clone()) });
-            }
-            self.grow((SLAB_BYTES / self.inner.length.max(1)).clamp(1, SLAB_BLOCKS))?;
-        }
-    }
-
-    /// Registers memory until the pool has at least so many buffers.
-    pub fn reserve(&self, buffers: usize) -> Result<()> {
-        match buffers.saturating_sub(self.buffers()) {
-            0 => Ok(()),
-            missing => self.grow(missing),
-        }
-    }
-
-    /// The number of buffers, in use or not.
-    pub fn buffers(&self) -> usize {
-        self.inner.blocks.load(Ordering::Relaxed)
-    }
-
-    /// Of these, the buffers that are in use.
-    pub fn in_use(&self) -> usize {
-        self.buffers() - self.inner.unused.lock().unwrap_or_else(|e| e.into_inner()).len()
-    }
-
-    fn grow(&self, blocks: usize) -> Result<()> {
-        // Blocks begin at cache lines.
-        let stride = self.inner.length.checked_add(63).map(|n| n & !63);
-        let length = stride.and_then(|n| n.checked_mul(blocks));
-        let length = length.ok_or_else(|| Error::new(sys::XPORT_ERR_NO_MEMORY, "Pool", "The buffers are too long."))?;
-        let mut state = self.instance.lock();
-        let region = RegionInner::alloc(&mut state.library, length, 0, self.instance.grave.clone())?;
-        drop(state);
-        let region = Arc::new(region);
-        for i in 0..blocks {
-            self.inner.give_back(region.clone(), i * (length / blocks));
-        }
-        self.inner.blocks.fetch_add(blocks, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool of buffers of {} bytes", self.inner.length)
-    }
-}
+// ---- what a slot holds ----
 
 /// What a slot holds for its operation.
 pub(crate) enum Hold {
     Nothing,
     Buf(RawBuf),
+    /// A part of a region of another instance: it is refused.
+    Foreign,
     Part(Arc<RegionInner>, usize, usize),
     Word(Arc<AtomicU64>),
 }
@@ -260,10 +250,19 @@ impl Hold {
     /// Address and length.  The address is fixed until the hold is dropped.
     pub(crate) fn parts(&self) -> (*mut u8, usize) {
         match self {
-            Hold::Nothing => (std::ptr::null_mut(), 0),
+            Hold::Nothing | Hold::Foreign => (std::ptr::null_mut(), 0),
             Hold::Buf(raw) => raw.parts(),
             Hold::Part(region, offset, len) => (region.at(*offset), *len),
             Hold::Word(word) => (Arc::as_ptr(word) as *mut u8, 8),
+        }
+    }
+
+    /// Whether its memory belongs to another instance than the slot.
+    pub(crate) fn is_foreign(&self) -> bool {
+        match self {
+            Hold::Buf(raw) => raw.instance.is_some(),
+            Hold::Foreign => true,
+            _ => false,
         }
     }
 
@@ -279,14 +278,14 @@ impl Hold {
 // ---- regions ----
 
 pub(crate) struct RegionInner {
-    mr: Option<Mr>,
+    pub(crate) mr: Option<Mr>,
     base: Handle<u8>,
-    len: usize,
-    rights: u32,
+    pub(crate) len: usize,
+    pub(crate) rights: u32,
     /// A key was packed: peers may know it.
-    packed: AtomicBool,
+    pub(crate) packed: AtomicBool,
     /// Memory that was registered.
-    owned: Option<RawBuf>,
+    pub(crate) owned: Option<RawBuf>,
     grave: Arc<Grave>,
 }
 
@@ -325,13 +324,13 @@ impl RegionInner {
         self.mr.as_ref().expect("a region without a handle")
     }
 
-    fn at(&self, offset: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len);
         // SAFETY: within the region, or its end.
         unsafe { self.base.0.as_ptr().add(offset) }
     }
 
-    fn check(&self, offset: usize, len: usize, operation: &str) -> Result<()> {
+    pub(crate) fn check(&self, offset: usize, len: usize, operation: &str) -> Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(()),
             _ => Err(Error::new(
@@ -342,18 +341,18 @@ impl RegionInner {
         }
     }
 
-    fn byte(&self, i: usize) -> &AtomicU8 {
+    pub(crate) fn byte(&self, i: usize) -> &AtomicU8 {
         // SAFETY: `at` checks the bounds but for the end, which no caller passes; each access of Rust is atomic.
         unsafe { &*(self.at(i) as *const AtomicU8) }
     }
 
-    fn word(&self, i: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, i: usize) -> &AtomicU64 {
         assert!(i + 8 <= self.len && (self.at(i) as usize) % 8 == 0);
         // SAFETY: within the region and aligned; each access of Rust is atomic.
         unsafe { &*(self.at(i) as *const AtomicU64) }
     }
 
-    fn aligned(&self, i: usize) -> bool {
+    pub(crate) fn aligned(&self, i: usize) -> bool {
         (self.base.0.as_ptr() as usize + i) % 8 == 0
     }
 }
@@ -368,139 +367,22 @@ impl Drop for RegionInner {
     }
 }
 
-/// Registered memory that peers may read or write, if it grants the rights and they have its key.
-///
-/// Without `close`, a region whose key was packed stays registered until its instance ends: to end the registration may wait
-/// for peers, and a destructor never waits.
-#[derive(Clone)]
-pub struct Region {
-    pub(crate) inner: Arc<RegionInner>,
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Region {
-    pub fn len(&self) -> usize {
-        self.inner.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.inner.len == 0
-    }
-
-    pub fn rights(&self) -> u32 {
-        self.inner.rights
-    }
-
-    /// The packed key, for peers.
-    pub fn key(&self) -> Result<Vec<u8>> {
-        let mut state = self.shared.lock();
-        self.inner.packed.store(true, Ordering::Relaxed);
-        state.library.rkey_pack(self.inner.mr())
-    }
-
-    /// Copies bytes out of the region.  While a peer writes, old and new bytes may be mixed.
-    pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        let r = &self.inner;
-        r.check(offset, out.len(), "read_at")?;
-        let mut i = 0;
-        while i < out.len() {
-            if out.len() - i >= 8 && r.aligned(offset + i) {
-                let word = r.word(offset + i).load(Ordering::Relaxed);
-                out[i..i + 8].copy_from_slice(&word.to_ne_bytes());
-                i += 8;
-            } else {
-                out[i] = r.byte(offset + i).load(Ordering::Relaxed);
-                i += 1;
-            }
-        }
-        Ok(())
-    }
-
-    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let r = &self.inner;
-        r.check(offset, bytes.len(), "write_at")?;
-        let mut i = 0;
-        while i < bytes.len() {
-            if bytes.len() - i >= 8 && r.aligned(offset + i) {
-                let mut word = [0; 8];
-                word.copy_from_slice(&bytes[i..i + 8]);
-                r.word(offset + i).store(u64::from_ne_bytes(word), Ordering::Relaxed);
-                i += 8;
-            } else {
-                r.byte(offset + i).store(bytes[i], Ordering::Relaxed);
-                i += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// A word of the region.  The offset must be a multiple of 8.
-    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64> {
-        self.inner.check(offset, 8, "atomic_u64")?;
-        if !self.inner.aligned(offset) {
-            return Err(Error::new(sys::XPORT_ERR_INVALID, "atomic_u64", "The word is not aligned."));
-        }
-        Ok(self.inner.word(offset))
-    }
-
-    /// A part of the region as the memory of an operation.
-    pub fn part(&self, offset: usize, len: usize) -> Result<Part> {
-        self.inner.check(offset, len, "part")?;
-        Ok(Part { region: self.inner.clone(), _instance: self.shared.clone(), offset, len })
-    }
-
-    /// Ends the registration and frees the memory.  Waits until no peer can access it, and holds the lock of the instance
-    /// meanwhile.  Fails if clones, parts or operations of the region are left.
-    pub fn close(self) -> Result<()> {
-        let Region { inner, shared } = self;
-        let mut state = shared.lock();
-        let mut inner = Arc::try_unwrap(inner)
-            .map_err(|_| Error::new(sys::XPORT_ERR_BUSY, "close", "Other handles or operations use the region."))?;
-        let mr = match inner.mr.take() {
-            Some(mr) => mr,
-            None => return Ok(()),
-        };
-        state.library.mr_dereg(mr).map_err(|(e, mr)| {
-            inner.mr = Some(mr);
-            e
-        })
-    }
-}
-
-impl PartialEq for Region {
-    fn eq(&self, other: &Region) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-}
-
-impl fmt::Debug for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region of {} bytes", self.inner.len)
-    }
-}
-
-/// A part of a region.
-#[derive(Clone)]
-pub struct Part {
-    region: Arc<RegionInner>,
-    _instance: Arc<Shared>,
-    offset: usize,
-    len: usize,
-}
-
-impl Part {
-    pub(crate) fn into_hold(self) -> Hold {
-        Hold::Part(self.region, self.offset, self.len)
-    }
-}
-
 // ---- leases ----
 
 /// What ends a lease.
 pub(crate) enum End<'a> {
     Return(&'a Lease),
+    /// As the lender.  May wait for the borrower.
+    Revoke(&'a Lease),
     /// It has ended.  This frees the key as well.
     Free(Lease),
+}
+
+/// What begins a lease.
+pub(crate) enum Start<'a> {
+    /// Length and rights.
+    Ask(u64, u32),
+    Give(&'a Mr),
 }
 
 impl Library {
@@ -515,12 +397,23 @@ impl Library {
         self.service_must(status, "xport_leases_create")
     }
 
-    pub(crate) fn lease_ask(&mut self, ep: &Ep, length: u64, rights: u32) -> Result<Lease> {
+    /// Asks for memory; or gives a region, which belongs to the lease after XPORT_OK.
+    pub(crate) fn lease_start(&mut self, ep: &Ep, what: Start) -> Result<Lease> {
         let mut out = null_mut();
-        // SAFETY: leases is open, and the handle is valid.
-        let status = unsafe { sys::xport_lease_ask(self.leases, ep.0.as_ptr(), length, rights, null_mut(), &mut out) };
-        self.service_must(status, "xport_lease_ask")?;
-        let out = NonNull::new(out).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, "xport_lease_ask", ""))?;
+        let name = match what {
+            Start::Ask(..) => "xport_lease_ask",
+            Start::Give(_) => "xport_lease_give",
+        };
+        let (leases, ep) = (self.leases, ep.0.as_ptr());
+        // SAFETY: leases is open, and the handles are valid.
+        let status = unsafe {
+            match what {
+                Start::Ask(length, rights) => sys::xport_lease_ask(leases, ep, length, rights, null_mut(), &mut out),
+                Start::Give(mr) => sys::xport_lease_give(leases, ep, mr.0.as_ptr(), null_mut(), &mut out),
+            }
+        };
+        self.service_must(status, name)?;
+        let out = NonNull::new(out).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, name, ""))?;
         Ok(Handle(out))
     }
 
@@ -530,12 +423,20 @@ impl Library {
         let _ = unsafe {
             match end {
                 End::Return(lease) => sys::xport_lease_return(lease.0.as_ptr()),
+                End::Revoke(lease) => sys::xport_lease_revoke(lease.0.as_ptr()),
                 End::Free(lease) => sys::xport_lease_free(lease.0.as_ptr()),
             }
         };
     }
 
-    /// The next event of a lease that this process asked for.  Leases that peers asked for are freed here when they end.
+    /// Whether the memory of a lease is still there, as its lender.
+    pub(crate) fn lease_has_memory(&mut self, lease: &Lease) -> bool {
+        let mut i = sys::xport_lease_info { size: std::mem::size_of::<sys::xport_lease_info>(), ..Default::default() };
+        // SAFETY: the handle is valid, and the size of i is set.
+        unsafe { sys::xport_lease_query(lease.0.as_ptr(), &mut i) == sys::XPORT_OK && !i.base.is_null() }
+    }
+
+    /// The next event of a lease that this process started, or was given.  Leases that peers asked for are freed here when they end.
     pub(crate) fn lease_next(&mut self, asked: impl Fn(usize) -> bool) -> Option<LeaseEvent> {
         let mut e =
             sys::xport_lease_event { size: std::mem::size_of::<sys::xport_lease_event>(), ..Default::default() };
@@ -545,12 +446,16 @@ impl Library {
         unsafe {
             while sys::xport_leases_next(self.leases, &mut e) == 1 {
                 let over = e.type_ as u32 == sys::XPORT_LEASE_ENDED;
-                if asked(e.lease as usize) {
+                let given = e.type_ as u32 == sys::XPORT_LEASE_GIVEN;
+                if given || asked(e.lease as usize) {
                     let _ = sys::xport_lease_query(e.lease, &mut i);
                     let key = if over { None } else { NonNull::new(i.rkey) };
                     let ended = if over { Some(e.status) } else { None };
                     let (length, rights) = (i.length, i.rights);
-                    return Some(LeaseEvent { lease: e.lease as usize, ended, key: key.map(Handle), length, rights });
+                    let given = NonNull::new(e.lease).filter(|_| given).map(|lease| (Handle(lease), e.ep as usize));
+                    let taken = e.type_ as u32 == sys::XPORT_LEASE_TAKEN;
+                    let (lease, key) = (e.lease as usize, key.map(Handle));
+                    return Some(LeaseEvent { lease, given, taken, ended, key, length, rights });
                 }
                 if over {
                     let _ = sys::xport_lease_free(e.lease);
@@ -568,4 +473,115 @@ impl Library {
         self.service_must(status, "xport_leases_query")?;
         Ok(LeasesInfo { lent: i.lent, lent_bytes: i.lent_bytes, borrowed: i.borrowed, refused: i.refused })
     }
+}
+
+// ---- versioned objects ----
+
+pub(crate) type Object = Handle<sys::xport_versioned>;
+pub(crate) type Reader = Handle<sys::xport_versioned_peer>;
+
+/// A call on an object.
+pub(crate) enum Version<'a> {
+    Size(&'a sys::xport_versioned_attr),
+    /// The bytes have the length of the object.
+    Write(&'a Object, &'a [u8]),
+    Recover(&'a Object),
+    Destroy(&'a Object),
+    /// Starts a read into the buffer, or a write of it.  The buffer has the length of the object, and stays until the end.
+    Start(&'a Reader, &'a Hold, bool),
+    /// Continues, with a completion of the last poll.
+    Step(&'a Reader, Option<usize>),
+    /// Nothing is in progress.  Consumes the reader.
+    End(&'a Reader),
+    Number(&'a Reader),
+    Retries(&'a Reader),
+}
+
+impl Library {
+    pub(crate) fn object_create(&mut self, mr: &Mr, offset: u64, attr: &sys::xport_versioned_attr) -> Result<Object> {
+        let mut out = null_mut();
+        // SAFETY: the handle is valid, and the size of attr is set.
+        let status = unsafe { sys::xport_versioned_create(mr.0.as_ptr(), offset, attr, &mut out) };
+        self.service_must(status, "xport_versioned_create")?;
+        NonNull::new(out).map(Handle).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, "xport_versioned_create", ""))
+    }
+
+    pub(crate) fn reader_create(
+        &mut self,
+        ep: &Ep,
+        key: &Key,
+        offset: u64,
+        attr: &sys::xport_versioned_attr,
+    ) -> Result<Reader> {
+        let (name, mut out) = ("xport_versioned_peer_create", null_mut());
+        let (x, ep, key) = (self.x.as_ptr(), ep.0.as_ptr(), key.0.as_ptr());
+        // SAFETY: the handles are valid, and the size of attr is set.
+        let status = unsafe { sys::xport_versioned_peer_create(x, ep, key, offset, attr, &mut out) };
+        self.service_must(status, name)?;
+        NonNull::new(out).map(Handle).ok_or_else(|| Error::new(sys::XPORT_ERR_INVALID, name, ""))
+    }
+}
+
+/// Calls an object, or that of a peer.  `list` is that of the last poll.
+pub(crate) fn version(list: &[sys::xport_completion], call: Version) -> i64 {
+    // SAFETY: the objects are valid, and used by one thread at a time: `Versioned` is borrowed, and the readers are behind
+    // the lock of their instance.  Each call has what it says above.
+    unsafe {
+        match call {
+            Version::Size(attr) => sys::xport_versioned_size(attr) as i64,
+            Version::Write(object, b) => sys::xport_versioned_write(object.0.as_ptr(), b.as_ptr() as *const _).into(),
+            Version::Recover(object) => sys::xport_versioned_recover(object.0.as_ptr()).into(),
+            Version::Destroy(object) => {
+                sys::xport_versioned_destroy(object.0.as_ptr());
+                0
+            }
+            Version::Start(reader, hold, true) => {
+                sys::xport_versioned_peer_write(reader.0.as_ptr(), hold.parts().0 as *const _).into()
+            }
+            Version::Start(reader, hold, false) => {
+                sys::xport_versioned_peer_read(reader.0.as_ptr(), hold.parts().0 as *mut _).into()
+            }
+            Version::Step(reader, i) => {
+                let c = i.map_or(std::ptr::null(), |i| &list[i] as *const _);
+                sys::xport_versioned_peer_step(reader.0.as_ptr(), c).into()
+            }
+            Version::End(reader) => {
+                sys::xport_versioned_peer_destroy(reader.0.as_ptr());
+                0
+            }
+            Version::Number(reader) => sys::xport_versioned_peer_version(reader.0.as_ptr()) as i64,
+            Version::Retries(reader) => sys::xport_versioned_peer_retries(reader.0.as_ptr()) as i64,
+        }
+    }
+}
+
+// ---- the descriptor ----
+
+/// The descriptor of an instance, which the library keeps open as long as the borrow lives.
+pub(crate) fn borrow_fd<T>(_owner: &T, fd: RawFd) -> BorrowedFd<'_> {
+    // SAFETY: the owner is the instance, or keeps it.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+#[repr(C)]
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
+}
+
+extern "C" {
+    #[link_name = "poll"]
+    fn c_poll(fds: *mut PollFd, n: std::os::raw::c_ulong, timeout: c_int) -> c_int;
+}
+
+/// Whether the descriptor is readable within so many milliseconds.
+pub(crate) fn readable(fd: RawFd, timeout_ms: c_int) -> bool {
+    let mut p = PollFd {
+        fd,
+        events: 1, // POLLIN
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    unsafe { c_poll(&mut p, 1, timeout_ms) > 0 }
 }

@@ -4,7 +4,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::memory::{Buf, Hold};
 use crate::state::{Dead, Shared};
-use crate::table::{Flight, Outcome, Stage};
+use crate::table::{Flight, Outcome, Slot, Stage};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -47,7 +47,7 @@ impl Finished<'_> {
         }
         let status = self.outcome.status;
         let failure = self.outcome.failure.take();
-        Err(failure.unwrap_or_else(|| Error::new(status, "completion", "")))
+        Err(failure.map_or_else(|| Error::new(status, "completion", ""), |e| *e))
     }
 }
 
@@ -117,11 +117,9 @@ impl<T: Output> Operation<T> {
         Operation { shared: shared.clone(), number, turned: false, taken: false, _output: PhantomData }
     }
 
-    fn take(&mut self) -> Option<T> {
-        let (outcome, flight) = self.shared.lock().library.table.take(self.number)?;
+    fn finished(&mut self, slot: Box<Slot>) -> T {
         self.taken = true;
-        let Flight { hold, .. } = flight;
-        Some(T::of(Finished { outcome, hold, shared: &self.shared }))
+        T::of(slot.finished(&self.shared))
     }
 
     /// Whether the operation has completed.
@@ -135,17 +133,14 @@ impl<T: Output> Operation<T> {
 
     /// Runs the instance until the operation completes.
     pub fn wait(mut self) -> T {
-        if let Some(result) = self.take() {
-            return result; // reaped with an earlier one
-        }
-        let shared = self.shared.clone();
-        shared.run(None, || self.take()).expect("without a limit there is a result")
+        let taken = self.shared.wait(None, self.number).expect("without a limit there is a result");
+        self.finished(taken)
     }
 
     /// The same for at most `limit`.  None: it is still in flight, and may be waited for again.
     pub fn wait_for(&mut self, limit: Duration) -> Option<T> {
-        let shared = self.shared.clone();
-        shared.run(Some(limit), || self.take())
+        let taken = self.shared.wait(Some(limit), self.number)?;
+        Some(self.finished(taken))
     }
 
     /// Cancels a receive, a call or a send of `Endpoint::cancelable`, which then completes with the status `Canceled`.  False: it has matched or ended already.
@@ -158,28 +153,11 @@ impl<T: Output> Future for Operation<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(result) = self.take() {
-            return Poll::Ready(result);
+        let first = !std::mem::replace(&mut self.turned, true);
+        match self.shared.poll(self.number, first, cx) {
+            Some(taken) => Poll::Ready(self.finished(taken)),
+            None => Poll::Pending,
         }
-        if !self.turned {
-            self.turned = true;
-            let _ = self.shared.turn();
-            if let Some(result) = self.take() {
-                return Poll::Ready(result);
-            }
-        }
-        let shared = self.shared.clone();
-        let mut state = shared.lock();
-        let slot = state.library.table.get(self.number);
-        let slot = slot.expect("polled after it was ready");
-        if let Stage::Done(_) = slot.stage {
-            drop(state);
-            return Poll::Ready(self.take().expect("it is done"));
-        }
-        let earlier = slot.waker.replace(cx.waker().clone());
-        drop(state);
-        drop(earlier); // may run a destructor of the caller
-        Poll::Pending
     }
 }
 

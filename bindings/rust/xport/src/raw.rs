@@ -9,13 +9,14 @@
 //! buffer back after the completion only.  Drop of the `Library` calls xport_close before it frees the table: nothing
 //! accesses the buffers after that.
 #![allow(unsafe_code)]
+use crate::endpoint::{EpInner, KeyInner};
 use crate::error::{Error, Result};
 use crate::options::{bytes, c_string, conn_attr, text, ConnOptions, EndpointInfo, Info, Options};
 use crate::rpc::{RpcEvent, RpcOptions};
-use crate::table::{Post, Slot, Stage, Table};
+use crate::table::{Completion, Post, Slot, Stage, Table};
 use std::ffi::{c_void, CStr};
 use std::os::raw::{c_char, c_int};
-use std::os::unix::io::{BorrowedFd, RawFd};
+use std::os::unix::io::RawFd;
 use std::ptr::{null, null_mut, NonNull};
 use xport_sys as sys;
 
@@ -41,21 +42,9 @@ impl<T> Handle<T> {
     }
 }
 
-/// One completion or event.  `ep` and `mr` are addresses, to be looked up only.
-pub(crate) struct Completion {
-    pub(crate) status: i32,
-    pub(crate) kind: u32,
-    pub(crate) number: u64,
-    pub(crate) ep: usize,
-    pub(crate) mr: usize,
-    pub(crate) tag: u64,
-    pub(crate) length: u64,
-    pub(crate) offset: u64,
-}
-
 pub(crate) struct Library {
     pub(crate) x: NonNull<sys::xport>,
-    list: Vec<sys::xport_completion>,
+    pub(crate) list: Vec<sys::xport_completion>,
     rpcs: *mut sys::xport_rpcs,                // NULL: none
     pub(crate) leases: *mut sys::xport_leases, // NULL: none
     pub(crate) table: Table,
@@ -83,6 +72,11 @@ enum Source {
     Services,
 }
 
+/// The error of a call of libxport_services that has just failed on this thread.
+pub(crate) fn service_error(status: i32, operation: &str) -> Error {
+    last_error(Source::Services, status, operation)
+}
+
 fn last_error(source: Source, status: i32, operation: &str) -> Error {
     let mut e = sys::xport_error { size: std::mem::size_of::<sys::xport_error>(), ..Default::default() };
     // SAFETY: x is NULL or open, and the size of e is set.
@@ -96,6 +90,53 @@ fn last_error(source: Source, status: i32, operation: &str) -> Error {
         return Error::new(status, operation, "");
     }
     Error::from(&e)
+}
+
+/// The options of an operation with this number.
+#[inline]
+fn option(number: u64, mr: Option<&Mr>) -> sys::xport_opt {
+    sys::xport_opt {
+        size: std::mem::size_of::<sys::xport_opt>(),
+        context: number as usize as *mut c_void,
+        mr: mr.map_or(null_mut(), |mr| mr.0.as_ptr()),
+        ..Default::default()
+    }
+}
+
+type Handles = (*mut sys::xport, *mut sys::xport_rpcs, *mut sys::xport_ep, *mut sys::xport_rkey);
+
+/// Calls the function that posts.
+///
+/// # Safety
+/// As that of `post_lent`.  Options and arguments are read during the call only; a receive or a call writes its id.
+#[inline(always)]
+unsafe fn call(post: &Post, memory: (*mut u8, usize), to: Handles, opt: &mut sys::xport_opt, id: &mut u64) -> i32 {
+    let ((memory, length), (x, rpcs, ep, key)) = (memory, to);
+    let memory = memory as *mut c_void;
+    match *post {
+        Post::Put { offset, notify: None } => sys::xport_put(ep, memory, length, key, offset, opt),
+        Post::Put { offset, notify: Some(value) } => {
+            opt.value = value;
+            sys::xport_put_notify(ep, memory, length, key, offset, opt)
+        }
+        Post::Get { offset } => sys::xport_get(ep, memory, length, key, offset, opt),
+        Post::Send { tag } => sys::xport_send(ep, memory, length, tag, opt),
+        Post::Recv { tag, mask } => {
+            opt.source = ep;
+            opt.id = id;
+            sys::xport_recv(x, memory, length, tag, mask, opt)
+        }
+        Post::Atomic { op, width, operand, compare, offset } => {
+            let size = std::mem::size_of::<sys::xport_atomic_args>();
+            let args = sys::xport_atomic_args { size, op: op as c_int, width, operand, compare, result: memory };
+            sys::xport_atomic(ep, &args, key, offset, opt)
+        }
+        Post::Flush => sys::xport_flush(ep, opt),
+        Post::Call(ref call) => {
+            let args = call.args(memory, length, opt.context, id);
+            sys::xport_rpc_call(rpcs, ep, call.method.as_ptr(), &args)
+        }
+    }
 }
 
 impl Library {
@@ -152,7 +193,7 @@ impl Library {
     /// Why the operation of a slot was refused.
     pub(crate) fn refusal(&mut self, number: u64, status: i32) -> Error {
         match self.table.get(number).map(|slot| &slot.flight.post) {
-            Some(Post::Call(_)) => last_error(Source::Services, status, "xport_rpc_call"),
+            Some(Post::Call(_)) => service_error(status, "xport_rpc_call"),
             _ => self.failure(status, "xport"),
         }
     }
@@ -333,57 +374,38 @@ impl Library {
             None => return sys::XPORT_ERR_INVALID,
         };
         let Slot { flight, receive, .. } = &mut *slot;
-        let ep = flight.ep.as_ref().map_or(null_mut(), |e| e.ep().0.as_ptr());
+        let ep = flight.ep().map_or(null_mut(), |e| e.ep().0.as_ptr());
         let key = flight.key.as_ref().map_or(null_mut(), |k| k.key().0.as_ptr());
-        let (memory, length) = flight.hold.parts();
-        let memory = memory as *mut c_void;
-        let mut opt = sys::xport_opt {
-            size: std::mem::size_of::<sys::xport_opt>(),
-            context: number as usize as *mut c_void,
-            deadline_ms: flight.deadline_ms(),
-            flags: flight.flags,
-            id: if flight.flags != 0 { receive } else { null_mut() },
-            mr: flight.hold.mr().map_or(null_mut(), |mr| mr.0.as_ptr()),
-            ..Default::default()
-        };
+        let mut opt = option(number, flight.hold.mr());
+        opt.deadline_ms = flight.deadline_ms();
+        opt.flags = flight.flags;
+        if flight.flags != 0 {
+            opt.id = receive;
+        }
         // SAFETY: the handles are those of the flight, which the slot keeps; so does it keep the memory, at a fixed address.
-        // opt and args are read during the call only.
-        let status = unsafe {
-            match flight.post {
-                Post::Put { offset, notify: None } => sys::xport_put(ep, memory, length, key, offset, &opt),
-                Post::Put { offset, notify: Some(value) } => {
-                    opt.value = value;
-                    sys::xport_put_notify(ep, memory, length, key, offset, &opt)
-                }
-                Post::Get { offset } => sys::xport_get(ep, memory, length, key, offset, &opt),
-                Post::Send { tag } => sys::xport_send(ep, memory, length, tag, &opt),
-                Post::Recv { tag, mask } => {
-                    opt.source = ep;
-                    opt.id = receive;
-                    sys::xport_recv(x, memory, length, tag, mask, &opt)
-                }
-                Post::Atomic { op, width, operand, compare, offset } => {
-                    let args = sys::xport_atomic_args {
-                        size: std::mem::size_of::<sys::xport_atomic_args>(),
-                        op: op as c_int,
-                        width,
-                        operand,
-                        compare,
-                        result: memory,
-                    };
-                    sys::xport_atomic(ep, &args, key, offset, &opt)
-                }
-                Post::Flush => sys::xport_flush(ep, &opt),
-                Post::Call(ref call) => {
-                    let args = call.args(memory, length, opt.context, receive);
-                    sys::xport_rpc_call(rpcs, ep, call.method.as_ptr(), &args)
-                }
-            }
-        };
+        let status = unsafe { call(&flight.post, flight.hold.parts(), (x, rpcs, ep, key), &mut opt, receive) };
         if status >= 0 {
             slot.stage = Stage::Posted;
         }
         status
+    }
+
+    /// Posts a put, get or send.
+    ///
+    /// # Safety
+    /// Until its completion the memory stays where it is, with one owner, and the handles are valid.
+    #[inline]
+    pub(crate) unsafe fn post_lent(
+        &mut self,
+        post: &Post,
+        memory: (*mut u8, usize),
+        mr: Option<&Mr>,
+        ep: &EpInner,
+        key: Option<&KeyInner>,
+        number: u64,
+    ) -> i32 {
+        let handles = (self.x.as_ptr(), self.rpcs, ep.ep().0.as_ptr(), key.map_or(null_mut(), |k| k.key().0.as_ptr()));
+        call(post, memory, handles, &mut option(number, mr), &mut 0)
     }
 
     /// Cancels a receive or a call that is posted.  False: it has matched or ended, or it is another operation.
@@ -412,6 +434,7 @@ impl Library {
     }
 
     /// Makes progress.  Returns the number of completions, which `completion` returns.
+    #[inline]
     pub(crate) fn poll(&mut self) -> Result<usize> {
         // SAFETY: the list has BATCH entries.
         let n = unsafe { sys::xport_poll(self.x.as_ptr(), self.list.as_mut_ptr(), BATCH as c_int) };
@@ -424,6 +447,7 @@ impl Library {
         n < BATCH
     }
 
+    #[inline]
     pub(crate) fn completion(&self, i: usize) -> Completion {
         let c = &self.list[i];
         Completion {
@@ -463,7 +487,7 @@ impl Library {
 
     pub(crate) fn service_must(&mut self, status: i32, operation: &str) -> Result<()> {
         if status < 0 {
-            return Err(last_error(Source::Services, status, operation));
+            return Err(service_error(status, operation));
         }
         Ok(())
     }
@@ -564,35 +588,4 @@ impl Drop for Library {
             sys::xport_close(self.x.as_ptr())
         }
     }
-}
-
-// ---- the descriptor ----
-
-/// The descriptor of an instance, which the library keeps open as long as the borrow lives.
-pub(crate) fn borrow_fd<T>(_owner: &T, fd: RawFd) -> BorrowedFd<'_> {
-    // SAFETY: the owner is the instance, or keeps it.
-    unsafe { BorrowedFd::borrow_raw(fd) }
-}
-
-#[repr(C)]
-struct PollFd {
-    fd: c_int,
-    events: i16,
-    revents: i16,
-}
-
-extern "C" {
-    #[link_name = "poll"]
-    fn c_poll(fds: *mut PollFd, n: std::os::raw::c_ulong, timeout: c_int) -> c_int;
-}
-
-/// Whether the descriptor is readable within so many milliseconds.
-pub(crate) fn readable(fd: RawFd, timeout_ms: c_int) -> bool {
-    let mut p = PollFd {
-        fd,
-        events: 1, // POLLIN
-        revents: 0,
-    };
-    // SAFETY: one entry.
-    unsafe { c_poll(&mut p, 1, timeout_ms) > 0 }
 }

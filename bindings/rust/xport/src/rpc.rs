@@ -3,9 +3,10 @@
 use crate::endpoint::{Endpoint, EpInner};
 use crate::error::{Error, Result, Status};
 use crate::instance::{milliseconds, Instance};
-use crate::memory::{Buf, Region};
+use crate::memory::Buf;
 use crate::operation::{sealed, Finished, Operation, Output};
 use crate::options::bytes;
+use crate::region::Region;
 use crate::services::Lent;
 use crate::state::{add_waker, Dead, Shared};
 use crate::table::{left_ms, Called, Flight, Post};
@@ -125,6 +126,7 @@ impl RpcEvent {
 }
 
 /// What a slot has of a call, without the memory of the reply.
+#[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) method: CString,
     pub(crate) payload: Vec<u8>,
@@ -152,6 +154,7 @@ impl Call {
             context,
             trace: self.trace,
             id,
+            ..Default::default()
         }
     }
 }
@@ -263,21 +266,23 @@ impl Rpc {
             end,
         };
         let reply = Buf::zeroed(if options.one_way { 0 } else { self.max_payload() });
-        let flight = Flight {
-            post: Post::Call(Box::new(call)),
-            hold: reply.into_hold(),
-            ep: Some(ep.inner.clone()),
-            key: None,
-            end: Some(end),
-            flags: 0,
-        };
+        let flight = Flight::new(Post::Call(Box::new(call)), reply.into_hold(&self.shared), Some(&ep.inner), None);
+        let flight = Flight { end: Some(end), ..flight };
+        let own = lent.map_or(true, |regions| regions.iter().all(|r| Arc::ptr_eq(&r.shared, &self.shared)));
         let lent = lent.map(|regions| Lent {
             _regions: regions.iter().map(|r| r.inner.clone()).collect(),
             released: None,
             waker: None,
             orphan: false,
         });
-        self.shared.submit_call(flight, lent)
+        let foreign = if !Arc::ptr_eq(&ep.shared, &self.shared) {
+            Some("The endpoint belongs to another instance.")
+        } else if !own {
+            Some("A region belongs to another instance.")
+        } else {
+            None
+        };
+        self.shared.submit_call(flight, lent, foreign)
     }
 
     /// Registers a method: `request` returns its calls.  It stays until the end of the instance.
@@ -469,10 +474,13 @@ impl Drop for Loan {
 }
 
 impl Shared {
-    fn submit_call(&self, flight: Flight, lent: Option<Lent>) -> u64 {
+    fn submit_call(&self, flight: Flight, lent: Option<Lent>, foreign: Option<&str>) -> u64 {
         let mut wake = Vec::new();
         let mut state = self.lock();
-        let number = state.submit(flight, &mut wake);
+        let number = match foreign {
+            Some(why) => state.refuse(flight, why),
+            None => state.submit(flight, &mut wake),
+        };
         if let Some(lent) = lent {
             state.services.loans.insert(number, lent);
             if state.library.table.get(number).map_or(true, |slot| slot.is_done()) {

@@ -4,9 +4,11 @@ use crate::endpoint::EpInner;
 use crate::error::Error;
 use crate::lease::Borrowed;
 use crate::memory::RegionInner;
+use crate::raw;
 use crate::rpc::{Arrived, RpcEvent};
 use crate::state::State;
 use crate::table::Outcome;
+use crate::versioned::Reading;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,8 +31,14 @@ pub(crate) struct Services {
     pub(crate) request_wakers: Vec<Waker>,
     /// By the number of the call.
     pub(crate) loans: HashMap<u64, Lent>,
-    /// Leases that this process asked for, by their address.
+    /// Leases that this process started or was given, by their address.
     pub(crate) borrowed: HashMap<usize, Borrowed>,
+    /// Those that peers gave, and the addresses of their endpoints, until `NextGiven` returns them.
+    pub(crate) given: VecDeque<(raw::Lease, usize)>,
+    pub(crate) given_wakers: Vec<Waker>,
+    /// Objects of peers, by the address of their handle, and how many are being read or written.
+    pub(crate) readers: HashMap<usize, Reading>,
+    pub(crate) reading: usize,
     /// The driver that sleeps, and until when; None: without a limit.
     pub(crate) sleeper: Option<Waker>,
     pub(crate) sleeps_until: Option<Instant>,
@@ -57,7 +65,8 @@ impl State {
     fn rpc_event(&mut self, event: RpcEvent, wake: &mut Vec<Waker>) {
         match event {
             RpcEvent::Done { number, status, length, called, why } => {
-                let failure = if status < 0 { Some(Error::new(status, "xport_rpc_call", &why)) } else { None };
+                let failure =
+                    if status < 0 { Some(Box::new(Error::new(status, "xport_rpc_call", &why))) } else { None };
                 let outcome = Outcome { status, failure, tag: 0, length: length as u64, sender: None, called };
                 wake.extend(self.library.table.finish(number, outcome));
             }
@@ -123,6 +132,7 @@ impl State {
         wake.append(&mut self.services.request_wakers);
         wake.extend(self.services.loans.values_mut().filter_map(|lent| lent.waker.take()));
         self.lease_wakers(wake);
+        wake.extend(self.services.readers.values_mut().filter_map(|r| r.waker.take()));
     }
 
     /// Wakes the driver if it would sleep for too long.

@@ -2,80 +2,18 @@
 //! What the lock of an instance protects; progress; and what ends behind the back of its owner.
 use crate::endpoint::{Accepting, Endpoint, EpInner, ListenerInner};
 use crate::error::{Error, Result};
-use crate::memory::{Hold, RawBuf, RegionInner};
-use crate::raw::{self, Completion, Library, Mr};
+pub(crate) use crate::grave::{Dead, Grave};
+use crate::memory::{self, Hold, RegionInner};
+use crate::raw::{self, Library};
 use crate::services::Services;
-use crate::table::{Called, Flight, Outcome, Stage};
+use crate::table::{Called, Completion, Flight, Outcome, Slot, Stage};
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::io::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::Waker;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use xport_sys as sys;
-
-/// Handles whose owner is gone.  A destructor puts them here, and the next turn frees them.
-pub(crate) enum Dead {
-    Ep(raw::Ep),
-    Key(raw::Key),
-    Listener(raw::Listener),
-    Region {
-        mr: Mr,
-        /// To deregister it may wait for peers: it stays until the instance ends.
-        waits: bool,
-        _memory: Option<RawBuf>,
-    },
-    Operation(u64),
-    /// A request without a reply.
-    Request(u64),
-    /// A loan that nobody waits for.
-    Loan(u64),
-    /// It is returned, and freed when it has ended.
-    Lease(raw::Lease),
-}
-
-#[derive(Default)]
-struct Buried {
-    dead: Vec<Dead>,
-    /// The driver that sleeps.
-    sleeper: Option<Waker>,
-}
-
-#[derive(Default)]
-pub(crate) struct Grave {
-    buried: Mutex<Buried>,
-}
-
-impl Grave {
-    fn lock(&self) -> MutexGuard<'_, Buried> {
-        self.buried.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    pub(crate) fn bury(&self, dead: Dead) {
-        let mut buried = self.lock();
-        buried.dead.push(dead);
-        let sleeper = buried.sleeper.take();
-        drop(buried);
-        if let Some(waker) = sleeper {
-            waker.wake();
-        }
-    }
-
-    fn take(&self) -> Vec<Dead> {
-        std::mem::take(&mut self.lock().dead)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().dead.is_empty()
-    }
-
-    /// `bury` wakes the driver from now on.  Returns false if something was buried already.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
-    pub(crate) fn watch(&self, waker: &Waker) -> bool {
-        let mut buried = self.lock();
-        buried.sleeper = Some(waker.clone());
-        buried.dead.is_empty()
-    }
-}
 
 /// An event as it was reaped.  An endpoint that no call has returned yet has its address alone.
 pub(crate) struct Happened {
@@ -112,27 +50,60 @@ pub(crate) struct Shared {
     pub(crate) fd: RawFd,
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub(crate) at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    /// The thread that has an `Exclusive`, by the address of its HERE; 0: none.
+    pub(crate) holder: AtomicUsize,
+    /// The process that opened it.
+    pub(crate) pid: u32,
+}
+
+thread_local! { static HERE: u8 = 0; }
+
+pub(crate) fn this_thread() -> usize {
+    HERE.with(|here| here as *const u8 as usize)
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
         state.free(&self.grave, &mut Vec::new()); // closes endpoints, so that the services end without waiting
-        for end in self.at_end.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
-            end();
-        }
+        state.end_reading(&self.grave);
+        let ends = self.at_end.get_mut().unwrap_or_else(|e| e.into_inner());
+        ends.drain(..).for_each(|end| end());
     }
 }
 
 impl Shared {
+    /// Panics in a forked child if a thread of the parent had the lock.
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        match self.try_lock() {
+            Some(state) => state,
+            None => panic!("{}", forked()),
+        }
+    }
+
+    /// None: in a forked child, where nobody gives the lock back.
+    #[inline]
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => self.lock_busy(),
+        }
+    }
+
+    #[cold]
+    fn lock_busy(&self) -> Option<MutexGuard<'_, State>> {
+        let mine = self.holder.load(Ordering::Relaxed) == this_thread();
+        assert!(!mine, "this thread has the instance exclusively: drop that, or use it");
+        let here = std::process::id() == self.pid;
+        here.then(|| self.state.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
     /// Makes progress.  Returns the number of completions and events.
     pub(crate) fn turn(&self) -> Result<usize> {
         let mut wake = Vec::new();
-        let result = self.lock().turn(&self.grave, &mut wake);
+        let result = self.try_lock().ok_or_else(forked)?.turn(&self.grave, &mut wake);
         for waker in wake {
             waker.wake();
         }
@@ -165,6 +136,9 @@ impl Shared {
     /// Posts an operation, or returns why that cannot be done now.
     pub(crate) fn try_submit(&self, flight: Flight) -> std::result::Result<u64, (Error, Hold)> {
         let mut state = self.lock();
+        if let Some(why) = flight.foreign() {
+            return Err((Error::new(sys::XPORT_ERR_INVALID, flight.post.name(), why), flight.hold));
+        }
         let number = state.library.table.insert(flight);
         let status = if state.must_queue(number) { sys::XPORT_ERR_AGAIN } else { state.library.post(number) };
         if status >= 0 {
@@ -173,7 +147,7 @@ impl Shared {
         let failure = state.library.refusal(number, status);
         state.library.table.finish(number, failed(status, failure.clone()));
         let hold = state.library.table.take(number);
-        Err((failure, hold.map_or(Hold::Nothing, |(_, f)| f.hold)))
+        Err((failure, hold.map_or(Hold::Nothing, |slot| slot.flight.hold)))
     }
 
     /// The owner of something is gone.  Waits for nothing: without the lock, the next turn does it.
@@ -189,6 +163,36 @@ impl Shared {
         for waker in wake {
             waker.wake();
         }
+    }
+
+    /// Runs the instance until the operation completes, or the time is over.
+    pub(crate) fn wait(&self, limit: Option<Duration>, number: u64) -> Option<Box<Slot>> {
+        let mut wake = Vec::new();
+        let taken = self.lock().turn_for(number, &self.grave, &mut wake);
+        for waker in wake {
+            waker.wake();
+        }
+        taken.or_else(|| self.run(limit, || self.lock().library.table.take(number)))
+    }
+
+    /// Takes the operation if it has completed, or wakes the task when it does.  The first call makes progress.
+    pub(crate) fn poll(&self, number: u64, first: bool, cx: &mut Context<'_>) -> Option<Box<Slot>> {
+        let (mut wake, mut earlier) = (Vec::new(), None);
+        let mut state = self.lock();
+        let taken = match first {
+            true => state.turn_for(number, &self.grave, &mut wake),
+            false => state.library.table.take(number),
+        };
+        if taken.is_none() {
+            let slot = state.library.table.get(number).expect("polled after it was ready");
+            earlier = slot.waker.replace(cx.waker().clone());
+        }
+        drop(state);
+        drop(earlier); // may run a destructor of the caller
+        for waker in wake {
+            waker.wake();
+        }
+        taken
     }
 
     /// Runs the instance until `until` returns something, or the time is over.
@@ -213,10 +217,15 @@ impl Shared {
             } else if idle > 20 {
                 // Another thread may reap what this one waits for: it does not sleep for longer than `left`.
                 let left = self.lock().timeout().map_or(left, |timer| left.min(timer));
-                raw::readable(self.fd, (left + Duration::from_micros(999)).as_millis() as i32);
+                memory::readable(self.fd, (left + Duration::from_micros(999)).as_millis() as i32);
             }
         }
     }
+}
+
+fn forked() -> Error {
+    let text = "Another thread had the instance when this process was forked: a child may only call exec or _exit.";
+    Error::new(sys::XPORT_ERR_FORK, "Instance", text)
 }
 
 /// A task that is polled again waits once.
@@ -235,17 +244,27 @@ fn earlier<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 }
 
 fn failed(status: i32, failure: Error) -> Outcome {
-    Outcome { status, failure: Some(failure), tag: 0, length: 0, sender: None, called: Called::default() }
+    Outcome { status, failure: Some(Box::new(failure)), tag: 0, length: 0, sender: None, called: Called::default() }
 }
 
 impl State {
     /// Whether earlier operations of the endpoint wait for space.
     fn must_queue(&mut self, number: u64) -> bool {
-        let slot = self.library.table.get(number);
-        slot.and_then(|s| s.queue().map(|ep| ep.waiting() > 0)).unwrap_or(false)
+        self.library.table.get(number).and_then(|s| s.queue()).map_or(false, |ep| ep.waiting() > 0)
+    }
+
+    /// Ends an operation at once: its handles do not belong together.
+    pub(crate) fn refuse(&mut self, flight: Flight, why: &str) -> u64 {
+        let failure = Error::new(sys::XPORT_ERR_INVALID, flight.post.name(), why);
+        let number = self.library.table.insert(flight);
+        self.library.table.finish(number, failed(sys::XPORT_ERR_INVALID, failure));
+        number
     }
 
     pub(crate) fn submit(&mut self, flight: Flight, wake: &mut Vec<Waker>) -> u64 {
+        if let Some(why) = flight.foreign() {
+            return self.refuse(flight, why);
+        }
         let number = self.library.table.insert(flight);
         let status = if self.must_queue(number) { sys::XPORT_ERR_AGAIN } else { self.library.post(number) };
         if status == sys::XPORT_ERR_AGAIN {
@@ -348,12 +367,34 @@ impl State {
         }
     }
 
-    fn turn(&mut self, grave: &Grave, wake: &mut Vec<Waker>) -> Result<usize> {
+    /// Whether a poll does all that a turn does.
+    #[inline]
+    pub(crate) fn is_plain(&self, grave: &Grave) -> bool {
+        let idle = self.queued.is_empty() && self.closing.is_empty() && self.services.reading == 0;
+        idle && !self.services.used && !grave.used.load(Ordering::Acquire)
+    }
+
+    /// Takes the operation, after a turn if it has not completed.
+    fn turn_for(&mut self, number: u64, grave: &Grave, wake: &mut Vec<Waker>) -> Option<Box<Slot>> {
+        let taken = self.library.table.take(number);
+        taken.or_else(|| {
+            let _ = self.turn(grave, wake);
+            self.library.table.take(number)
+        })
+    }
+
+    pub(crate) fn turn(&mut self, grave: &Grave, wake: &mut Vec<Waker>) -> Result<usize> {
         self.free(grave, wake);
         if !self.queued.is_empty() {
             self.post_queued(wake);
         }
-        let n = match self.library.poll() {
+        let polled = self.library.poll();
+        self.polled(polled, wake)
+    }
+
+    /// Takes what a poll has reaped.
+    pub(crate) fn polled(&mut self, polled: Result<usize>, wake: &mut Vec<Waker>) -> Result<usize> {
+        let n = match polled {
             Ok(n) => n,
             Err(e) => {
                 self.fail(&e, wake);
@@ -361,17 +402,22 @@ impl State {
             }
         };
         for i in 0..n {
-            if self.library.services_step(Some(i)) {
-                continue;
-            }
             let c = self.library.completion(i);
-            if c.kind < sys::XPORT_EVENT_NOTIFY {
+            if self.services.used && self.library.services_step(Some(i)) {
+                continue; // it belongs to them
+            }
+            if c.kind < sys::XPORT_EVENT_NOTIFY && c.number & 1 == 0 {
+                self.reader_step(c.number as usize, Some(i), wake);
+            } else if c.kind < sys::XPORT_EVENT_NOTIFY {
                 self.complete(c, wake);
             } else {
                 self.event(c, wake);
             }
         }
-        if Library::reaped_all(n) {
+        if self.services.reading > 0 {
+            self.readers_continue(wake);
+        }
+        if !self.closing.is_empty() && Library::reaped_all(n) {
             for ep in std::mem::take(&mut self.closing) {
                 self.endpoints.remove(&ep.address());
                 self.forget_caller(ep.address());
@@ -390,6 +436,7 @@ impl State {
             }
         }
         self.queue_end = None;
+        self.readers_continue(wake); // those that wait for space end
         wake.append(&mut self.event_wakers);
         wake.append(&mut self.accept_wakers);
         self.wake_services(wake);
@@ -417,6 +464,7 @@ impl State {
             Dead::Request(id) => self.refuse_request(id),
             Dead::Loan(number) => self.abandon_loan(number),
             Dead::Lease(lease) => self.lease_dies(lease),
+            Dead::Reader(address) => self.reader_dies(address),
             Dead::Region { mr, waits, _memory } => {
                 self.regions.remove(&mr.address());
                 if waits {
@@ -428,21 +476,20 @@ impl State {
         }
     }
 
+    /// Why an operation failed; None: nobody knows the operation.
+    fn failure(&mut self, c: &Completion) -> Option<Box<Error>> {
+        let flight = &self.library.table.get(c.number)?.flight;
+        let (ep, operation) = (flight.ep().cloned(), flight.post.name());
+        let info = ep.and_then(|ep| self.library.ep_info(ep.ep()).ok());
+        let why = info.map_or_else(String::new, |i| i.why);
+        Some(Box::new(Error::new(c.status, operation, &why)))
+    }
+
     fn complete(&mut self, c: Completion, wake: &mut Vec<Waker>) {
-        let ep = match self.library.table.get(c.number) {
-            Some(slot) => slot.ep().cloned(),
-            None => return,
-        };
-        let failure = if c.status < 0 {
-            let why = ep.and_then(|ep| self.library.ep_info(ep.ep()).ok());
-            Some(why.map_or_else(String::new, |i| i.why))
-        } else {
-            None
-        };
-        let operation = self.library.table.name(c.number);
+        let failure = if c.status < 0 { self.failure(&c) } else { None };
         let outcome = Outcome {
             status: c.status,
-            failure: failure.map(|why| Error::new(c.status, operation, &why)),
+            failure,
             tag: c.tag,
             length: c.length,
             sender: if c.kind == sys::XPORT_OP_RECV { self.endpoints.get(&c.ep).cloned() } else { None },
@@ -504,7 +551,13 @@ impl Accepting for Shared {
     fn try_accept(self: &Arc<Self>, inner: &ListenerInner, waker: &Waker) -> Result<Option<Endpoint>> {
         let mut state = self.lock();
         match state.library.accept(inner.raw())? {
-            Some(ep) => Ok(Some(Endpoint::new(state.adopt(ep, &self.grave, false), self.clone()))),
+            Some(ep) => {
+                let inner = state.adopt(ep, &self.grave, false);
+                let wakers = std::mem::take(&mut state.services.given_wakers); // it may have given regions before
+                drop(state);
+                wakers.into_iter().for_each(Waker::wake);
+                Ok(Some(Endpoint::new(inner, self.clone())))
+            }
             None => {
                 add_waker(&mut state.accept_wakers, waker);
                 Ok(None)

@@ -4,12 +4,15 @@ use crate::endpoint::{EpInner, KeyInner};
 use crate::error::Error;
 use crate::instance::milliseconds;
 use crate::memory::Hold;
+use crate::operation::Finished;
 use crate::rpc::Call;
+use crate::state::Shared;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// What is posted, without its memory.
+#[derive(Clone)]
 pub(crate) enum Post {
     Put { offset: u64, notify: Option<u64> },
     Get { offset: u64 },
@@ -39,6 +42,7 @@ impl Post {
 pub(crate) struct Flight {
     pub(crate) post: Post,
     pub(crate) hold: Hold,
+    /// None: that of the key, which keeps it.
     pub(crate) ep: Option<Arc<EpInner>>,
     pub(crate) key: Option<Arc<KeyInner>>,
     /// When it must have ended.
@@ -47,6 +51,30 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    pub(crate) fn new(post: Post, hold: Hold, ep: Option<&Arc<EpInner>>, key: Option<&Arc<KeyInner>>) -> Flight {
+        // One count of references less: a key keeps its endpoint.
+        let ep = match (ep, key) {
+            (Some(ep), Some(key)) if Arc::ptr_eq(ep, key.ep()) => None,
+            _ => ep.cloned(),
+        };
+        Flight { post, hold, ep, key: key.cloned(), end: None, flags: 0 }
+    }
+
+    /// Why the handles do not belong together; None: they do.
+    pub(crate) fn foreign(&self) -> Option<&'static str> {
+        if self.hold.is_foreign() {
+            return Some("The memory is registered with another instance.");
+        }
+        match (&self.ep, &self.key) {
+            (Some(_), Some(_)) => Some("The key belongs to another endpoint."),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn ep(&self) -> Option<&Arc<EpInner>> {
+        self.ep.as_ref().or_else(|| self.key.as_ref().map(|key| key.ep()))
+    }
+
     /// For xport_opt.deadline_ms; 0: none.
     pub(crate) fn deadline_ms(&self) -> u32 {
         self.end.map_or(0, |end| left_ms(end, i32::MAX))
@@ -59,9 +87,21 @@ pub(crate) fn left_ms(end: Instant, max: i32) -> u32 {
     milliseconds(left).clamp(1, max) as u32
 }
 
+/// One completion or event.  `ep` and `mr` are addresses, to be looked up only.
+pub(crate) struct Completion {
+    pub(crate) status: i32,
+    pub(crate) kind: u32,
+    pub(crate) number: u64,
+    pub(crate) ep: usize,
+    pub(crate) mr: usize,
+    pub(crate) tag: u64,
+    pub(crate) length: u64,
+    pub(crate) offset: u64,
+}
+
 pub(crate) struct Outcome {
     pub(crate) status: i32,
-    pub(crate) failure: Option<Error>,
+    pub(crate) failure: Option<Box<Error>>,
     pub(crate) tag: u64,
     pub(crate) length: u64,
     pub(crate) sender: Option<Weak<EpInner>>,
@@ -96,33 +136,55 @@ pub(crate) struct Slot {
 /// services are addresses, which are even.
 #[derive(Default)]
 pub(crate) struct Table {
-    slots: Vec<(u32, Option<Slot>)>,
+    slots: Vec<(u32, Option<Box<Slot>>)>,
     free: Vec<u32>,
     pub(crate) orphans: usize,
     pub(crate) in_flight: usize,
 }
 
+#[inline]
 fn index(number: u64) -> usize {
     (number as u32 >> 1) as usize
 }
 
 impl Table {
-    pub(crate) fn insert(&mut self, flight: Flight) -> u64 {
-        let slot = Slot { flight, stage: Stage::Queued, orphan: false, waker: None, receive: 0 };
-        self.in_flight += 1;
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() as u32 - 1
-        });
-        let entry = &mut self.slots[index as usize];
-        entry.0 = entry.0.wrapping_add(1);
-        entry.1 = Some(slot);
-        u64::from(entry.0) << 32 | u64::from(index) << 1 | 1
+    /// The number that the next `insert` returns.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        let index = match self.free.last() {
+            Some(index) => *index,
+            None => {
+                let index = self.slots.len() as u32;
+                self.slots.push((0, None));
+                self.free.push(index);
+                index
+            }
+        };
+        let generation = self.slots[index as usize].0.wrapping_add(1);
+        u64::from(generation) << 32 | u64::from(index) << 1 | 1
     }
 
+    pub(crate) fn insert(&mut self, flight: Flight) -> u64 {
+        let number = self.next();
+        let slot = Box::new(Slot { flight, stage: Stage::Queued, orphan: false, waker: None, receive: 0 });
+        self.in_flight += 1;
+        self.free.pop();
+        self.slots[index(number)] = ((number >> 32) as u32, Some(slot));
+        number
+    }
+
+    /// The same for an operation that was posted with the number of `next`.
+    pub(crate) fn insert_posted(&mut self, flight: Flight) {
+        let number = self.insert(flight);
+        if let Some(slot) = self.get(number) {
+            slot.stage = Stage::Posted;
+        }
+    }
+
+    #[inline]
     pub(crate) fn get(&mut self, number: u64) -> Option<&mut Slot> {
         match self.slots.get_mut(index(number)) {
-            Some((generation, slot)) if *generation == (number >> 32) as u32 => slot.as_mut(),
+            Some((generation, slot)) if *generation == (number >> 32) as u32 => slot.as_deref_mut(),
             _ => None,
         }
     }
@@ -140,24 +202,18 @@ impl Table {
         waker
     }
 
-    pub(crate) fn name(&mut self, number: u64) -> &'static str {
-        self.get(number).map_or("xport", |s| s.flight.post.name())
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Slot> {
+    #[inline]
+    fn remove(&mut self, number: u64) -> Option<Box<Slot>> {
         self.get(number)?;
         self.free.push(index(number) as u32);
         self.slots[index(number)].1.take()
     }
 
     /// Takes a finished operation out of the table.
-    pub(crate) fn take(&mut self, number: u64) -> Option<(Outcome, Flight)> {
+    #[inline]
+    pub(crate) fn take(&mut self, number: u64) -> Option<Box<Slot>> {
         match self.get(number)?.stage {
-            Stage::Done(_) => {}
-            _ => return None,
-        }
-        match self.remove(number)? {
-            Slot { stage: Stage::Done(outcome), flight, .. } => Some((outcome, flight)),
+            Stage::Done(_) => self.remove(number),
             _ => None,
         }
     }
@@ -183,8 +239,13 @@ impl Table {
 }
 
 impl Slot {
-    pub(crate) fn ep(&self) -> Option<&Arc<EpInner>> {
-        self.flight.ep.as_ref()
+    /// Of an operation that has completed, what it returns.
+    pub(crate) fn finished(self, shared: &Arc<Shared>) -> Finished<'_> {
+        let outcome = match self.stage {
+            Stage::Done(outcome) => outcome,
+            _ => unreachable!("an operation that has not completed"),
+        };
+        Finished { outcome, hold: self.flight.hold, shared }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -200,6 +261,6 @@ impl Slot {
         if self.is_call() {
             return None;
         }
-        self.ep()
+        self.flight.ep()
     }
 }
