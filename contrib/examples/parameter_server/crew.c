@@ -8,8 +8,6 @@
 
 #include "member.h"
 
-enum { BATCH = 32 };
-
 /* ---- life ---- */
 
 static bool make_memory(struct ps_crew *crew)
@@ -51,7 +49,7 @@ static bool listen_there(struct ps_crew *crew)
 bool ps_crew_open(struct ps_crew *crew, const struct ps_options *o)
 {
 	*crew = (struct ps_crew){.o = o};
-	return ps_open(o->backend, &crew->x) && make_memory(crew) && listen_there(crew);
+	return ps_open(o->backend, &crew->x, &crew->rpcs) && make_memory(crew) && listen_there(crew);
 }
 
 void ps_crew_close(struct ps_crew *crew)
@@ -60,6 +58,7 @@ void ps_crew_close(struct ps_crew *crew)
 		if (crew->members[i].state != PS_ABSENT)
 			ps_member_end(&crew->members[i]);
 	xport_listener_close(crew->listener);
+	(void)xport_rpcs_destroy(crew->rpcs, NULL, NULL, PS_CLOSE_MS);
 	xport_versioned_destroy(crew->versioned);
 	xport_close(crew->x);
 	free(crew->added);
@@ -84,21 +83,24 @@ static void take_event(struct ps_crew *crew, const struct xport_completion *c)
 		}
 }
 
+static void take(void *arg, const struct xport_completion *c)
+{
+	if (c->type <= XPORT_OP_FLUSH)
+		ps_member_completed(c->context, c);
+	else if (c->type == XPORT_EVENT_INCOMING)
+		take_workers(arg);
+	else
+		take_event(arg, c);
+}
+
 bool ps_crew_poll(struct ps_crew *crew, int timeout_ms)
 {
-	struct xport_completion list[BATCH];
-	int n = xport_wait(crew->x, list, BATCH, timeout_ms);
+	struct xport_rpc_event e = {.size = sizeof(e)};
+	int r = xport_rpcs_wait(crew->rpcs, &e, take, crew, timeout_ms);
 
-	if (n < 0)
-		return ps_failed(crew->x, "waiting", n);
-	for (int i = 0; i < n; i++)
-		if (list[i].type <= XPORT_OP_FLUSH)
-			ps_member_completed(list[i].context, &list[i]);
-		else if (list[i].type == XPORT_EVENT_INCOMING)
-			take_workers(crew);
-		else
-			take_event(crew, &list[i]);
-	return true;
+	if (r == XPORT_OK && e.type == XPORT_RPC_DONE)
+		ps_member_replied(e.context, &e);
+	return r == XPORT_OK || r == XPORT_ERR_TIMEOUT || ps_service_failed("waiting", r);
 }
 
 unsigned ps_crew_here(const struct ps_crew *crew)
@@ -110,15 +112,15 @@ unsigned ps_crew_here(const struct ps_crew *crew)
 	return n;
 }
 
-const struct ps_member *ps_crew_busy(const struct ps_crew *crew)
+bool ps_crew_busy(const struct ps_crew *crew)
 {
 	for (unsigned i = 0; i < PS_WORKERS_MAX; i++) {
 		const struct ps_member *m = &crew->members[i];
 
 		if (m->state == PS_HERE && (m->busy || m->pending > 0))
-			return m;
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 /* ---- a step ---- */

@@ -22,7 +22,8 @@ struct ps_member {
 	struct ps_crew *crew;
 	enum { PS_ABSENT, PS_COMING, PS_HERE } state; /* here: it has said that it is ready */
 	bool busy;                                    /* its gradient for the order is not here yet */
-	unsigned pending;                             /* operations that have not completed */
+	bool pushed;                                  /* it is, and the reply is not */
+	unsigned pending;                             /* puts and calls that have not ended */
 	char name[128];
 	xport_ep *ep;
 	struct ps_region slot;
@@ -35,6 +36,7 @@ struct ps_member {
 struct ps_crew {
 	const struct ps_options *o;
 	xport *x;
+	xport_rpcs *rpcs;
 	xport_listener *listener;
 	struct ps_region weights; /* where steps are made, and what is broadcast */
 	struct ps_region object;  /* the same, as workers read it */
@@ -44,6 +46,7 @@ struct ps_crew {
 	uint64_t version, number; /* of what was published last, and of the last order */
 	int64_t *added; /* the memory of the sums */
 	bool torn, ending;
+	const struct ps_member *late; /* it lives, and has not answered its order in time */
 	struct ps_member members[PS_WORKERS_MAX];
 };
 
@@ -54,8 +57,8 @@ void ps_crew_close(struct ps_crew *crew);
 /* Takes what has come, waiting for it so long; false: the instance failed. */
 bool ps_crew_poll(struct ps_crew *crew, int timeout_ms);
 unsigned ps_crew_here(const struct ps_crew *crew);
-/* One that is busy, or has operations that are not over; NULL: none. */
-const struct ps_member *ps_crew_busy(const struct ps_crew *crew);
+/* Whether one is busy, or has operations that are not over. */
+bool ps_crew_busy(const struct ps_crew *crew);
 
 /* Lets the workers read the weights as they are now. */
 bool ps_crew_publish(struct ps_crew *crew);

@@ -11,6 +11,8 @@ void ps_member_end(struct ps_member *m)
 {
 	xport_rkey_destroy(m->parameters);
 	m->parameters = NULL;
+	(void)xport_ep_close(m->ep, 0);
+	xport_rpcs_forget(m->crew->rpcs, m->ep);
 	xport_ep_destroy(m->ep);
 	m->ep = NULL;
 	(void)xport_mr_dereg(m->slot.mr);
@@ -47,21 +49,19 @@ static bool posted(struct ps_member *m, int status)
 	return false;
 }
 
-/* Whether a post is to be tried again.  Meanwhile the worker may get lost. */
-static bool again(struct ps_member *m, int status)
+static void call(struct ps_member *m, const char *method, struct xport_rpc_args *args)
 {
-	return status == XPORT_ERR_AGAIN && ps_crew_poll(m->crew, 10) && m->state != PS_ABSENT;
-}
+	struct xport_error e = {.size = sizeof(e)};
 
-static bool send_to(struct ps_member *m, const void *bytes, size_t len, uint64_t tag)
-{
-	struct xport_opt opt = {.size = sizeof(opt), .context = m};
-	int r;
-
-	do
-		r = xport_send(m->ep, bytes, len, tag, &opt);
-	while (again(m, r));
-	return posted(m, r);
+	args->size = sizeof(*args);
+	args->context = m;
+	args->deadline_ms = (uint32_t)m->crew->o->patience_s * 1000;
+	if (xport_rpc_call(m->crew->rpcs, m->ep, method, args) == XPORT_OK) {
+		m->pending++;
+		return;
+	}
+	xport_services_last_error(&e);
+	lose(m, e.text);
 }
 
 /* ---- coming ---- */
@@ -81,10 +81,11 @@ static bool is_worker(const struct xport_ep_info *info)
 
 static void welcome(struct ps_member *m)
 {
-	struct xport_opt opt = {.size = sizeof(opt), .context = m, .source = m->ep};
 	struct ps_crew *crew = m->crew;
 	const struct ps_plan *p = &crew->o->plan;
 	struct ps_welcome *w = &m->welcome;
+	struct xport_rpc_args args = {
+		.payload = w, .len = sizeof(*w), .reply = &m->ready, .reply_max = sizeof(m->ready)};
 
 	*w = (struct ps_welcome){.plan = *p, .parameters = crew->object_key, .sums = crew->sums_key};
 	w->rank = (uint32_t)(m - crew->members);
@@ -92,8 +93,8 @@ static void welcome(struct ps_member *m)
 	if (!ps_region_make(crew->x, &m->slot, p->add ? 8 : p->parameters * sizeof(int64_t), XPORT_REMOTE_WRITE,
 	                    &w->slot))
 		lose(m, "there is no memory for its gradients");
-	else if (posted(m, xport_recv(crew->x, &m->ready, sizeof(m->ready), PS_TAG_READY, UINT64_MAX, &opt)))
-		(void)send_to(m, w, sizeof(*w), PS_TAG_WELCOME);
+	else
+		call(m, PS_METHOD_WELCOME, &args);
 }
 
 void ps_member_begin(struct ps_crew *crew, xport_ep *ep)
@@ -113,13 +114,11 @@ void ps_member_begin(struct ps_crew *crew, xport_ep *ep)
 	welcome(m);
 }
 
-static void take_ready(struct ps_member *m, const struct xport_completion *c)
+static void take_ready(struct ps_member *m, size_t len)
 {
 	size_t bytes = m->crew->o->plan.parameters * sizeof(double);
 
-	if (c->status != XPORT_OK)
-		return; /* an event of the endpoint says why */
-	if (c->length != sizeof(m->ready) ||
+	if (len != sizeof(m->ready) ||
 	    !ps_key_use(m->crew->x, m->ep, &m->ready.parameters, bytes, XPORT_REMOTE_WRITE, &m->parameters))
 		lose(m, "it does not begin as a worker does");
 	else {
@@ -138,30 +137,46 @@ static bool put_parameters(struct ps_member *m)
 	struct xport_opt opt = {.size = sizeof(opt), .context = m, .mr = crew->weights.mr, .value = m->order.number};
 	int r;
 
-	do
+	do /* while it polls, the worker may get lost */
 		r = xport_put_notify(m->ep, crew->weights.base, crew->o->plan.parameters * sizeof(double),
 		                     m->parameters, 0, &opt);
-	while (again(m, r));
+	while (r == XPORT_ERR_AGAIN && ps_crew_poll(crew, 10) && m->state != PS_ABSENT);
 	return posted(m, r);
 }
 
 void ps_member_order(struct ps_member *m, bool broadcast)
 {
+	struct xport_rpc_args args = {.payload = &m->order, .len = sizeof(m->order)};
+
 	m->busy = m->order.what == PS_WORK;
+	m->pushed = false;
 	if (!broadcast || put_parameters(m))
-		(void)send_to(m, &m->order, sizeof(m->order), PS_TAG_ORDER);
+		call(m, PS_METHOD_ORDER, &args);
 }
 
 /* ---- what comes ---- */
 
-void ps_member_completed(struct ps_member *m, const struct xport_completion *c)
+void ps_member_replied(struct ps_member *m, const struct xport_rpc_event *e)
 {
 	m->pending--;
 	if (m->state == PS_ABSENT)
 		return;
-	if (c->type == XPORT_OP_RECV)
-		take_ready(m, c);
-	else if (c->status != XPORT_OK)
+	if (e->status == XPORT_ERR_TIMEOUT && m->busy)
+		m->crew->late = m;
+	else if (e->status != XPORT_OK)
+		lose(m, e->why[0] != '\0' ? e->why : xport_strerror(e->status));
+	else if (m->state == PS_COMING)
+		take_ready(m, e->len);
+	else if (m->busy && !m->pushed)
+		lose(m, "it replies, and has pushed no gradient");
+	else
+		m->busy = false;
+}
+
+void ps_member_completed(struct ps_member *m, const struct xport_completion *c)
+{
+	m->pending--;
+	if (c->status != XPORT_OK)
 		lose(m, xport_strerror(c->status));
 }
 
@@ -174,7 +189,7 @@ void ps_member_event(struct ps_member *m, const struct xport_completion *c)
 		(void)xport_last_error(m->crew->x, &e);
 		lose(m, e.status == c->status && e.text[0] != '\0' ? e.text : xport_strerror(c->status));
 	} else if (c->type == XPORT_EVENT_NOTIFY && m->busy && c->tag == m->order.number) {
-		m->busy = false;
+		m->pushed = true;
 	} else {
 		lose(m, "it pushes what it was not asked for");
 	}

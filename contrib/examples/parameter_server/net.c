@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <time.h>
-#include <xport_services.h>
 
 double ps_now_s(void)
 {
@@ -39,12 +38,15 @@ bool ps_service_failed(const char *what, int status)
 	return say(what, status, &e);
 }
 
-bool ps_open(const char *backend, xport **x)
+bool ps_open(const char *backend, xport **x, xport_rpcs **rpcs)
 {
 	struct xport_attr attr = {.size = sizeof(attr), .backend = backend};
 	int r = xport_open(&attr, x);
 
-	return r == XPORT_OK || ps_failed(NULL, "opening the network", r);
+	if (r != XPORT_OK)
+		return ps_failed(NULL, "opening the network", r);
+	r = xport_rpcs_create(*x, NULL, rpcs);
+	return r == XPORT_OK || ps_service_failed("the calls", r);
 }
 
 /* What is left of it, `r` being the status of the registration. */

@@ -5,11 +5,14 @@
 
 #include <stdbool.h>
 #include <xport.h>
+#include <xport_services.h>
 
 #include "wire.h"
 
 /* Exit statuses. */
 enum { PS_EXIT_DONE = 0, PS_EXIT_FAILED = 1, PS_EXIT_USAGE = 2, PS_EXIT_LOST = 3 };
+
+enum { PS_CLOSE_MS = 1000 };
 
 /* A clock, in seconds. */
 double ps_now_s(void);
@@ -19,7 +22,7 @@ bool ps_failed(const xport *x, const char *what, int status);
 bool ps_service_failed(const char *what, int status);
 
 /* Opens what XPORT_BACKEND names, or `backend` if that is not NULL. */
-bool ps_open(const char *backend, xport **x);
+bool ps_open(const char *backend, xport **x, xport_rpcs **rpcs);
 
 /* Registered memory, and its key, which may be NULL. */
 struct ps_region {
@@ -35,7 +38,6 @@ bool ps_key_use(const xport *x, xport_ep *ep, const struct ps_key *key, size_t b
                 xport_rkey **rkey);
 
 /* The parameters as an object that is read whole.  Server and workers have the same. */
-struct xport_versioned_attr;
 struct xport_versioned_attr ps_versioned(const struct ps_plan *p);
 
 #endif

@@ -31,19 +31,16 @@ static int wait_for_workers(const struct ps_options *o)
 
 static int gather(const struct ps_options *o)
 {
-	double until = ps_now_s() + (double)o->patience_s;
-	const struct ps_member *m;
-
-	while ((m = ps_crew_busy(&crew)) != NULL) {
+	while (ps_crew_busy(&crew)) {
 		if (!ps_crew_poll(&crew, 100))
 			return PS_EXIT_FAILED;
-		if (ps_now_s() > until) {
-			fprintf(stderr,
-			        "parameter_server: %s lives, but has not pushed its gradient for %llu s: end it, or "
-			        "wait longer by --patience\n",
-			        m->name, (unsigned long long)o->patience_s);
-			return PS_EXIT_LOST;
-		}
+		if (crew.late == NULL)
+			continue;
+		fprintf(stderr,
+		        "parameter_server: %s lives, but has not answered its order for %llu s: end it, or wait "
+		        "longer by --patience\n",
+		        crew.late->name, (unsigned long long)o->patience_s);
+		return PS_EXIT_LOST;
 	}
 	return PS_EXIT_DONE;
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * wire.h - what server and workers send each other.  The structs travel as they are: libxport connects no processes of
- * different byte order, and the fields leave no gaps.
+ * different byte order, and the fields leave no gaps.  The server calls its workers (xport_rpc.h):
  *
  *   worker                                     server
  *   connects, with PS_HELLO               -->
- *                                         <--  welcome: the plan, and the keys
- *   ready: a key to its parameters        -->
+ *                                         <--  calls worker.welcome: the plan, and the keys
+ *   replies: a key to its parameters      -->
  *                                         <--  (the parameters: put and notification, value = number of the order)
- *                                         <--  order: which rows, of which step
+ *                                         <--  calls worker.order: which rows, of which step
  *   (the parameters: versioned get)
  *   its gradient, and a notification      -->  value = number of the order
+ *   replies                               -->
  *                                         <--  the next order, ... or the end
  */
 #ifndef PS_WIRE_H
@@ -20,11 +21,12 @@
 
 #include "model.h"
 
-#define PS_HELLO "parameter_server 1"
+#define PS_HELLO "parameter_server 2"
 
-enum { PS_KEY_MAX = 2048, PS_WORKERS_MAX = 64 };
+#define PS_METHOD_WELCOME "worker.welcome"
+#define PS_METHOD_ORDER "worker.order"
 
-enum ps_tag { PS_TAG_WELCOME = 1, PS_TAG_READY = 2, PS_TAG_ORDER = 3 };
+enum { PS_KEY_MAX = 1024, PS_WORKERS_MAX = 64 };
 
 struct ps_key {
 	uint32_t len;
@@ -53,6 +55,8 @@ struct ps_order {
 	uint64_t what;     /* enum ps_what */
 };
 
+/* 3900 bytes: the longest payload that every network takes. */
+_Static_assert(sizeof(struct ps_welcome) <= 3900, "it must fit into one call");
 _Static_assert(sizeof(struct ps_welcome) == 48 + 3 * (PS_KEY_MAX + 4) + 4, "a struct with gaps");
 _Static_assert(sizeof(struct ps_order) == 48, "a struct with gaps");
 

@@ -3,82 +3,103 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
-#include <xport_services.h>
 
 #include "load.h"
 #include "net.h"
 #include "parameter_server.h"
 
-enum { BATCH = 32, PLANT_STEP = 5, CLOSE_MS = 1000, PAUSE_NS = 200000000 };
+enum { BATCH = 32, PLANT_STEP = 5, PAUSE_NS = 200000000 };
 
 static struct worker {
 	const struct ps_options *o;
 	xport *x;
+	xport_rpcs *rpcs;
 	xport_ep *ep;
 	xport_rkey *slot, *object, *sums; /* at the server */
 	xport_versioned_peer *versioned;
 	struct ps_region weights, gradient;
 	struct ps_rows rows;
 	struct ps_welcome welcome;
-	struct ps_ready ready;
-	struct ps_order order;
-	bool welcomed, ordered, planted;
-	unsigned pending;  /* sends, puts and flushes that have not completed */
+	bool planted;
+	unsigned pending;  /* puts and flushes that have not completed */
 	uint64_t notified; /* the order whose parameters were broadcast */
 	int failed;        /* a status; XPORT_OK: all is well */
 } w;
 
 /* ---- what comes ---- */
 
-static void take_message(const struct xport_completion *c)
+static void fail(int status)
 {
-	bool welcome = c->context == &w.welcome;
-
-	if (c->status == XPORT_OK && c->length != (welcome ? sizeof(w.welcome) : sizeof(w.order))) {
-		w.failed = XPORT_ERR_PROTOCOL;
-		fprintf(stderr, "parameter_server: the server sends what is no message: it is another program\n");
+	if (w.failed == XPORT_OK) {
+		w.failed = status;
+		ps_failed(w.x, "the server", status);
 	}
-	if (welcome)
-		w.welcomed = true;
-	else
-		w.ordered = true;
 }
 
 static void take(void *arg, const struct xport_completion *c)
 {
 	(void)arg;
+	if (xport_rpcs_step(w.rpcs, c) != 0)
+		return;
 	if (c->type == XPORT_EVENT_NOTIFY)
 		w.notified = c->tag;
-	if (c->type == XPORT_OP_RECV)
-		take_message(c);
 	else if (c->type <= XPORT_OP_FLUSH)
 		w.pending--;
-	if (c->status != XPORT_OK && w.failed == XPORT_OK) {
-		w.failed = c->status;
-		ps_failed(w.x, "the server", c->status);
-	}
+	if (c->status != XPORT_OK)
+		fail(c->status);
+	else if (c->type == XPORT_EVENT_CLOSED || c->type == XPORT_EVENT_LOST)
+		fail(XPORT_ERR_PEER_CLOSED);
 }
 
 static bool reap(void)
 {
 	struct xport_completion list[BATCH];
-	int n = xport_wait(w.x, list, BATCH, -1);
+	int n = xport_wait(w.x, list, BATCH, xport_rpcs_timeout(w.rpcs));
 
 	for (int i = 0; i < n; i++)
 		take(NULL, &list[i]);
-	if (n < 0 && w.failed == XPORT_OK) {
-		w.failed = n;
-		ps_failed(w.x, "waiting", n);
-	}
+	if (n == 0)
+		(void)xport_rpcs_step(w.rpcs, NULL);
+	if (n < 0)
+		fail(n);
 	return w.failed == XPORT_OK;
 }
 
-static bool reap_until(const bool *flag)
+/* Its requests are events: an order takes its time, and a handler must not wait. */
+static bool offer(const char *method)
 {
-	while (!*flag && reap())
-		;
-	return w.failed == XPORT_OK;
+	int r = xport_rpc_register(w.rpcs, method, NULL, NULL);
+
+	return r == XPORT_OK || ps_service_failed(method, r);
+}
+
+/* Waits for a call of the server.  False: the server is lost, or sends something else. */
+static bool called(struct xport_rpc_event *e, const char *method, size_t len)
+{
+	e->size = sizeof(*e);
+	while (xport_rpcs_next(w.rpcs, e) != 1)
+		if (!reap())
+			return false;
+	if (e->type == XPORT_RPC_REQUEST && strcmp(e->method, method) == 0 && e->len == len)
+		return true;
+	fprintf(stderr, "parameter_server: the server is another program: it calls an unknown method\n");
+	return false;
+}
+
+/* If the server no longer wants the reply, its next event says why: another order, or its end. */
+static bool reply(const struct xport_rpc_event *e, const void *payload, size_t len)
+{
+	int r = xport_rpc_reply(w.rpcs, e->id, XPORT_OK, payload, len);
+
+	if (r == XPORT_OK || r == XPORT_ERR_CANCELED)
+		return true;
+	if (w.failed == XPORT_OK) {
+		w.failed = r;
+		ps_service_failed("the server", r);
+	}
+	return false;
 }
 
 /* Takes what a posting function said; false after AGAIN as well, when the post is to be tried again. */
@@ -88,10 +109,8 @@ static bool posted(int status, bool completes)
 		w.pending += completes;
 	else if (status == XPORT_ERR_AGAIN)
 		(void)reap();
-	else if (w.failed == XPORT_OK) {
-		w.failed = status;
-		ps_failed(w.x, "the server", status);
-	}
+	else
+		fail(status);
 	return status == XPORT_OK;
 }
 
@@ -99,16 +118,6 @@ static bool settle(void)
 {
 	while (w.pending > 0 && w.failed == XPORT_OK)
 		(void)reap();
-	return w.failed == XPORT_OK;
-}
-
-static bool receive(void *buf, size_t len, uint64_t tag, bool *flag)
-{
-	struct xport_opt opt = {.size = sizeof(opt), .context = buf, .source = w.ep};
-
-	*flag = false;
-	while (w.failed == XPORT_OK && !posted(xport_recv(w.x, buf, len, tag, UINT64_MAX, &opt), false))
-		;
 	return w.failed == XPORT_OK;
 }
 
@@ -131,23 +140,21 @@ static bool use_keys(void)
 
 static bool join(void)
 {
-	struct xport_opt opt = {.size = sizeof(opt)};
+	struct xport_rpc_event e;
+	struct ps_ready ready;
 	size_t words;
 
-	if (!receive(&w.welcome, sizeof(w.welcome), PS_TAG_WELCOME, &w.welcomed) || !reap_until(&w.welcomed))
+	if (!called(&e, PS_METHOD_WELCOME, sizeof(w.welcome)))
 		return false;
+	memcpy(&w.welcome, e.payload, sizeof(w.welcome));
 	if (!ps_plan_sound(&w.welcome.plan)) {
 		fprintf(stderr, "parameter_server: the server has a plan that is none: it is another version\n");
 		return false;
 	}
 	words = w.welcome.plan.parameters * sizeof(int64_t);
-	if (!use_keys() || !ps_region_make(w.x, &w.gradient, words, 0, NULL) ||
-	    !ps_region_make(w.x, &w.weights, words, XPORT_REMOTE_WRITE, &w.ready.parameters) ||
-	    !receive(&w.order, sizeof(w.order), PS_TAG_ORDER, &w.ordered))
-		return false;
-	while (w.failed == XPORT_OK && !posted(xport_send(w.ep, &w.ready, sizeof(w.ready), PS_TAG_READY, &opt), true))
-		;
-	return settle();
+	return use_keys() && ps_region_make(w.x, &w.gradient, words, 0, NULL) &&
+	       ps_region_make(w.x, &w.weights, words, XPORT_REMOTE_WRITE, &ready.parameters) &&
+	       reply(&e, &ready, sizeof(ready));
 }
 
 /* The server may be started after its workers, or be too busy for them all at once. */
@@ -275,7 +282,7 @@ static bool push(const struct ps_order *order)
 		;
 	if (w.o->plant == PS_PLANT_AFTER && order->step == PLANT_STEP && settle())
 		raise(SIGKILL);
-	return settle();
+	return w.failed == XPORT_OK;
 }
 
 /* The tests' worker whose last gradient gets lost. */
@@ -302,15 +309,17 @@ static bool obey(const struct ps_order *order)
 	return push(order);
 }
 
-/* The next receive is posted before the gradient is pushed, which the next order answers. */
+/* The reply follows the notification of the gradient, and the server finds them in this order (P4). */
 static bool work(void)
 {
-	while (reap_until(&w.ordered)) {
-		struct ps_order order = w.order;
+	struct xport_rpc_event e;
+	struct ps_order order;
 
+	while (called(&e, PS_METHOD_ORDER, sizeof(order))) {
+		memcpy(&order, e.payload, sizeof(order));
 		if (order.what == PS_END)
-			return true;
-		if (!receive(&w.order, sizeof(w.order), PS_TAG_ORDER, &w.ordered) || !obey(&order))
+			return reply(&e, NULL, 0);
+		if (!obey(&order) || !reply(&e, NULL, 0) || !settle())
 			return false;
 	}
 	return false;
@@ -321,7 +330,7 @@ int ps_worker(const struct ps_options *o)
 	int rc = PS_EXIT_FAILED;
 
 	w.o = o;
-	if (!ps_open(o->backend, &w.x))
+	if (!ps_open(o->backend, &w.x, &w.rpcs) || !offer(PS_METHOD_WELCOME) || !offer(PS_METHOD_ORDER))
 		return PS_EXIT_FAILED;
 	if (!connect_there())
 		rc = PS_EXIT_LOST;
@@ -331,8 +340,9 @@ int ps_worker(const struct ps_options *o)
 		rc = PS_EXIT_LOST;
 	ps_rows_free(&w.rows);
 	xport_versioned_peer_destroy(w.versioned);
+	(void)xport_rpcs_destroy(w.rpcs, NULL, NULL, PS_CLOSE_MS);
 	if (w.ep != NULL)
-		(void)xport_ep_close(w.ep, CLOSE_MS);
+		(void)xport_ep_close(w.ep, PS_CLOSE_MS);
 	xport_close(w.x);
 	return rc;
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - storage_client: put, get, delete and list, and the load. */
 #include <getopt.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "flood.h"
 #include "load.h"
 #include "store.h"
-
-/* Several times what a node has posted to receive. */
-enum { FLOOD = 100 };
 
 static int usage(FILE *to)
 {
@@ -23,8 +20,8 @@ static int usage(FILE *to)
 	      "  --seconds S   how long (5)\n"
 	      "  --ops N       ends earlier when so many operations are done\n"
 	      "  --plant plain a fault: clients take what they read, whole or not\n"
-	      "  --plant flood a fault: behind its put the client stops, then puts much and leaves without an "
-	      "answer\n\n"
+	      "  --plant flood|leave|watch  a fault: the client stops, and then makes more calls than the nodes take;\n"
+	      "                it waits for them; or leaves; or makes them to the keeper, and stops again\n\n"
 	      "Exit status: 0 done; 1 not done, or the load has found a fault; 2 bad arguments.\n",
 	      to);
 	return to == stdout ? 0 : 2;
@@ -50,20 +47,6 @@ static int get(struct ss_store *s, const char *key)
 
 	if (rc == 0)
 		printf("%.*s\n", (int)r.value_len, (const char *)r.value);
-	return rc;
-}
-
-static int flood(struct ss_store *s, int argc, char **argv)
-{
-	int rc;
-
-	if (argc != 3 || strcmp(argv[0], "put") != 0)
-		return usage(stderr);
-	rc = said(ss_put(s, argv[1], strlen(argv[1]), argv[2], strlen(argv[2])));
-	if (rc != 0)
-		return rc;
-	raise(SIGSTOP);
-	ss_put_unheard(s, argv[1], strlen(argv[1]), FLOOD);
 	return rc;
 }
 
@@ -93,7 +76,7 @@ int main(int argc, char **argv)
 	};
 	struct sl_options load = {.clients = 4, .keys = 64, .seconds = 5};
 	struct ss_store *s;
-	bool floods = false;
+	enum sf_how how = SF_NONE;
 	int o, rc;
 
 	while ((o = getopt_long(argc, argv, "+", options, NULL)) != -1) {
@@ -112,23 +95,25 @@ int main(int argc, char **argv)
 			break;
 		case 'p':
 			load.plain = strcmp(optarg, "plain") == 0;
-			floods = strcmp(optarg, "flood") == 0;
-			if (!load.plain && !floods)
+			how = sf_how(optarg);
+			if (!load.plain && how == SF_NONE)
 				return usage(stderr);
 			break;
 		default:
 			return usage(o == 'h' ? stdout : stderr);
 		}
 	}
-	if (argc - optind < 2)
+	if (argc - optind < (how == SF_NONE ? 2 : 1))
 		return usage(stderr);
 	load.keeper = argv[optind];
 	if (argc - optind == 2 && strcmp(argv[optind + 1], "load") == 0)
 		return sl_run(&load);
+	if (how != SF_NONE)
+		return sf_run(argv[optind], how);
 	s = ss_open("storage_client", argv[optind]);
 	if (s == NULL)
 		return 1;
-	rc = (floods ? flood : one)(s, argc - optind - 1, argv + optind + 1);
+	rc = one(s, argc - optind - 1, argv + optind + 1);
 	ss_close(s);
 	return rc;
 }

@@ -6,7 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { BATCH = 32, CONNECT_MS = 2000, CLOSED_MS = 1000 };
+/*
+ * MAX_ACTIVE: all slots that there can be, so that waiting requests of many clients leave slots to the nodes.  MAX_CALLS:
+ * enough for the client in flood.c.
+ */
+enum { BATCH = 32, CONNECT_MS = 2000, CLOSE_MS = 1000, MAX_ACTIVE = 65535, MAX_CALLS = 4096 };
+
+/* Waits for a get. */
+struct get {
+	bool done;
+	int status;
+};
 
 int64_t sh_now_ms(void)
 {
@@ -16,12 +26,32 @@ int64_t sh_now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t sh_again_ms(const struct xport_rpc_event *e)
+{
+	uint32_t ms = e != NULL && e->retry_after_ms > SH_SOON_MS ? e->retry_after_ms : SH_SOON_MS;
+
+	return sh_now_ms() + ms;
+}
+
+static void print_error(const struct sh_hub *hub, const char *what, const struct xport_error *e)
+{
+	fprintf(stderr, "%s: %s: %s %s\n", hub->use->program, what, e->text, e->hint);
+}
+
 void sh_complain(struct sh_hub *hub, const char *what)
 {
 	struct xport_error e = {.size = sizeof(e)};
 
 	(void)xport_last_error(hub->x, &e);
-	fprintf(stderr, "%s: %s: %s %s\n", hub->name, what, e.text, e.hint);
+	print_error(hub, what, &e);
+}
+
+void sh_complain_services(struct sh_hub *hub, const char *what)
+{
+	struct xport_error e = {.size = sizeof(e)};
+
+	(void)xport_services_last_error(&e);
+	print_error(hub, what, &e);
 }
 
 /* ---- peers ---- */
@@ -34,7 +64,7 @@ static struct sh_peer *add_peer(struct sh_hub *hub, xport_ep *ep)
 		xport_ep_destroy(ep);
 		return NULL;
 	}
-	*p = (struct sh_peer){.hub = hub, .ep = ep, .node = SW_NONE, .next = hub->peers, .last = &p->first};
+	*p = (struct sh_peer){.next = hub->peers, .ep = ep};
 	hub->peers = p;
 	return p;
 }
@@ -56,142 +86,94 @@ static struct sh_peer *find_peer(struct sh_hub *hub, const xport_ep *ep)
 	return p;
 }
 
-static void free_peer(struct sh_peer *p)
-{
-	for (struct sh_letter *l = p->first, *next; l != NULL; l = next) {
-		next = l->next;
-		free(l);
-	}
-	xport_ep_destroy(p->ep);
-	free(p);
-}
-
-static void remove_peer(struct sh_hub *hub, struct sh_peer *p)
-{
-	struct sh_peer **at = &hub->peers;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	free_peer(p);
-}
-
-/* What it has sent before may come yet, also behind the event that tells of its end: so it goes when nothing comes any more. */
-static void lose_peer(struct sh_hub *hub, struct sh_peer *p)
-{
-	if (p->closed_ms != 0)
-		return;
-	p->closed_ms = sh_now_ms();
-	hub->calls->lost(hub->arg, p);
-}
-
-static void close_peer(struct sh_hub *hub, struct sh_peer *p)
-{
-	(void)xport_ep_close(p->ep, 0);
-	lose_peer(hub, p);
-}
-
-struct sh_peer *sh_connect(struct sh_hub *hub, const char *address)
-{
-	xport_ep *ep;
-
-	return xport_connect(hub->x, address, NULL, CONNECT_MS, &ep) == XPORT_OK ? add_peer(hub, ep) : NULL;
-}
-
-/* ---- messages ---- */
-
-static void post_letters(struct sh_peer *p)
-{
-	while (p->first != NULL) {
-		struct sh_letter *l = p->first;
-		struct xport_opt opt = {.size = sizeof(opt), .context = l};
-		int r = xport_send(p->ep, l->bytes, l->len, 0, &opt);
-
-		if (r == XPORT_ERR_AGAIN)
-			return;
-		p->first = l->next;
-		if (p->first == NULL)
-			p->last = &p->first;
-		if (r != XPORT_OK)
-			free(l);
-	}
-}
-
-void sh_send(struct sh_peer *p, const struct sw_message *m)
-{
-	struct sh_letter *l = malloc(sizeof(*l) + SW_HEAD + m->body_len);
-
-	if (l == NULL) {
-		p->bad = true;
-		return;
-	}
-	l->next = NULL;
-	l->len = sw_write(m, l->bytes);
-	*p->last = l;
-	p->last = &l->next;
-	post_letters(p);
-}
-
-static bool post_receive(struct sh_hub *hub, uint8_t *in)
-{
-	struct xport_opt opt = {.size = sizeof(opt), .context = in};
-
-	return xport_recv(hub->x, in, SW_MESSAGE, 0, UINT64_MAX, &opt) == XPORT_OK;
-}
-
-static void hand_out(struct sh_hub *hub, struct sh_peer *p, const struct sh_held *h)
-{
-	if (p->closed_ms == 0 && h->status == XPORT_OK && sw_read(&hub->message, h->in, h->len))
-		hub->calls->message(hub->arg, p, &hub->message);
-	else if (h->status == XPORT_OK || h->status == XPORT_ERR_TRUNCATED)
-		p->bad = true;
-	if (!post_receive(hub, h->in))
-		sh_complain(hub, "posting a receive");
-}
-
-/* In the order in which they came. */
-static void hand_out_all(struct sh_hub *hub)
-{
-	int left = 0;
-
-	if (hub->helds > 0)
-		accept_all(hub);
-	for (int i = 0; i < hub->helds; i++) {
-		struct sh_held h = hub->held[i];
-		struct sh_peer *p = find_peer(hub, h.ep);
-
-		if (p != NULL)
-			hand_out(hub, p, &h);
-		else
-			hub->held[left++] = h;
-	}
-	hub->helds = left;
-}
-
-static void take_message(struct sh_hub *hub, const struct xport_completion *c)
-{
-	if (c->ep == NULL) { /* of one that was removed */
-		(void)post_receive(hub, c->context);
-		return;
-	}
-	hub->held[hub->helds++] =
-		(struct sh_held){.ep = c->ep, .status = c->status, .len = (size_t)c->length, .in = c->context};
-	hand_out_all(hub);
-}
-
-/* Who is lost before it was accepted, but has sent something, is ours all the same. */
+/* An endpoint that was lost before it was accepted, but has sent something, belongs to this process all the same. */
 static void lose(struct sh_hub *hub, xport_ep *ep)
 {
 	struct sh_peer *p;
 
 	accept_all(hub);
-	hand_out_all(hub);
 	p = find_peer(hub, ep);
-	if (p == NULL && (p = add_peer(hub, ep)) != NULL)
-		p->closed_ms = sh_now_ms();
+	if (p == NULL)
+		p = add_peer(hub, ep);
+	if (p == NULL || p->ended)
+		return;
+	p->ended = true;
+	hub->use->lost(hub->arg, ep);
+}
+
+xport_ep *sh_connect(struct sh_hub *hub, const char *address)
+{
+	xport_ep *ep;
+
+	if (xport_connect(hub->x, address, NULL, CONNECT_MS, &ep) != XPORT_OK || add_peer(hub, ep) == NULL)
+		return NULL;
+	return ep;
+}
+
+void sh_close(struct sh_hub *hub, const xport_ep *ep)
+{
+	struct sh_peer *p = find_peer(hub, ep);
+
 	if (p != NULL)
-		lose_peer(hub, p);
-	hand_out_all(hub);
+		p->bad = true;
+}
+
+/* `lost` may look at the list, but adds nothing to it.  A destruction that fails is repeated in the next turn. */
+static void look_after_peers(struct sh_hub *hub)
+{
+	for (struct sh_peer *p = hub->peers; p != NULL; p = p->next) {
+		if (p->destroyed || (!p->bad && !p->ended))
+			continue;
+		if (!p->ended) {
+			p->ended = true;
+			hub->use->lost(hub->arg, p->ep);
+		}
+		(void)xport_ep_close(p->ep, 0);
+		xport_rpcs_forget(hub->rpcs, p->ep);
+		p->destroyed = xport_ep_destroy_start(p->ep) == XPORT_OK;
+	}
+}
+
+/* No completion names the endpoint any more. */
+static void forget_peer(struct sh_hub *hub, const xport_ep *ep)
+{
+	struct sh_peer **at = &hub->peers, *p;
+
+	while ((p = *at) != NULL && p->ep != ep)
+		at = &p->next;
+	if (p == NULL)
+		return;
+	*at = p->next;
+	free(p);
+}
+
+/* ---- calls ---- */
+
+uint64_t sh_call(struct sh_hub *hub, xport_ep *ep, const char *method, struct xport_rpc_args args)
+{
+	uint64_t id = 0;
+
+	args.size = sizeof(args);
+	args.id = &id;
+	return xport_rpc_call(hub->rpcs, ep, method, &args) == XPORT_OK ? id : 0;
+}
+
+void sh_reply(struct sh_hub *hub, uint64_t request, int status, const void *payload, size_t len)
+{
+	int r = xport_rpc_reply(hub->rpcs, request, status, payload, len);
+
+	/* The other errors mean that nobody waits for the reply. */
+	if (r == XPORT_ERR_BOUNDS || r == XPORT_ERR_NO_MEMORY)
+		(void)xport_rpc_reply(hub->rpcs, request, XPORT_ERR_NO_MEMORY, NULL, 0);
+}
+
+bool sh_payload(struct sh_hub *hub, const struct xport_rpc_event *request, void *to, size_t len)
+{
+	if (request->len == len)
+		memcpy(to, request->payload, len);
+	else
+		sh_reply(hub, request->id, XPORT_ERR_INVALID, NULL, 0);
+	return request->len == len;
 }
 
 /* ---- completions ---- */
@@ -200,61 +182,47 @@ void sh_hub_take(void *arg, const struct xport_completion *c)
 {
 	struct sh_hub *hub = arg;
 
-	switch (c->type) {
-	case XPORT_OP_SEND:
-		free(c->context);
-		break;
-	case XPORT_OP_RECV:
-		take_message(hub, c);
-		break;
-	case XPORT_OP_GET:
-		*(struct sh_get *)c->context = (struct sh_get){.done = true, .status = c->status};
-		break;
-	case XPORT_EVENT_INCOMING:
+	if (xport_rpcs_step(hub->rpcs, c) != 0)
+		return;
+	if (c->type == XPORT_OP_GET)
+		*(struct get *)c->context = (struct get){.done = true, .status = c->status};
+	else if (c->type == XPORT_EVENT_INCOMING)
 		accept_all(hub);
-		hand_out_all(hub);
-		break;
-	case XPORT_EVENT_LOST:
-	case XPORT_EVENT_CLOSED:
+	else if (c->type == XPORT_EVENT_LOST || c->type == XPORT_EVENT_CLOSED)
 		lose(hub, c->ep);
-		break;
-	default:
-		break;
-	}
+	else if (c->type == XPORT_EVENT_DESTROYED)
+		forget_peer(hub, c->ep);
 }
 
-/* `quiet`: there is no completion left to be reaped. */
-static void look_after_peers(struct sh_hub *hub, bool quiet)
+static void take_events(struct sh_hub *hub)
 {
-	for (struct sh_peer *p = hub->peers, *next; p != NULL; p = next) {
-		next = p->next;
-		if (p->closed_ms > 0 && quiet && sh_now_ms() - p->closed_ms > CLOSED_MS)
-			remove_peer(hub, p);
-		else if (p->bad && p->closed_ms == 0)
-			close_peer(hub, p);
-		else
-			post_letters(p);
-	}
+	struct xport_rpc_event e = {.size = sizeof(e)};
+
+	while (xport_rpcs_next(hub->rpcs, &e) == 1)
+		hub->use->done(hub->arg, &e);
 }
 
 void sh_hub_poll(struct sh_hub *hub, int timeout_ms)
 {
 	struct xport_completion list[BATCH];
-	int n = xport_wait(hub->x, list, BATCH, timeout_ms);
+	int ms = xport_rpcs_timeout(hub->rpcs);
+	int n = xport_wait(hub->x, list, BATCH, ms >= 0 && ms < timeout_ms ? ms : timeout_ms);
 
 	for (int i = 0; i < n; i++)
 		sh_hub_take(hub, &list[i]);
-	look_after_peers(hub, n < BATCH);
+	if (n <= 0)
+		(void)xport_rpcs_step(hub->rpcs, NULL);
+	take_events(hub);
+	look_after_peers(hub);
+	take_events(hub); /* of calls to endpoints that have just been destroyed */
 }
 
-/* While it waits the peer may be lost, and its struct is gone; so nothing of it is used after the post. */
-bool sh_get(struct sh_peer *p, void *to, size_t len, xport_rkey *rkey, uint64_t offset, xport_mr *mr)
+bool sh_get(struct sh_hub *hub, xport_ep *ep, void *to, size_t len, xport_rkey *rkey, uint64_t offset, xport_mr *mr)
 {
-	struct sh_hub *hub = p->hub;
-	struct sh_get g = {.done = false};
+	struct get g = {.done = false};
 	struct xport_opt opt = {.size = sizeof(opt), .context = &g, .mr = mr};
 
-	if (xport_get(p->ep, to, len, rkey, offset, &opt) != XPORT_OK)
+	if (xport_get(ep, to, len, rkey, offset, &opt) != XPORT_OK)
 		return false;
 	while (!g.done)
 		sh_hub_poll(hub, 100);
@@ -263,54 +231,61 @@ bool sh_get(struct sh_peer *p, void *to, size_t len, xport_rkey *rkey, uint64_t 
 
 /* ---- life ---- */
 
-static bool listen_on(struct sh_hub *hub, const char *address)
+static bool start(struct sh_hub *hub, const char *listen)
 {
-	if (address == NULL)
+	if (xport_open(NULL, &hub->x) == XPORT_OK &&
+	    (listen == NULL || (xport_listen(hub->x, listen, NULL, &hub->listener) == XPORT_OK &&
+	                        xport_listener_name(hub->listener, hub->address, sizeof(hub->address)) == XPORT_OK)))
 		return true;
-	return xport_listen(hub->x, address, NULL, &hub->listener) == XPORT_OK &&
-	       xport_listener_name(hub->listener, hub->address, sizeof(hub->address)) == XPORT_OK;
+	sh_complain(hub, "opening");
+	return false;
 }
 
-struct sh_hub *sh_hub_open(const char *name, const char *listen, const struct sh_calls *calls, void *arg)
+static bool offer(struct sh_hub *hub)
+{
+	const struct xport_rpcs_attr attr = {
+		.size = sizeof(attr), .max_calls = MAX_CALLS, .max_active = hub->use->methods == NULL ? 0 : MAX_ACTIVE};
+	const struct sh_method *m = hub->use->methods;
+	bool ok = xport_rpcs_create(hub->x, &attr, &hub->rpcs) == XPORT_OK;
+
+	for (; ok && m != NULL && m->name != NULL; m++)
+		ok = xport_rpc_register(hub->rpcs, m->name, m->fn, hub->arg) == XPORT_OK;
+	if (!ok)
+		sh_complain_services(hub, "the calls");
+	return ok;
+}
+
+struct sh_hub *sh_hub_open(const struct sh_use *use, void *arg, const char *listen)
 {
 	struct sh_hub *hub = calloc(1, sizeof(*hub));
-	bool ok;
 
 	if (hub == NULL)
 		return NULL;
-	hub->name = name;
-	hub->calls = calls;
+	hub->use = use;
 	hub->arg = arg;
-	ok = xport_open(NULL, &hub->x) == XPORT_OK && listen_on(hub, listen);
-	for (int i = 0; ok && i < SH_RECEIVES; i++)
-		ok = post_receive(hub, hub->in[i]);
-	if (ok)
+	if (start(hub, listen) && offer(hub))
 		return hub;
-	sh_complain(hub, "opening");
-	xport_close(hub->x);
-	free(hub);
+	sh_hub_close(hub);
 	return NULL;
 }
 
 void sh_hub_close(struct sh_hub *hub)
 {
-	struct xport_completion list[BATCH];
-	struct sh_peer *next;
-	int n;
+	struct sh_peer *p;
 
 	if (hub == NULL)
 		return;
-	for (struct sh_peer *p = hub->peers; p != NULL; p = next) {
-		next = p->next;
-		(void)xport_ep_close(p->ep, 1000);
-		free_peer(p);
+	while ((p = hub->peers) != NULL) {
+		hub->peers = p->next;
+		if (!p->destroyed) {
+			(void)xport_ep_close(p->ep, CLOSE_MS);
+			xport_rpcs_forget(hub->rpcs, p->ep);
+			xport_ep_destroy(p->ep);
+		}
+		free(p);
 	}
-	hub->peers = NULL;
-	/* What they were sent and did not take comes back. */
-	while ((n = xport_poll(hub->x, list, BATCH)) > 0)
-		for (int i = 0; i < n; i++)
-			if (list[i].type == XPORT_OP_SEND)
-				free(list[i].context);
+	if (xport_rpcs_destroy(hub->rpcs, NULL, NULL, CLOSE_MS) != XPORT_OK)
+		sh_complain_services(hub, "closing");
 	xport_close(hub->x);
 	free(hub);
 }

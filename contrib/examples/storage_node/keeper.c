@@ -20,12 +20,19 @@
 
 #include "hub.h"
 
-enum { ROUND_MS = 20, WATCHER = 0xfffffffe };
+enum { ROUND_MS = 20 };
 
 struct child {
 	pid_t pid; /* 0: none */
 	uint64_t life;
-	struct sh_peer *peer; /* NULL: it has not said where it is, or is lost */
+	xport_ep *ep; /* NULL: it has not joined, or is lost */
+};
+
+/* A store.map that waits for the next map. */
+struct watcher {
+	struct watcher *next;
+	uint64_t request;
+	xport_ep *ep;
 };
 
 struct keeper {
@@ -33,6 +40,7 @@ struct keeper {
 	xport_mr *mr;
 	xport_versioned *epoch;
 	struct sw_map map;
+	struct watcher *watchers;
 	struct child child[SW_NODES];
 	bool started; /* each node has been there once */
 	const char *node_program, *plant, *listen;
@@ -54,13 +62,20 @@ static void on_signal(int signal)
 
 /* ---- the map ---- */
 
-static void send_map(struct keeper *k, struct sh_peer *peer)
+/* Ends those of an endpoint, or all if it is NULL. */
+static void end_watchers(struct keeper *k, const xport_ep *ep, int status)
 {
-	static struct sw_message m;
+	struct watcher **at = &k->watchers, *w;
 
-	m = (struct sw_message){.type = SW_MAP};
-	sw_put_map(&m, &k->map);
-	sh_send(peer, &m);
+	while ((w = *at) != NULL) {
+		if (ep != NULL && w->ep != ep) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		sh_reply(k->hub, w->request, status, &k->map, status == XPORT_OK ? sizeof(k->map) : 0);
+		free(w);
+	}
 }
 
 static void publish(struct keeper *k)
@@ -73,14 +88,12 @@ static void publish(struct keeper *k)
 		ended = 1;
 		return;
 	}
-	for (struct sh_peer *p = k->hub->peers; p != NULL; p = p->next)
-		if (p->node != SW_NONE)
-			send_map(k, p);
+	end_watchers(k, NULL, XPORT_OK);
 }
 
 static void lay_out(struct keeper *k)
 {
-	uint32_t n = k->map.nodes;
+	uint32_t n = (uint32_t)k->map.nodes;
 
 	for (uint32_t i = 0; i < SR_RANGES; i++)
 		k->map.range[i] = (struct sw_range){
@@ -167,9 +180,7 @@ static void died(struct keeper *k, uint32_t node)
 	c->pid = 0;
 	if (k->dying == node)
 		k->dying = SW_NONE;
-	if (c->peer != NULL)
-		c->peer->node = SW_NONE;
-	c->peer = NULL;
+	c->ep = NULL;
 	k->map.node[node].life = 0;
 	if (ended)
 		return;
@@ -241,13 +252,13 @@ static bool amid_filling(const struct keeper *k, uint32_t node)
 /* As one dies by itself: nobody knows of it before it is seen. */
 static void let_die(struct keeper *k, uint32_t node)
 {
-	const struct sw_message m = {.type = SW_DIE};
+	const struct xport_rpc_args args = {.deadline_ms = XPORT_RPC_DEADLINE_MAX, .flags = XPORT_RPC_ONE_WAY};
 
 	k->dying = node;
 	if (!k->between)
 		kill(k->child[node].pid, SIGKILL);
-	else if (k->child[node].peer != NULL)
-		sh_send(k->child[node].peer, &m);
+	else if (k->child[node].ep != NULL)
+		(void)sh_call(k->hub, k->child[node].ep, "store.die", args);
 }
 
 static void kill_one(struct keeper *k)
@@ -266,76 +277,100 @@ static void kill_one(struct keeper *k)
 		return;
 	k->next_kill = sh_now_ms() + k->kill_ms;
 	k->kills++;
-	let_die(k, (uint32_t)rand() % k->map.nodes);
+	let_die(k, (uint32_t)((uint64_t)rand() % k->map.nodes));
 }
 
-/* ---- messages ---- */
+/* ---- methods ---- */
 
-static void take_hello(struct keeper *k, struct sh_peer *peer, const struct sw_message *m)
+static void join(void *arg, const struct xport_rpc_event *e)
 {
-	struct sw_member member;
-	uint32_t node = (uint32_t)m->number, there = 0;
+	struct keeper *k = arg;
+	uint32_t there = 0;
+	struct sw_join j;
 
-	if (m->number >= k->map.nodes || !sw_get_member(m, &member) || member.life != k->child[node].life ||
-	    k->child[node].peer != NULL) {
-		peer->bad = true;
+	if (!sh_payload(k->hub, e, &j, sizeof(j)))
+		return;
+	if (j.node >= k->map.nodes || j.member.life != k->child[j.node].life || k->child[j.node].ep != NULL) {
+		sh_reply(k->hub, e->id, XPORT_ERR_INVALID, NULL, 0);
 		return;
 	}
-	peer->node = node;
-	k->child[node].peer = peer;
-	k->map.node[node] = member;
+	sh_reply(k->hub, e->id, XPORT_OK, NULL, 0);
+	k->child[j.node].ep = e->ep;
+	k->map.node[j.node] = j.member;
 	for (uint32_t i = 0; i < k->map.nodes; i++)
 		there += k->map.node[i].life != 0;
 	if (k->started) {
-		add_second(k, node);
+		add_second(k, (uint32_t)j.node);
 		if (k->kill_ms > 0 && rand() % 3 == 0)
-			k->fresh = node;
+			k->fresh = (uint32_t)j.node;
 	} else if (there == k->map.nodes) {
 		lay_out(k);
 		k->next_kill = sh_now_ms() + k->kill_ms;
 	}
 	publish(k);
 	if (k->map.epoch == 1) {
-		printf("storage_keeper on %s, %u nodes\n", k->hub->address, k->map.nodes);
+		printf("storage_keeper on %s, %u nodes\n", k->hub->address, (unsigned)k->map.nodes);
 		fflush(stdout);
 	}
 }
 
-static void take_filled(struct keeper *k, const struct sh_peer *peer, const struct sw_message *m)
+static void watch(void *arg, const struct xport_rpc_event *e)
 {
-	struct sw_range *r = &k->map.range[m->range];
+	struct keeper *k = arg;
+	struct watcher *w;
+	uint64_t epoch;
 
-	if (r->term != m->term || r->primary != peer->node || r->filled)
+	if (!sh_payload(k->hub, e, &epoch, sizeof(epoch)))
+		return;
+	w = malloc(sizeof(*w));
+	if (w == NULL) {
+		sh_reply(k->hub, e->id, XPORT_ERR_NO_MEMORY, NULL, 0);
+		return;
+	}
+	*w = (struct watcher){.next = k->watchers, .request = e->id, .ep = e->ep};
+	k->watchers = w;
+	if (k->map.epoch > epoch)
+		end_watchers(k, e->ep, XPORT_OK);
+}
+
+static void filled(void *arg, const struct xport_rpc_event *e)
+{
+	struct keeper *k = arg;
+	struct sw_filled f;
+	struct sw_range *r;
+
+	if (!sh_payload(k->hub, e, &f, sizeof(f)))
+		return;
+	r = f.range < SR_RANGES ? &k->map.range[f.range] : NULL;
+	if (r == NULL || r->term != f.term || r->primary == SW_NONE || k->child[r->primary].ep != e->ep) {
+		sh_reply(k->hub, e->id, XPORT_ERR_INVALID, NULL, 0);
+		return;
+	}
+	sh_reply(k->hub, e->id, XPORT_OK, NULL, 0);
+	if (r->filled)
 		return;
 	r->filled = 1;
 	publish(k);
 }
 
-static void message(void *arg, struct sh_peer *peer, const struct sw_message *m)
-{
-	struct keeper *k = arg;
+/* ---- what comes ---- */
 
-	if (m->type == SW_HELLO) {
-		take_hello(k, peer, m);
-	} else if (m->type == SW_WATCH) {
-		peer->node = WATCHER;
-		if (k->started)
-			send_map(k, peer);
-	} else if (m->type == SW_FILLED) {
-		take_filled(k, peer, m);
-	} else {
-		peer->bad = true;
-	}
+/* Only store.die is called, and the end of the process shows that it was. */
+static void done(void *arg, const struct xport_rpc_event *e)
+{
+	(void)arg;
+	(void)e;
 }
 
-static void lost(void *arg, struct sh_peer *peer)
+static void lost(void *arg, xport_ep *ep)
 {
 	struct keeper *k = arg;
 
+	end_watchers(k, ep, XPORT_ERR_CANCELED);
 	for (uint32_t i = 0; i < k->map.nodes; i++) {
-		if (k->child[i].peer != peer)
+		if (k->child[i].ep != ep)
 			continue;
-		k->child[i].peer = NULL;
+		k->child[i].ep = NULL;
 		end_process(k, i);
 	}
 }
@@ -346,22 +381,28 @@ static bool open_epoch(struct keeper *k)
 {
 	struct xport_versioned_attr a = {.size = sizeof(a), .form = XPORT_VERSIONED_SUMMED, .length = 8};
 
-	if (xport_mr_alloc(k->hub->x, xport_versioned_size(&a), XPORT_REMOTE_READ, &k->mr) == XPORT_OK &&
-	    xport_versioned_create(k->mr, 0, &a, &k->epoch) == XPORT_OK)
-		return sh_describe(k->hub, k->mr, &k->map.keeper);
-	sh_complain(k->hub, "memory for the epoch");
-	return false;
+	if (xport_mr_alloc(k->hub->x, xport_versioned_size(&a), XPORT_REMOTE_READ, &k->mr) != XPORT_OK) {
+		sh_complain(k->hub, "memory for the epoch");
+		return false;
+	}
+	if (xport_versioned_create(k->mr, 0, &a, &k->epoch) != XPORT_OK) {
+		sh_complain_services(k->hub, "the epoch");
+		return false;
+	}
+	return sh_describe(k->hub, k->mr, &k->map.keeper);
 }
 
 static int run(struct keeper *k)
 {
-	static const struct sh_calls calls = {message, lost};
+	static const struct sh_method methods[] = {
+		{"store.join", join}, {"store.map", watch}, {"store.filled", filled}, {NULL, NULL}};
+	static const struct sh_use use = {"storage_keeper", methods, done, lost};
 	const char *port = strrchr(k->listen, ':');
 	bool ok;
 
 	snprintf(k->nodes_listen, sizeof(k->nodes_listen), "%.*s:0",
 	         port == NULL ? (int)strlen(k->listen) : (int)(port - k->listen), k->listen);
-	k->hub = sh_hub_open("storage_keeper", k->listen, &calls, k);
+	k->hub = sh_hub_open(&use, k, k->listen);
 	if (k->hub == NULL)
 		return 1;
 	ok = open_epoch(k);
@@ -377,6 +418,7 @@ static int run(struct keeper *k)
 		end_process(k, i);
 	printf("%u nodes killed, and %u while they were filled; %u ranges lost\n", k->kills, k->fill_kills,
 	       k->lost_ranges);
+	end_watchers(k, NULL, XPORT_ERR_CLOSED);
 	xport_versioned_destroy(k->epoch);
 	sh_hub_close(k->hub);
 	return ok && k->lost_ranges == 0 ? 0 : 1;

@@ -241,6 +241,31 @@ static int report(const struct ledger *l)
 	return bad == 0 && l->gets > 0 && l->puts > 0 ? 0 : 1;
 }
 
+/* Of an earlier load, which the ledger does not know.  In a process of its own: an instance does not survive a fork. */
+static int delete_keys(const struct sl_options *o)
+{
+	struct ss_store *s = ss_open("storage_client", o->keeper);
+	enum ss_status done = s == NULL ? SS_TIMEOUT : SS_OK;
+	char name[SR_KEY];
+
+	for (int key = 0; key < o->keys && (done == SS_OK || done == SS_NOT_FOUND); key++)
+		done = ss_delete(s, name, make_key((uint64_t)key, name, sizeof(name)));
+	ss_close(s);
+	return done == SS_OK || done == SS_NOT_FOUND ? 0 : 1;
+}
+
+static int start_empty(const struct sl_options *o)
+{
+	pid_t pid = fork();
+	int status = 1;
+
+	if (pid == 0)
+		_exit(delete_keys(o));
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 1;
+	return status == 0 ? 0 : 1;
+}
+
 int sl_run(const struct sl_options *o)
 {
 	struct ledger *l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -250,6 +275,11 @@ int sl_run(const struct sl_options *o)
 		fprintf(stderr, "storage_client: load: 1 to %d clients, and as many keys at least, %d at most\n",
 		        CLIENTS, KEYS);
 		return 2;
+	}
+	if (start_empty(o) != 0) {
+		fputs("storage_client: load: the keys of an earlier load are not deleted\n", stderr);
+		munmap(l, sizeof(*l));
+		return 1;
 	}
 	for (int i = 0; i < o->clients; i++) {
 		struct client c = {

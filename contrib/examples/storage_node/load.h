@@ -21,7 +21,7 @@ struct sl_options {
 	bool plain;   /* planted: clients take whatever they read */
 };
 
-/* Returns 0: all was as it should be; 1. */
+/* Deletes the keys of an earlier load first.  Returns 0: all was as it should be; 1. */
 int sl_run(const struct sl_options *o);
 
 #endif

@@ -11,107 +11,140 @@
 
 #include "primary.h"
 
-enum { SOON_MS = 20, IDLE_MS = 1000 };
+enum { IDLE_MS = 1000, JOIN_MS = 30000 };
 
 struct node {
 	uint64_t life;
 	struct sh_hub *hub;
 	struct st_table table;
 	struct sp_primary primary;
+	struct sw_join self;
+	uint64_t join;         /* the call */
+	int64_t join_again_ms; /* the keeper was busy: it is repeated then; 0: it was not */
 	bool ends;
 };
 
-/* What the primary of a range sends.  One that is no longer its primary is not answered, and so acknowledges nothing. */
-static void take_copy(struct node *n, struct sh_peer *peer, const struct sw_message *m)
-{
-	struct sw_message answer = {.type = SW_COPIED, .status = m->status, .range = m->range, .slot = m->slot};
-	struct sr_record record, now;
+/* ---- methods ---- */
 
-	if (m->body_len != SR_SLOT || !sr_read(&record, m->body)) {
-		peer->bad = true;
+/* A process that is no longer the primary of the range is not acknowledged. */
+static void copy(void *arg, const struct xport_rpc_event *e)
+{
+	struct sr_record record, now;
+	struct node *n = arg;
+	struct sw_copy c;
+
+	if (!sh_payload(n->hub, e, &c, sizeof(c)))
+		return;
+	if (c.range >= SR_RANGES || c.slot >= SR_SLOTS || !sr_read(&record, c.record) ||
+	    c.term < n->primary.watch.map.range[c.range].term) {
+		sh_reply(n->hub, e->id, XPORT_ERR_INVALID, NULL, 0);
 		return;
 	}
-	if (m->term < n->primary.map.range[m->range].term)
-		return;
-	st_table_read(&n->table, m->range, m->slot, &now);
+	st_table_read(&n->table, c.range, c.slot, &now);
 	if (record.version > now.version)
-		st_table_write(&n->table, m->range, m->slot, &record);
-	answer.term = m->term;
-	answer.number = m->number;
-	sh_send(peer, &answer);
+		st_table_write(&n->table, c.range, c.slot, &record);
+	sh_reply(n->hub, e->id, XPORT_OK, NULL, 0);
 }
 
-static void take_map(struct node *n, const struct sw_message *m)
+static void put(void *arg, const struct xport_rpc_event *e)
 {
-	static struct sw_map map;
-
-	if (!sw_get_map(m, &map) || map.epoch <= n->primary.map.epoch)
-		return;
-	if (map.node[n->primary.id].life == n->life)
-		sp_map(&n->primary, &map);
-	else
-		n->ends = true; /* another one is in its place */
+	sp_write(&((struct node *)arg)->primary, e, false);
 }
 
-static void message(void *arg, struct sh_peer *peer, const struct sw_message *m)
+static void delete (void *arg, const struct xport_rpc_event *e)
+{
+	sp_write(&((struct node *)arg)->primary, e, true);
+}
+
+static void die(void *arg, const struct xport_rpc_event *e)
 {
 	struct node *n = arg;
 
-	if (m->type == SW_MAP && peer == n->primary.keeper)
-		take_map(n, m);
-	else if (m->type == SW_DIE && peer == n->primary.keeper)
+	if (e->ep == n->primary.watch.keeper)
 		(void)raise(SIGKILL);
-	else if (m->type == SW_COPY)
-		take_copy(n, peer, m);
-	else if (m->type == SW_COPIED)
-		sp_copied(&n->primary, m);
-	else if (m->type == SW_PUT || m->type == SW_DELETE)
-		sp_write(&n->primary, peer, m);
-	else
-		peer->bad = true;
+	sh_reply(n->hub, e->id, XPORT_ERR_INVALID, NULL, 0);
 }
 
-static void lost(void *arg, struct sh_peer *peer)
+/* ---- what comes ---- */
+
+static void done(void *arg, const struct xport_rpc_event *e)
 {
 	struct node *n = arg;
 
-	if (peer == n->primary.keeper)
+	if (e->context != NULL) {
+		sp_done(&n->primary, e);
+	} else if (e->id == n->join) {
+		n->join_again_ms = e->status == XPORT_ERR_BUSY ? sh_again_ms(e) : 0;
+		n->ends = e->status != XPORT_OK && e->status != XPORT_ERR_BUSY;
+	} else if (sm_done(&n->primary.watch, e)) {
+		if (n->primary.watch.map.node[n->primary.id].life == n->life)
+			sp_map(&n->primary);
+		else
+			n->ends = true; /* another one is in its place */
+	}
+}
+
+static void lost(void *arg, xport_ep *ep)
+{
+	struct node *n = arg;
+
+	if (ep == n->primary.watch.keeper)
 		n->ends = true;
 	else
-		sp_lost(&n->primary, peer);
+		sp_lost(&n->primary, ep);
 }
 
-static bool join(struct node *n, const char *keeper)
-{
-	struct sw_message m = {.type = SW_HELLO, .number = n->primary.id};
-	struct sw_member self = {.life = n->life};
+/* ---- life ---- */
 
-	if (!sh_describe(n->hub, n->table.mr, &self))
+static bool join(struct node *n)
+{
+	struct xport_rpc_args args = {.payload = &n->self, .len = sizeof(n->self), .deadline_ms = JOIN_MS};
+
+	n->join_again_ms = 0;
+	n->join = sh_call(n->hub, n->primary.watch.keeper, "store.join", args);
+	if (n->join == 0)
+		sh_complain_services(n->hub, "joining");
+	return n->join != 0;
+}
+
+static bool connect_keeper(struct node *n, const char *keeper)
+{
+	n->self = (struct sw_join){.node = n->primary.id, .member = {.life = n->life}};
+	if (!sh_describe(n->hub, n->table.mr, &n->self.member))
 		return false;
-	n->primary.keeper = sh_connect(n->hub, keeper);
-	if (n->primary.keeper == NULL) {
+	n->primary.watch.keeper = sh_connect(n->hub, keeper);
+	if (n->primary.watch.keeper == NULL)
 		sh_complain(n->hub, "the keeper");
-		return false;
-	}
-	sw_put_member(&m, &self);
-	sh_send(n->primary.keeper, &m);
-	return true;
+	return n->primary.watch.keeper != NULL && join(n);
+}
+
+/* One turn.  Returns false if the node has failed. */
+static bool turn(struct node *n)
+{
+	bool soon = sm_ask(&n->primary.watch);
+
+	if (sp_continue(&n->primary) || n->join_again_ms != 0)
+		soon = true;
+	sh_hub_poll(n->hub, soon ? SH_SOON_MS : IDLE_MS);
+	return n->ends || n->join_again_ms == 0 || sh_now_ms() < n->join_again_ms || join(n);
 }
 
 static int run(struct node *n, const char *listen, const char *keeper, uint32_t id, bool early)
 {
-	static const struct sh_calls calls = {message, lost};
+	static const struct sh_method methods[] = {
+		{"store.put", put}, {"store.delete", delete}, {"store.copy", copy}, {"store.die", die}, {NULL, NULL}};
+	static const struct sh_use use = {"storage_node", methods, done, lost};
 	int rc = 1;
 
-	n->hub = sh_hub_open("storage_node", listen, &calls, n);
+	n->hub = sh_hub_open(&use, n, listen);
 	if (n->hub == NULL)
 		return 1;
 	if (st_table_open(&n->table, n->hub)) {
-		sp_open(&n->primary, id, &n->table);
+		sp_open(&n->primary, id, &n->table, n->hub);
 		n->primary.early = early;
-		rc = join(n, keeper) ? 0 : 1;
+		rc = connect_keeper(n, keeper) ? 0 : 1;
 		while (rc == 0 && !n->ends)
-			sh_hub_poll(n->hub, sp_connect(&n->primary, n->hub) ? SOON_MS : IDLE_MS);
+			rc = turn(n) ? 0 : 1;
 	}
 	sh_hub_close(n->hub);
 	return rc;

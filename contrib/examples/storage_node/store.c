@@ -21,51 +21,46 @@ const char *ss_text(enum ss_status status)
 	return status < SS_STATUSES ? text[status] : "?";
 }
 
-/* ---- messages ---- */
+/* ---- what comes ---- */
 
 static void forget_node(struct ss_node *n)
 {
 	xport_rkey_destroy(n->rkey);
-	*n = (struct ss_node){.peer = NULL};
+	*n = (struct ss_node){.ep = NULL};
 }
 
-static void take_map(struct ss_store *s, const struct sw_message *m)
+static void forget_old(struct ss_store *s)
 {
-	static struct sw_map map;
-
-	if (!sw_get_map(m, &map) || map.epoch <= s->map.epoch)
-		return;
-	s->map = map;
 	for (uint32_t i = 0; i < SW_NODES; i++) {
 		struct ss_node *n = &s->node[i];
 
-		if (n->peer != NULL && n->life != map.node[i].life) {
-			n->peer->bad = true; /* closed in the next round of the loop */
+		if (n->ep != NULL && n->life != s->watch.map.node[i].life) {
+			sh_close(s->hub, n->ep);
 			forget_node(n);
 		}
 	}
 }
 
-static void message(void *arg, struct sh_peer *peer, const struct sw_message *m)
+static void done(void *arg, const struct xport_rpc_event *e)
 {
 	struct ss_store *s = arg;
 
-	if (m->type == SW_MAP && peer == s->keeper) {
-		take_map(s, m);
-	} else if (m->type == SW_ANSWER && m->number == s->number) {
-		s->answered = true;
-		s->status = m->status;
+	if (e->id == s->write) {
+		s->write = 0;
+		s->answered = e->status == XPORT_OK && e->len == sizeof(s->answer);
+	} else if (sm_done(&s->watch, e)) {
+		forget_old(s);
 	}
 }
 
-static void lost(void *arg, struct sh_peer *peer)
+static void lost(void *arg, xport_ep *ep)
 {
 	struct ss_store *s = arg;
 
-	if (peer == s->keeper)
-		s->keeper = NULL;
+	if (ep == s->watch.keeper)
+		s->watch.keeper = NULL;
 	for (int i = 0; i < SW_NODES; i++)
-		if (s->node[i].peer == peer)
+		if (s->node[i].ep == ep)
 			forget_node(&s->node[i]);
 }
 
@@ -75,18 +70,18 @@ static void lost(void *arg, struct sh_peer *peer)
 static struct ss_node *way_to(struct ss_store *s, uint32_t node)
 {
 	struct ss_node *n = &s->node[node];
-	const struct sw_member *m = &s->map.node[node];
+	const struct sw_member *m = &s->watch.map.node[node];
 
-	if (n->peer != NULL)
+	if (n->ep != NULL)
 		return n;
 	n->life = m->life;
-	n->peer = sh_connect(s->hub, m->address);
-	if (n->peer == NULL)
+	n->ep = sh_connect(s->hub, m->address);
+	if (n->ep == NULL)
 		return NULL;
-	if (xport_rkey_unpack(n->peer->ep, m->rkey, m->rkey_len, &n->rkey) == XPORT_OK)
+	if (xport_rkey_unpack(n->ep, m->rkey, m->rkey_len, &n->rkey) == XPORT_OK)
 		return n;
-	n->peer->bad = true;
-	*n = (struct ss_node){.peer = NULL};
+	sh_close(s->hub, n->ep);
+	*n = (struct ss_node){.ep = NULL};
 	return NULL;
 }
 
@@ -94,8 +89,9 @@ static struct ss_node *way_to(struct ss_store *s, uint32_t node)
 static bool later(struct ss_store *s, int64_t until)
 {
 	s->again++;
+	(void)sm_ask(&s->watch);
 	sh_hub_poll(s->hub, MOMENT_MS);
-	return s->keeper != NULL && sh_now_ms() < until;
+	return s->watch.keeper != NULL && sh_now_ms() < until;
 }
 
 /* ---- reading ---- */
@@ -108,7 +104,7 @@ static bool read_slot(struct ss_store *s, uint32_t node, uint32_t range, uint32_
 	for (int tries = 0; tries < TRIES; tries++) {
 		struct ss_node *n = way_to(s, node);
 
-		if (n == NULL || !sh_get(n->peer, s->slot, SR_SLOT, n->rkey, sr_offset(range, slot), s->mr))
+		if (n == NULL || !sh_get(s->hub, n->ep, s->slot, SR_SLOT, n->rkey, sr_offset(range, slot), s->mr))
 			return false;
 		if (s->plain ? sr_read_torn(r, s->slot) : sr_read(r, s->slot))
 			return true;
@@ -136,7 +132,7 @@ static bool epoch_is(struct ss_store *s, uint64_t epoch)
 	uint64_t now = 0;
 	int r = XPORT_ERR_CLOSED;
 
-	if (s->keeper != NULL)
+	if (s->watch.keeper != NULL)
 		r = xport_versioned_peer_read(s->epoch, &now);
 	if (r == XPORT_OK)
 		r = xport_versioned_peer_wait(s->epoch, sh_hub_take, s->hub, -1);
@@ -157,8 +153,8 @@ enum ss_status ss_get(struct ss_store *s, const void *key, size_t key_len, struc
 		return SS_INVALID;
 	sr_place(key, key_len, &range, &home);
 	do {
-		uint64_t epoch = s->map.epoch;
-		uint32_t node = s->map.range[range].primary;
+		uint64_t epoch = s->watch.map.epoch;
+		uint32_t node = s->watch.map.range[range].primary;
 		enum looked l;
 
 		if (node == SW_NONE)
@@ -174,11 +170,11 @@ static bool list_range(struct ss_store *s, uint32_t range, void (*each)(void *ar
                        void *arg)
 {
 	static struct sr_record r[SR_SLOTS];
-	uint64_t epoch = s->map.epoch;
+	uint64_t epoch = s->watch.map.epoch;
 
 	for (uint32_t i = 0; i < SR_SLOTS; i++)
-		if (s->map.range[range].primary == SW_NONE ||
-		    !read_slot(s, s->map.range[range].primary, range, i, &r[i]))
+		if (s->watch.map.range[range].primary == SW_NONE ||
+		    !read_slot(s, s->watch.map.range[range].primary, range, i, &r[i]))
 			return false;
 	if (!epoch_is(s, epoch))
 		return false;
@@ -194,7 +190,7 @@ enum ss_status ss_list(struct ss_store *s, void (*each)(void *arg, const struct 
 
 	for (uint32_t i = 0; i < SR_RANGES; i++) {
 		while (!list_range(s, i, each, arg)) {
-			if (s->map.range[i].primary == SW_NONE)
+			if (s->watch.map.range[i].primary == SW_NONE)
 				return SS_LOST;
 			if (!later(s, until))
 				return SS_TIMEOUT;
@@ -205,37 +201,38 @@ enum ss_status ss_list(struct ss_store *s, void (*each)(void *arg, const struct 
 
 /* ---- writing ---- */
 
-/* Sends it, and waits for the answer as long as its node is there. */
-static bool ask(struct ss_store *s, uint32_t node, const struct sw_message *m, int64_t until)
+/* Waits for the answer as long as the node is there. */
+static bool ask(struct ss_store *s, uint32_t node, const char *method, const uint8_t *slot, int64_t until)
 {
+	struct xport_rpc_args args = {.payload = slot,
+	                              .len = SR_SLOT,
+	                              .reply = &s->answer,
+	                              .reply_max = sizeof(s->answer),
+	                              .deadline_ms = (uint32_t)(until - sh_now_ms())};
 	struct ss_node *n = way_to(s, node);
-	struct sh_peer *peer;
 
-	if (n == NULL)
-		return false;
-	peer = n->peer;
 	s->answered = false;
-	sh_send(peer, m);
-	while (!s->answered && n->peer == peer && sh_now_ms() < until)
-		sh_hub_poll(s->hub, 1000);
+	s->write = n == NULL ? 0 : sh_call(s->hub, n->ep, method, args);
+	while (s->write != 0)
+		sh_hub_poll(s->hub, sm_ask(&s->watch) ? SH_SOON_MS : 1000);
 	return s->answered;
 }
 
-static enum ss_status write_record(struct ss_store *s, enum sw_type type, const struct sr_record *r)
+static enum ss_status write_record(struct ss_store *s, const char *method, const struct sr_record *r)
 {
 	int64_t until = sh_now_ms() + GIVE_UP_MS;
-	struct sw_message m = {.type = type, .number = ++s->number, .body_len = SR_SLOT};
+	uint8_t slot[SR_SLOT] = {0};
 	uint32_t range, home;
 
 	sr_place(r->key, r->key_len, &range, &home);
-	sr_write(r, m.body);
+	sr_write(r, slot);
 	do {
-		uint32_t node = s->map.range[range].primary;
+		uint32_t node = s->watch.map.range[range].primary;
 
 		if (node == SW_NONE)
 			return SS_LOST;
-		if (ask(s, node, &m, until) && s->status != SW_NOT_PRIMARY)
-			return s->status == SW_OK ? SS_OK : s->status == SW_NOT_FOUND ? SS_NOT_FOUND : SS_FULL;
+		if (ask(s, node, method, slot, until) && s->answer != SW_NOT_PRIMARY)
+			return s->answer == SW_OK ? SS_OK : s->answer == SW_NOT_FOUND ? SS_NOT_FOUND : SS_FULL;
 	} while (later(s, until));
 	return SS_TIMEOUT;
 }
@@ -248,22 +245,7 @@ enum ss_status ss_put(struct ss_store *s, const void *key, size_t key_len, const
 		return SS_INVALID;
 	memcpy(r.key, key, key_len);
 	memcpy(r.value, value, value_len);
-	return write_record(s, SW_PUT, &r);
-}
-
-void ss_put_unheard(struct ss_store *s, const void *key, size_t key_len, int times)
-{
-	struct sr_record r = {.state = SR_HELD, .key_len = (uint32_t)key_len};
-	struct sw_message m = {.type = SW_PUT, .body_len = SR_SLOT};
-	uint32_t range, home;
-	struct ss_node *n;
-
-	memcpy(r.key, key, key_len);
-	sr_place(r.key, r.key_len, &range, &home);
-	sr_write(&r, m.body);
-	n = way_to(s, s->map.range[range].primary);
-	for (int i = 0; n != NULL && i < times; i++)
-		sh_send(n->peer, &m);
+	return write_record(s, "store.put", &r);
 }
 
 enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len)
@@ -273,7 +255,7 @@ enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len)
 	if (!fits(key_len, 0))
 		return SS_INVALID;
 	memcpy(r.key, key, key_len);
-	return write_record(s, SW_DELETE, &r);
+	return write_record(s, "store.delete", &r);
 }
 
 /* ---- life ---- */
@@ -281,26 +263,25 @@ enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len)
 static bool open_epoch(struct ss_store *s)
 {
 	struct xport_versioned_attr a = {.size = sizeof(a), .form = XPORT_VERSIONED_SUMMED, .length = 8};
-	const struct sw_member *k = &s->map.keeper;
+	const struct sw_member *k = &s->watch.map.keeper;
 
-	return xport_rkey_unpack(s->keeper->ep, k->rkey, k->rkey_len, &s->keeper_rkey) == XPORT_OK &&
-	       xport_versioned_peer_create(s->hub->x, s->keeper->ep, s->keeper_rkey, 0, &a, &s->epoch) == XPORT_OK;
+	return xport_rkey_unpack(s->watch.keeper, k->rkey, k->rkey_len, &s->keeper_rkey) == XPORT_OK &&
+	       xport_versioned_peer_create(s->hub->x, s->watch.keeper, s->keeper_rkey, 0, &a, &s->epoch) == XPORT_OK;
 }
 
 static bool join(struct ss_store *s, const char *keeper)
 {
 	struct xport_mr_info info = {.size = sizeof(info)};
-	struct sw_message m = {.type = SW_WATCH};
 	int64_t until = sh_now_ms() + GIVE_UP_MS;
 
 	if (xport_mr_alloc(s->hub->x, SR_SLOT, 0, &s->mr) != XPORT_OK || xport_mr_query(s->mr, &info) != XPORT_OK)
 		return false;
 	s->slot = info.base;
-	s->keeper = sh_connect(s->hub, keeper);
-	if (s->keeper == NULL)
+	s->watch.hub = s->hub;
+	s->watch.keeper = sh_connect(s->hub, keeper);
+	if (s->watch.keeper == NULL)
 		return false;
-	sh_send(s->keeper, &m);
-	while (s->map.epoch == 0)
+	while (s->watch.map.epoch == 0)
 		if (!later(s, until))
 			return false;
 	return open_epoch(s);
@@ -308,12 +289,13 @@ static bool join(struct ss_store *s, const char *keeper)
 
 struct ss_store *ss_open(const char *name, const char *keeper)
 {
-	static const struct sh_calls calls = {message, lost};
+	static struct sh_use use = {NULL, NULL, done, lost};
 	struct ss_store *s = calloc(1, sizeof(*s));
 
 	if (s == NULL)
 		return NULL;
-	s->hub = sh_hub_open(name, NULL, &calls, s);
+	use.program = name;
+	s->hub = sh_hub_open(&use, s, NULL);
 	if (s->hub != NULL && join(s, keeper))
 		return s;
 	if (s->hub != NULL)

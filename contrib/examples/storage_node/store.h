@@ -7,15 +7,13 @@
  * still that of the map, the node was the range's primary after the slots had been read, and the value was the latest that
  * anybody had been told of.  If not, all of it is done again by the new map.
  *
- * Writes go to the primary by message.  One that was not answered, since its node died, is sent again to the next
+ * Writes are calls to the primary.  One that was not answered, since its node died, is made again to the next
  * primary: it may take effect twice, which shows if somebody else has written the same key in between.
  */
 #ifndef STORAGE_STORE_H
 #define STORAGE_STORE_H
 
-#include <xport_services.h>
-
-#include "hub.h"
+#include "watch.h"
 
 enum ss_status {
 	SS_OK = 0,
@@ -28,23 +26,22 @@ enum ss_status {
 };
 
 struct ss_node {
-	struct sh_peer *peer;
+	xport_ep *ep;
 	uint64_t life;
 	xport_rkey *rkey;
 };
 
 struct ss_store {
 	struct sh_hub *hub;
-	struct sh_peer *keeper; /* NULL: lost */
 	xport_rkey *keeper_rkey;
 	xport_versioned_peer *epoch;
-	struct sw_map map;
+	struct sm_watch watch;
 	struct ss_node node[SW_NODES];
 	xport_mr *mr; /* where slots are read to */
 	uint8_t *slot;
-	uint64_t number; /* of the last write */
+	uint64_t write; /* the call of the write in progress; 0: it has ended */
 	bool answered;
-	uint32_t status; /* its answer */
+	uint8_t answer; /* enum sw_answer */
 	bool plain;      /* planted: takes whatever it reads */
 	uint64_t again, torn; /* things done again for another map, slots read while they were written */
 };
@@ -55,8 +52,6 @@ void ss_close(struct ss_store *s);
 const char *ss_text(enum ss_status status);
 
 enum ss_status ss_put(struct ss_store *s, const void *key, size_t key_len, const void *value, size_t value_len);
-/* For a test: puts nothing under a key that was put before, so many times, and waits for no answer. */
-void ss_put_unheard(struct ss_store *s, const void *key, size_t key_len, int times);
 enum ss_status ss_delete(struct ss_store *s, const void *key, size_t key_len);
 /* The value goes to record->value. */
 enum ss_status ss_get(struct ss_store *s, const void *key, size_t key_len, struct sr_record *record);

@@ -1,71 +1,71 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * wire.h - the messages between nodes, clients and the keeper, and the map that the keeper broadcasts.
+ * wire.h - the methods of the keeper and of the nodes, and the map.
  *
- * A message is a head of 40 bytes, little-endian, and a body: a record (record.h), a map, or a node's hello.
+ * A payload is one of the structs below, as it lies in memory: libxport connects no processes of different byte order, and
+ * the structs have no gaps.
+ *
+ *	at the keeper   called by   payload          reply
+ *	store.join      a node      sw_join          empty: it is a part of the store now
+ *	store.map       all         an epoch         sw_map, as soon as there is a later epoch than that
+ *	store.filled    a primary   sw_filled        empty: the second of this range may become primary
+ *
+ *	at a node
+ *	store.put       a client    a record         enum sw_answer, a byte
+ *	store.delete    a client    a key, a record  the same
+ *	store.copy      a primary   sw_copy          empty: the record is in the slot
+ *	store.die       the keeper  empty            none: the node dies (tests)
+ *
+ * A record is SR_SLOT bytes (record.h).  XPORT_ERR_INVALID means that the payload makes no sense here, or is outdated.
  */
 #ifndef STORAGE_WIRE_H
 #define STORAGE_WIRE_H
 
 #include "record.h"
 
-enum { SW_NODES = 8, SW_RKEY = 512, SW_ADDRESS = 64, SW_BODY = 8192, SW_HEAD = 40, SW_MESSAGE = SW_HEAD + SW_BODY };
+enum { SW_NODES = 8, SW_RKEY = 308, SW_ADDRESS = 64, SW_NONE = 0xffffffff };
 
-enum sw_type {
-	SW_HELLO = 1,  /* node to keeper: number = its id, body = a member */
-	SW_WATCH,      /* client to keeper: send me the map, now and whenever it changes */
-	SW_MAP,        /* keeper to all */
-	SW_PUT,        /* client to primary: body = a record with key and value */
-	SW_DELETE,     /* the same, with a key alone */
-	SW_ANSWER,     /* to the client: its number, and a status */
-	SW_COPY,       /* primary to second: body = the record for this slot; status 1: one of those that fill it */
-	SW_COPIED,     /* second to primary: the same head */
-	SW_DIE,        /* keeper to node, planned: die now, between two messages */
-	SW_FILLED,     /* primary to keeper: the second of this range has it all */
-	SW_TYPES
-};
-
-enum sw_status { SW_OK = 0, SW_FILLING = 1, SW_NOT_FOUND = 2, SW_NOT_PRIMARY = 3, SW_FULL = 4 };
-
-struct sw_message {
-	uint32_t type, status, range, slot, body_len;
-	uint64_t term, number; /* of a COPY: the record's version */
-	uint8_t body[SW_BODY];
-};
+enum sw_answer { SW_OK = 0, SW_NOT_FOUND = 1, SW_NOT_PRIMARY = 2, SW_FULL = 3 };
 
 /* How a process is reached. */
 struct sw_member {
-	uint64_t life; /* of how many with this id it is; 0: there is none */
+	uint64_t life; /* number of the process, counted for each node; 0: none */
 	uint32_t rkey_len;
 	char address[SW_ADDRESS];
 	uint8_t rkey[SW_RKEY];
 };
 
-enum { SW_NONE = 0xffffffff };
+struct sw_join {
+	uint64_t node;
+	struct sw_member member;
+};
 
 struct sw_range {
-	uint64_t term;             /* changes whenever one of the others does, but for `filled` */
-	uint32_t primary, second;  /* nodes, or SW_NONE.  A range without a primary has lost both */
-	uint32_t filled;           /* 1: the second has all that was ever acknowledged */
+	uint64_t term;            /* changes whenever the primary or the second does */
+	uint32_t primary, second; /* nodes, or SW_NONE.  A range without a primary has lost both */
+	uint64_t filled;          /* 1: the second has all that was ever acknowledged */
 };
 
 struct sw_map {
-	uint64_t epoch; /* changes with every map */
-	uint32_t nodes;
-	struct sw_member keeper; /* whose region holds the epoch */
+	uint64_t epoch, nodes;   /* each map has another epoch */
+	struct sw_member keeper; /* its region holds the epoch */
 	struct sw_member node[SW_NODES];
 	struct sw_range range[SR_RANGES];
 };
 
-/* Returns how many bytes it takes; `to` has SW_MESSAGE. */
-size_t sw_write(const struct sw_message *m, uint8_t *to);
-/* False: it is no message. */
-bool sw_read(struct sw_message *m, const uint8_t *from, size_t len);
+struct sw_filled {
+	uint64_t term, range;
+};
 
-/* Fills in the body. */
-void sw_put_member(struct sw_message *m, const struct sw_member *member);
-bool sw_get_member(const struct sw_message *m, struct sw_member *member);
-void sw_put_map(struct sw_message *m, const struct sw_map *map);
-bool sw_get_map(const struct sw_message *m, struct sw_map *map);
+struct sw_copy {
+	uint64_t term;
+	uint32_t range, slot;
+	uint8_t record[SR_SLOT];
+};
+
+/* The longest payload that every network takes. */
+_Static_assert(sizeof(struct sw_map) <= 3900, "the map must fit into one reply");
+_Static_assert(sizeof(struct sw_member) == 12 + SW_ADDRESS + SW_RKEY, "a struct with gaps");
+_Static_assert(sizeof(struct sw_copy) == 16 + SR_SLOT, "a struct with gaps");
 
 #endif
