@@ -33,6 +33,7 @@ struct scene {
 	xport_ep *ep[2];
 	xport_mr *source[2], *sink[2]; /* what is sent from, and received into; NULL: no regions */
 	bool up[2], ended[2]; /* connected; lost or closed */
+	bool answered, told;  /* side 0 sent data with its acceptance; side 1 has them */
 	struct scene_op ops[SCENE_OPS];
 	int nops;
 	uint64_t notified;

@@ -147,6 +147,9 @@ static void on_event(struct scene *s, int side, const struct xport_completion *c
 	case XPORT_EVENT_CONNECTED:
 		s->up[side] = true;
 		break;
+	case XPORT_EVENT_ACCEPTED:
+		s->told = true;
+		break;
 	case XPORT_EVENT_LOST:
 	case XPORT_EVENT_CLOSED:
 		if (s->ended[side])
@@ -270,8 +273,21 @@ static void take_accepted(struct scene *s)
 		rc = rc == XPORT_ERR_NO_MEMORY ? xport_accept(s->listener, 0, &s->ep[0]) : rc;
 		if (rc == XPORT_ERR_TIMEOUT || !sc_ok(s, s->x[0], "xport_accept", rc, ON_ACCEPT))
 			return;
+	} else {
+		s->answered = true;
 	}
 	s->up[0] = true;
+}
+
+/* What side 0 answered arrives, or an end does. */
+static void await_answer(struct scene *s)
+{
+	int64_t end = sc_now_ms() + CONNECT_LIMIT_MS;
+
+	while (s->answered && !s->told && sc_connected(s) && sc_now_ms() < end)
+		sc_step(s);
+	if (s->answered && !s->told && sc_connected(s))
+		scene_bad(s, "hang: the answer to the connection did not arrive, and no loss was seen");
 }
 
 void sc_connect_at(struct scene *s, const char *address)
@@ -303,6 +319,7 @@ void sc_connect_at(struct scene *s, const char *address)
 	}
 	if (s->up[1] && !s->ended[1] && s->ep[0] == NULL)
 		scene_bad(s, "hang: connected here, but there is nobody on the other side, and no loss was seen");
+	await_answer(s);
 }
 
 void sc_connect_both(struct scene *s)
