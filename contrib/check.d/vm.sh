@@ -25,7 +25,8 @@ prepare_vm() {
 	(umask 077 && head -c 32 /dev/urandom | base64 >"$out/key")
 	keyed="env XPORT_AUTH_KEY_FILE=$out/key"
 	check "build" "$top/contrib/build" "$dir" --enable-werror &&
-		check "build the suite" flock "$dir" make -C "$dir" -j2 test/conform_check test/diff_check test/remote_put test/xport_demo test/xport_info test/open_as test/stalls test/xport_perf test/ucx/ucx_be_test &&
+		check "build the suite" flock "$dir" make -C "$dir" -j2 test/conform_check test/diff_check test/remote_put test/xport_demo test/xport_info test/open_as test/stalls test/xport_perf test/ucx/ucx_be_test \
+			test/marks test/near &&
 		have_vm "the virtual machine starts" $vm --timeout 60 -- true
 }
 

@@ -42,19 +42,26 @@ int scaled(int ms)
 	return ms * (scale != nullptr ? atoi(scale) : 1);
 }
 
+/* Not one that the kernel chooses: it would hand it out again, to a connection of another test, before the root has bound it. */
 std::string root_source()
 {
-	sockaddr_in a = {};
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	enum { FIRST = 11000, PORTS = 21000 };
+	static unsigned next = static_cast<unsigned>(getpid()) * 61;
 
-	a.sin_family = AF_INET;
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (bind(fd, reinterpret_cast<sockaddr *>(&a), len) != 0 ||
-	    getsockname(fd, reinterpret_cast<sockaddr *>(&a), &len) != 0)
-		abort();
-	close(fd);
-	return "root:127.0.0.1:" + std::to_string(ntohs(a.sin_port));
+	for (int i = 0; i < PORTS; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0), port = FIRST + static_cast<int>(next++ % PORTS);
+		sockaddr_in a = {};
+		bool is_free;
+
+		a.sin_family = AF_INET;
+		a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		a.sin_port = htons(static_cast<uint16_t>(port));
+		is_free = bind(fd, reinterpret_cast<sockaddr *>(&a), sizeof(a)) == 0;
+		close(fd);
+		if (is_free)
+			return "root:127.0.0.1:" + std::to_string(port);
+	}
+	abort();
 }
 
 std::string make_directory()
