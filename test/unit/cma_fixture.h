@@ -133,6 +133,8 @@ protected:
 			both(1);
 			if (other == nullptr)
 				(void)!xport_accept(listener, 1, &other);
+			else
+				std::this_thread::sleep_for(std::chrono::microseconds(100));
 		}
 		done.clear(); /* that it is connected */
 		theirs.clear();

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <endian.h>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 /* What C++ says of C's enumerations. */
@@ -76,6 +78,8 @@ protected:
 			poll();
 			if (peer == nullptr)
 				(void)!xport_accept(listener, 1, &peer);
+			else
+				std::this_thread::sleep_for(std::chrono::microseconds(100));
 		}
 		ASSERT_EQ(XPORT_EP_OPEN, state());
 		ASSERT_EQ(XPORT_OK, xport_mr_reg(a, memory, sizeof(memory),

@@ -364,6 +364,8 @@ TEST_F(Multi, AnAnswerWaitsForMemory)
 	for (int i = 0; i < 60000 && (taken == nullptr || !open); i++) {
 		for (const auto &c : poll())
 			open = open || c.type == XPORT_EVENT_CONNECTED;
+		if (!open)
+			std::this_thread::sleep_for(std::chrono::milliseconds(1));
 		if (taken == nullptr && open) {
 			poll(100); /* nothing is left to be acknowledged */
 			inside_no_frames(b, true);

@@ -319,7 +319,7 @@ TEST_F(Unmade, AClosedListenersWhoseEndIsNotReaped)
 	ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
 	ASSERT_EQ(XPORT_OK, xport_connect(a, name, nullptr, 0, &ep));
 	for (int i = 0; i < 20000 && logged.find("PEER_CLOSED") == std::string::npos; i++) {
-		for (auto &d : reap(a, 0))
+		for (auto &d : reap(a, 1))
 			if (d.type == XPORT_EVENT_CONNECTED)
 				xport_ep_destroy(ep);
 		EXPECT_EQ(0, xport_poll(b, nullptr, 0));
