@@ -41,6 +41,20 @@ int xpi_mail_send(int sock, const void *body, size_t len, int fd)
 	return errno == ECONNREFUSED ? XPORT_ERR_PEER_LOST : XPORT_ERR_SYSTEM;
 }
 
+/* The control buffer has room for more of them where the kernel gives no user. */
+static void take_fd(struct xpi_mail *mail, const unsigned char *at)
+{
+	int fd;
+
+	memcpy(&fd, at, sizeof(fd));
+	if (mail->nfds < XPI_MAIL_FDS) {
+		mail->fds[mail->nfds++] = fd;
+		return;
+	}
+	mail->cut = true;
+	close(fd);
+}
+
 bool xpi_mail_take(int sock, struct xpi_mail *mail)
 {
 	struct iovec body = {mail->body, sizeof(mail->body)};
@@ -59,6 +73,7 @@ bool xpi_mail_take(int sock, struct xpi_mail *mail)
 	mail->from_len = m.msg_namelen;
 	mail->cut = (m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
+		size_t passed = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		struct ucred who;
 
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS) {
@@ -68,8 +83,8 @@ bool xpi_mail_take(int sock, struct xpi_mail *mail)
 		}
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		mail->nfds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(mail->fds, CMSG_DATA(c), (size_t)mail->nfds * sizeof(int));
+		for (size_t i = 0; i < passed; i++)
+			take_fd(mail, CMSG_DATA(c) + i * sizeof(int));
 	}
 	return true;
 }
