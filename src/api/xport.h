@@ -989,7 +989,8 @@ struct xport_rkey_info {
 	   accesses outside the part.  1: in all other cases */
 	int exact;
 	/* Operations posted with the key that have not completed; each piece of a list counts.  Operations that were
-	   complete when their call returned, and puts with XPORT_LOCAL or XPORT_QUIET, may be left out. */
+	   complete when their call returned, and puts with XPORT_LOCAL or XPORT_QUIET, may be left out.  Operations that
+	   go by message count for all keys of the endpoint to the same region. */
 	uint64_t in_flight;
 };
 

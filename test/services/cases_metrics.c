@@ -107,7 +107,7 @@ static void user(struct h *h)
 
 /* ---- latencies ---- */
 
-enum { TIMES = 20 };
+enum { TIMES = 20, LONG = 1 << 20 };
 
 static void timed_target(struct h *h)
 {
@@ -117,7 +117,38 @@ static void timed_target(struct h *h)
 	h_mesh(h, NULL);
 	m = h_mem_target(h, 4096, 0, XPORT_REMOTE_READ | XPORT_REMOTE_WRITE);
 	h_share(h, 1, &m);
+	for (int i = 0; i < TIMES; i++) {
+		struct xport_completion c;
+
+		H_OK(xport_recv(h->x, h_buf(h, LONG), LONG, 1, UINT64_MAX, NULL));
+		H_EQ(1, xport_wait(h->x, &c, 1, h_ms(10000)));
+		H_OK(c.status);
+	}
 	h_sync(h);
+}
+
+/* The same xport_poll completes them, by the frames that waited, and gives them to the application. */
+static void timed_sends(struct h *h)
+{
+	struct xport_counters n = {.size = sizeof(n)};
+	uint8_t *buf = h_buf(h, LONG);
+	uint64_t all = 0;
+
+	for (int i = 0; i < TIMES; i++) {
+		struct xport_completion c;
+		int64_t end = h_now_us() + 1000 * h_ms(10000);
+		int got = 0;
+
+		H_OK(xport_send(h->ep[0], buf, LONG, 1, NULL));
+		while (got == 0 && h_now_us() < end)
+			got = xport_poll(h->x, &c, 1);
+		H_EQ(1, got);
+		H_OK(c.status);
+	}
+	H_OK(xport_stats(h->x, h->ep[0], &n));
+	for (int i = 0; i < 24; i++)
+		all += n.latency[XPORT_OP_SEND][i];
+	H_EQ(TIMES, all);
 }
 
 /* The value of the line that begins so; -1: there is none. */
@@ -177,6 +208,7 @@ static void timed_user(struct h *h)
 		before = (uint64_t)v;
 	}
 	xport_rkey_destroy(key.k);
+	timed_sends(h);
 	h_sync(h);
 }
 

@@ -194,11 +194,6 @@ static __attribute__((noinline)) void occasional(struct xport *x)
 {
 	bool tick = (x->epoch & 255) == 0 || (x->todo & XPI_TODO_TICK) != 0;
 
-	if (x->todo & XPI_TODO_TIMED) {
-		xpi_latency_look(x);
-		if ((x->todo & XPI_TODO_CLOCK) == 0)
-			return;
-	}
 	if (!x->settings.liveness_thread && (tick || clock_moved(x)))
 		xpi_live_step(x->live);
 	if (!tick)
@@ -311,7 +306,7 @@ int xpi_progress_rest(struct xport *x, int n)
 	}
 	if (__builtin_expect(atomic_load_explicit(&x->attention, memory_order_acquire) != 0, 0))
 		attend(x, n);
-	if (__builtin_expect((x->todo & (XPI_TODO_CLOCK | XPI_TODO_TIMED)) != 0, 0))
+	if (__builtin_expect((x->todo & XPI_TODO_CLOCK) != 0, 0))
 		occasional(x);
 	if (x->todo & XPI_TODO_WORK) {
 		pump(x);
@@ -320,6 +315,9 @@ int xpi_progress_rest(struct xport *x, int n)
 	/* Last: what was pumped may have been what they wait for. */
 	if (__builtin_expect((x->todo & XPI_TODO_CLOSING) != 0, 0))
 		xpi_closing_walk(x);
+	/* Later than all that completes operations: they may be reaped next. */
+	if (__builtin_expect((x->todo & XPI_TODO_TIMED) != 0, 0))
+		xpi_latency_look(x);
 	return n;
 }
 
