@@ -6,7 +6,7 @@
 	scenarios.py ADDRESS NAME...   the initiator: prints "ok NAME" for each
 
 Not in the table: wakeups, WAKEUPS messages and answers under asyncio, with pauses; cancels, 10,000 operations that are
-dropped or cancelled beside a stopped peer.
+dropped or cancelled beside a stopped peer; arrays, numpy arrays over regions.
 """
 import asyncio
 import gc
@@ -130,22 +130,7 @@ def get(address):
 			assert view[7:7 + len(data)] == data
 			raises(BufferError, region.close)
 			del view
-			numbers(s, region)
 		raises(xport.Closed, lambda: region.memory)
-
-
-def numbers(s, region):
-	try:
-		import numpy
-	except ImportError:
-		return
-	array = region.array("i8", (10, 10))
-	array[:] = numpy.arange(100).reshape(10, 10)
-	s.ep.put(array, s.key, 0).wait(WAIT)
-	got = numpy.zeros(100, "i8")
-	s.ep.get_into(got, s.key, 0).wait(WAIT)
-	assert (got == numpy.arange(100)).all()
-	raises(BufferError, region.close)
 
 
 def notify(address):
@@ -459,6 +444,61 @@ def cancels(address):
 	assert s.x.next_event(0).type == xport.EVENT_LOST
 	s.x.close()
 	os.kill(pid, signal.SIGKILL)
+
+
+# ---- numpy ----
+
+
+def place(array):
+	return array.__array_interface__["data"][0]
+
+
+def arrays(address):
+	"""A numpy array over a region has the memory of the region, and keeps it."""
+	import numpy
+	with Side(address) as s:
+		region = s.x.alloc(8000)
+		base = xport._common.address_of(region._base)
+		array = region.array("i8", (10, 100))
+		assert place(array) == base and array.flags.writeable, "not the memory of the region"
+		assert place(region.array("u4", 4, offset=64)) == base + 64
+		array[:] = numpy.arange(1000).reshape(10, 100)
+		assert region.memory[8:16] == struct.pack("q", 1)
+		region.memory[16:24] = struct.pack("q", 77)
+		assert array[0, 2] == 77
+		# A peer gets what is in the array, and a get changes the array.
+		s.ep.put(region, s.key, 0).wait(WAIT)
+		got = numpy.zeros(1000, "i8")
+		s.ep.get_into(got, s.key, 0).wait(WAIT)
+		assert (got == array.reshape(1000)).all()
+		s.ep.put(numpy.arange(50), s.key, 0).wait(WAIT)
+		s.ep.fence()
+		s.ep.get_into(region.part(800, 400), s.key, 0).wait(WAIT)
+		assert (array[1, :50] == numpy.arange(50)).all() and array[1, 50] == 150
+		s.ep.get_into(array[9], s.key, 0).wait(WAIT)
+		assert struct.unpack("2q", region.memory[7200:7216]) == (0, 1)
+		# An array of a part keeps the region, too.
+		part = array[5, 10:20]
+		del array
+		gc.collect()
+		raises(BufferError, region.close)
+		assert part[3] == 513
+		del part
+		region.close()
+		raises(xport.Closed, region.array, "i8")
+		# An array that is registered is not copied.
+		own = numpy.zeros(100, "i8")
+		region = s.x.register(own)
+		same = region.array("i8")
+		assert place(same) == place(own), "not the memory of the region"
+		s.ep.get_into(region.part(0, 400), s.key, 0).wait(WAIT)
+		assert (own[:50] == numpy.arange(50)).all() and (own == same).all()
+		region.close()
+		last = s.x.alloc(8000).array("i8")
+	# The region has no other owner, and the instance is closed.
+	gc.collect()
+	last[:] = numpy.arange(1000)
+	assert (last == numpy.arange(1000)).all()
 
 
 def wakeups(address):
