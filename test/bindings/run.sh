@@ -54,6 +54,27 @@ scenarios() {
 	echo "$names" | sed 's/^/ok /' | cmp -s - "$tmp/all" || { echo "not each scenario of the table ran"; return 1; }
 }
 
+# beside WHAT SERVER CLIENT NAME - runs a scenario in the background.  It is for those that mostly wait: for the peer timeout, or
+# for another process.  results waits for all of them, and reports each.
+in_background=0
+beside() {
+	in_background=$((in_background + 1))
+	mkdir "$tmp/$in_background"
+	echo "$1" >"$tmp/$in_background/what"
+	(
+		shift
+		tmp=$tmp/$in_background
+		trap - EXIT
+		ran "$@" >"$tmp/out" 2>&1
+		echo $? >"$tmp/rc"
+	) &
+}
+result() { cat "$tmp/$1/out"; [ "$(cat "$tmp/$1/rc")" = 0 ] && grep -q "^ok " "$tmp/$1/out"; }
+results() {
+	wait
+	for i in $(seq $in_background); do pass "$(cat "$tmp/$i/what")" result "$i"; done
+}
+
 # pair SERVER CLIENT LINE - two programs, of which the server prints this line, or the client.
 pair() {
 	rm -f "$tmp/address"

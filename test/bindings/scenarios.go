@@ -515,10 +515,13 @@ func lost(at string, signal syscall.Signal, count int) {
 			defer buf.Free()
 		}
 	}
+	begun := time.Now()
 	_, err := waiting.Wait(soon())
 	is(err, xport.ErrPeerLost)
 	is(err, syscall.ECONNRESET)
 	settled(s)
+	took := time.Since(begun)
+	check(took < value(s.x.Info()).PeerTimeout*3/2 || starved(begun), took)
 	check(s.x.InFlight() == 0, s.x.InFlight())
 	buf := value(s.x.Buffer(watched))
 	check(mine[address(buf)], "the memory was not freed")
