@@ -441,7 +441,7 @@ static void channel(struct fuzz_in *in)
 	FUZZ_CHECK(xpi_live_get(false, &live, &err) == XPORT_OK);
 	FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
 	c.fd = fds[0];
-	c.wake_flag = (struct xpi_wake_flag){&attention, wake};
+	c.wake_flag = (struct xpi_wake_flag){.attention = &attention, .wake_fd = wake};
 	FUZZ_CHECK(xpi_chan_start(live, &c, 0, 0) == XPORT_OK);
 	while (in->left > 0) {
 		size_t len, want = fuzz_u8(in);

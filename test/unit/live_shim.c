@@ -92,7 +92,7 @@ struct shim_chan *shim_chan_start(struct shim *s, int fd, int timeout_ms, int64_
 	if (c == NULL)
 		abort();
 	c->s = s;
-	c->c.wake_flag = (struct xpi_wake_flag){&s->attention, s->wake};
+	c->c.wake_flag = (struct xpi_wake_flag){.attention = &s->attention, .wake_fd = s->wake};
 	c->c.fd = fd;
 	c->c.timeout_ms = timeout_ms;
 	c->c.beat_ms = timeout_ms / 4;
@@ -143,7 +143,7 @@ struct shim_watch *shim_watch_add(struct shim *s, int fd, uint32_t events, int64
 	if (w == NULL)
 		abort();
 	w->s = s;
-	w->w.wake_flag = (struct xpi_wake_flag){&s->attention, s->wake};
+	w->w.wake_flag = (struct xpi_wake_flag){.attention = &s->attention, .wake_fd = s->wake};
 	w->w.fd = fd;
 	w->w.events = events;
 	w->w.deadline_ms = deadline_ms;

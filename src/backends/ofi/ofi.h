@@ -122,6 +122,7 @@ struct xpi_be {
 	/* endpoints, ofi_ep.c */
 	struct xpi_list eps;
 	unsigned neps, nconnecting;
+	int last_socket;        /* that ofi_filter_connected found */
 	unsigned nentries_lost; /* see ofi_quirk.entries */
 	bool spent;             /* too many were lost: no endpoint works any more */
 	struct xpi_list hungry; /* struct ofi_ep with receives to post again */
@@ -284,7 +285,7 @@ int ofi_filter_open(struct ofi_ep *ep);
 /* Called once the instance listens. */
 void ofi_filter_listener(const struct xpi_be *be);
 /* The TCP socket of a connected endpoint, or -1. */
-int ofi_filter_connected(const struct ofi_ep *ep);
+int ofi_filter_connected(struct ofi_ep *ep);
 
 /* ofi_ep.c */
 int ofi_address(struct xpi_be *be, void *ep, struct xpi_core_ep *core_ep, void *buf, size_t *len);

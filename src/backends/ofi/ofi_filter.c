@@ -79,14 +79,26 @@ static int find_socket(const struct wanted *w)
 	return found;
 }
 
-int ofi_filter_connected(const struct ofi_ep *ep)
+/*
+ * The socket of a connection. Of many, the next one mostly has the next number, since the kernel gives the lowest free one:
+ * some are tried before all descriptors are. A socket is taken by its two addresses, never by its number.
+ */
+int ofi_filter_connected(struct ofi_ep *ep)
 {
+	enum { NEAR = 8 };
 	struct ofi_addr name = {.len = sizeof(name.bytes)}, peer = {.len = sizeof(peer.bytes)};
 	struct wanted w = {.name = &name, .peer = &peer, .type = SOCK_STREAM};
+	int last = ep->be->last_socket, fd = last + 1;
 
 	if (fi_getname(&ep->fid->fid, name.bytes, &name.len) != 0 || fi_getpeer(ep->fid, peer.bytes, &peer.len) != 0)
 		return -1;
-	return find_socket(&w);
+	while (fd <= last + NEAR && !is_wanted(fd, &w))
+		fd++;
+	if (fd > last + NEAR)
+		fd = find_socket(&w);
+	if (fd >= 0)
+		ep->be->last_socket = fd;
+	return fd;
 }
 
 static int attach(int fd, struct sock_filter *code, size_t n)

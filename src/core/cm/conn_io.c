@@ -110,6 +110,7 @@ int xpi_conn_watch_fd(struct xport *x, struct xpi_watch *w, int fd, uint32_t eve
 	} else {
 		w->fd = fd;
 		w->wake_flag = x->wake_flag;
+		w->wake_flag.conns = true;
 		w->events = events;
 		w->deadline_ms = deadline_ms;
 		rc = xpi_watch_add(x->live, w);

@@ -87,7 +87,7 @@ void xpi_chan_closed(struct xpi_chan *c)
 	snprintf(c->why, sizeof(c->why), "the application closed the descriptors of the library");
 	/* Its eventfd is closed as well: the owner finds this when it polls. */
 	atomic_fetch_or_explicit(&c->found, XPI_CHAN_LOST, memory_order_release);
-	atomic_store_explicit(c->wake_flag.attention, 1, memory_order_release);
+	atomic_fetch_or_explicit(c->wake_flag.attention, XPI_ATTEND_ALL, memory_order_release);
 }
 
 /* The end of the connection: as it should be after a BYE, else a loss. */
@@ -343,6 +343,8 @@ int xpi_chan_start(struct xpi_live *live, struct xpi_chan *c, int64_t pid, uint6
 		live->nchans++;
 		c->started = true;
 		send_frame(c, BEAT, 0);
+		if (c->next_beat_ms < live->chans_due_ms)
+			live->chans_due_ms = c->next_beat_ms;
 		xpi_live_due(live, c->next_beat_ms);
 		/* It died while the connection was made; a child of it may hold the other end open. */
 		if (gone)

@@ -55,17 +55,27 @@ static void handle_event(struct xpi_live *live, uint64_t data, int64_t now)
 		xpi_chan_event(live, object, source, now);
 }
 
-static void handle_deadlines(struct xpi_live *live, int64_t now)
+static void handle_chans(struct xpi_live *live, int64_t now, int64_t late)
 {
-	int64_t late = now - live->due_ms, due = INT64_MAX, when;
+	int64_t due = INT64_MAX, when;
 
-	if (late < 0)
-		return;
 	xpi_list_for(pos, &live->chans) {
 		when = xpi_chan_due(live, xpi_container(pos, struct xpi_chan, link), now, late);
 		if (when < due)
 			due = when;
 	}
+	live->chans_due_ms = due;
+}
+
+static void handle_deadlines(struct xpi_live *live, int64_t now)
+{
+	int64_t late = now - live->due_ms, due;
+
+	if (late < 0)
+		return;
+	if (now >= live->chans_due_ms)
+		handle_chans(live, now, late);
+	due = live->chans_due_ms;
 	xpi_list_for(pos, &live->watches) {
 		struct xpi_watch *w = xpi_container(pos, struct xpi_watch, link);
 
@@ -119,7 +129,7 @@ static void lose_all(struct xpi_live *live)
 		struct xpi_watch *w = xpi_container(pos, struct xpi_watch, link);
 
 		atomic_store(&w->rang, true);
-		atomic_store_explicit(w->wake_flag.attention, 1, memory_order_release);
+		atomic_fetch_or_explicit(w->wake_flag.attention, XPI_ATTEND_ALL, memory_order_release);
 	}
 }
 
@@ -196,7 +206,7 @@ static int live_new(bool thread, struct xpi_live **out, struct xport_error *err)
 	live->refs = 1;
 	live->pid = getpid();
 	live->threaded = thread;
-	live->due_ms = INT64_MAX;
+	live->due_ms = live->chans_due_ms = INT64_MAX;
 	live->epfd = xpi_fd_up(epoll_create1(EPOLL_CLOEXEC));
 	live->timer = xpi_fd_up(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (live->epfd < 0 || live->timer < 0 ||

@@ -24,10 +24,14 @@
 
 struct xpi_live;
 
-/* How to call the owner: attention is set (release), then `wake_fd`, an eventfd, is written. */
+/* What the owner is to look at: a handshake does not make it walk all its endpoints. */
+enum { XPI_ATTEND_ALL = 1, XPI_ATTEND_CONNS = 2 /* handshakes and listeners alone */ };
+
+/* How to call the owner: a bit of attention is set (release), then `wake_fd`, an eventfd, is written. */
 struct xpi_wake_flag {
 	atomic_uint *attention;
 	int wake_fd;
+	bool conns; /* XPI_ATTEND_CONNS, else XPI_ATTEND_ALL */
 };
 
 /* The process-wide one (thread) or one of one's own (poll); reference-counted.  The thread blocks all signals, has a

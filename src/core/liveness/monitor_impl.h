@@ -16,6 +16,7 @@ struct xpi_live {
 	int epfd;       /* all descriptors, and: */
 	int timer;      /* a timerfd set to due_ms, so that the set is readable when something is due as well */
 	int64_t due_ms; /* when the next deadline passes, or before; INT64_MAX: none */
+	int64_t chans_due_ms; /* the same of the channels alone: handshakes ask often, and must not walk all channels */
 	struct xpi_list watches, chans;
 	unsigned nchans, refs;
 	pid_t pid;

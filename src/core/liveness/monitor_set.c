@@ -45,13 +45,14 @@ void xpi_live_due(struct xpi_live *live, int64_t when_ms)
 
 void xpi_live_raise(struct xpi_wake_flag *flag)
 {
+	unsigned what = flag->conns ? XPI_ATTEND_CONNS : XPI_ATTEND_ALL;
 	uint64_t one = 1;
 	ssize_t n;
 
-	atomic_store_explicit(flag->attention, 1, memory_order_release);
+	atomic_fetch_or_explicit(flag->attention, what, memory_order_release);
 	do
 		n = write(flag->wake_fd, &one, sizeof(one));
 	while (n < 0 && errno == EINTR);
 	/* Again: who finds it set empties the descriptor, and may have done so before that was written. */
-	atomic_store_explicit(flag->attention, 1, memory_order_release);
+	atomic_fetch_or_explicit(flag->attention, what, memory_order_release);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/object/ep.h"
+#include "core/object/instance.h"
 
 int xpi_early_keep(struct xport_ep *ep, const void *p, size_t len, const void *rest, size_t rlen)
 {
@@ -22,6 +23,7 @@ int xpi_early_keep(struct xport_ep *ep, const void *p, size_t len, const void *r
 		memcpy(f->bytes + len, rest, rlen);
 	xpi_list_push(&ep->early, &f->link);
 	ep->nearly++;
+	ep->x->nearly++;
 	return XPORT_OK;
 }
 
@@ -34,5 +36,6 @@ struct xpi_early *xpi_early_take(struct xport_ep *ep)
 	f = xpi_container(ep->early.next, struct xpi_early, link);
 	xpi_list_del(&f->link);
 	ep->nearly--;
+	ep->x->nearly--;
 	return f;
 }

@@ -139,7 +139,7 @@ struct xport {
 	/* the data path */
 	unsigned slow; /* XPI_SLOW_*; LOCK and WATCH are constant while open */
 	enum xpi_fd_state fd_state;
-	atomic_uint attention; /* rung by the helper thread: control channels need a look */
+	atomic_uint attention; /* XPI_ATTEND_*; rung by the helper thread: control channels or handshakes need a look */
 	unsigned todo;         /* XPI_TODO_* */
 	uint32_t epoch;        /* counts polls */
 	uint32_t tick;         /* XPORT_OP_TIMEOUT: counts the looks for old operations */
@@ -171,6 +171,7 @@ struct xport {
 	struct xpi_live *live;
 	struct xpi_wake_flag wake_flag;
 	struct xpi_list eps;
+	uint32_t nearly; /* frames in the early queues of these, see early.h */
 	struct xpi_cm cm;
 	struct xpi_ending ending;
 	struct xpi_deadlines deadlines;
@@ -262,7 +263,7 @@ static inline void xpi_leave(struct xport *x)
 /* xpi_request_attention - have the next progress attend to the control channels, as the helper thread does. */
 static inline void xpi_request_attention(struct xport *x)
 {
-	atomic_store_explicit(&x->attention, 1, memory_order_release);
+	atomic_fetch_or_explicit(&x->attention, XPI_ATTEND_ALL, memory_order_release);
 }
 
 /* xpi_time_refuse - describe a time limit below -1. Returns XPORT_ERR_INVALID. */

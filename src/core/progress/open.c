@@ -49,7 +49,7 @@ static int instance_parts_open(struct xport *x)
 	r = xpi_fd_open(x);
 	if (r != XPORT_OK)
 		return r;
-	x->wake_flag = (struct xpi_wake_flag){&x->attention, x->fd.wake};
+	x->wake_flag = (struct xpi_wake_flag){.attention = &x->attention, .wake_fd = x->fd.wake};
 	x->ending.again.wake_flag = x->ending.late.wake_flag = x->wake_flag;
 	x->deadlines.watch.wake_flag = x->wake_flag;
 	r = xpi_live_get(x->settings.liveness_thread, &x->live, err);

@@ -31,6 +31,8 @@
 /* What arrived before its endpoint was open, behind XPORT_EVENT_INCOMING or _CONNECTED. */
 static void take_early(struct xport *x)
 {
+	if (x->nearly == 0) /* there may be many endpoints, and this is done at each step of each handshake */
+		return;
 	xpi_list_for_safe(pos, &x->eps) {
 		struct xport_ep *ep = xpi_container(pos, struct xport_ep, link);
 
@@ -57,7 +59,7 @@ void xpi_conn_progress(struct xport *x)
 	take_early(x);
 	xpi_msg_peers_gone(x);
 	if (soon)
-		atomic_store(&x->attention, 1);
+		atomic_fetch_or(&x->attention, XPI_ATTEND_CONNS);
 }
 
 static void progress_on_done(struct xpi_core *core, struct xpi_req *req, int status)
@@ -157,14 +159,17 @@ static void answer_helper(struct xport *x, int n)
 
 static __attribute__((cold)) void attend(struct xport *x, int n)
 {
-	atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+	unsigned what = atomic_exchange_explicit(&x->attention, 0, memory_order_acquire);
+
 	xpi_fd_rung(x);
 	x->sleepers.stirred = true;
 	/* Endpoints over transports that are polled seldom are asked, too. */
 	n += xpi_poll_others(x);
-	answer_helper(x, n);
-	xpi_list_for_safe(l, &x->eps)
-		xpi_ep_attend(xpi_container(l, struct xport_ep, link));
+	if (what & XPI_ATTEND_ALL) {
+		answer_helper(x, n);
+		xpi_list_for_safe(l, &x->eps)
+			xpi_ep_attend(xpi_container(l, struct xport_ep, link));
+	}
 	if (!xpi_list_empty(&x->cm.conns) || !xpi_list_empty(&x->cm.listeners))
 		xpi_conn_progress(x);
 	if (x->deadlines.n > 0)
