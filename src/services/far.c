@@ -298,6 +298,19 @@ int xport_far_destroy(xport_far *f, xport_completion_fn other, void *arg, int ti
 	return XPORT_OK;
 }
 
+/* ---- what is known ---- */
+
+/* Bytes that were lost and not replaced. */
+static uint64_t block_lost(const struct xport_far_block *b)
+{
+	size_t n = (size_t)(b->length >> b->shift);
+	uint64_t lost = 0;
+
+	for (size_t i = 0; i < n; i++)
+		lost += b->slot[i].rkey == NULL;
+	return lost << b->shift;
+}
+
 int xport_far_query(xport_far *f, struct xport_far_info *info)
 {
 	struct xport_leases_info leases = {.size = sizeof(leases)};
@@ -318,9 +331,26 @@ int xport_far_query(xport_far *f, struct xport_far_info *info)
 	for (const struct svc_far_piece *p = f->pieces; p != NULL; p = p->next)
 		i.bytes += p->state == SVC_FAR_HELD ? p->bytes : 0;
 	for (const struct xport_far_block *b = f->blocks; b != NULL; b = b->next)
-		i.lost += svc_far_block_lost(b);
+		i.lost += block_lost(b);
 	if (xport_leases_query(f->leases, &leases) == XPORT_OK)
 		i.lent = leases.lent_bytes;
+	svc_grow_out(info, &i, sizeof(i));
+	return XPORT_OK;
+}
+
+int xport_far_block_query(const xport_far_block *b, struct xport_far_block_info *info)
+{
+	struct xport_far_block_info i = {.size = sizeof(i)};
+
+	if (b == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_FAR_BLOCK_INFO))
+		return svc_fail(XPORT_ERR_INVALID, "xport_far_block_query", NULL,
+		                "an argument is NULL, or xport_far_block_info.size is not the size of the struct");
+	i.length = b->length;
+	i.piece = UINT64_C(1) << b->shift;
+	i.lost = block_lost(b);
+	i.busy = b->op != SVC_FAR_NONE;
+	i.policy = b->policy;
+	i.context = b->context;
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }

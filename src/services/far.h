@@ -176,8 +176,6 @@ void svc_far_done(struct xport_far_block *b, int status);
 /* Goes on with it. */
 void svc_far_block_move(struct xport_far_block *b, int64_t now);
 bool svc_far_block_event(struct xport_far_block *b, struct xport_far_event *event);
-/* Bytes that were lost and not replaced. */
-uint64_t svc_far_block_lost(const struct xport_far_block *b);
 void svc_far_block_release(struct xport_far_block *b);
 
 /* ---- far_move.c ---- */

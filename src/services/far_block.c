@@ -556,30 +556,3 @@ int xport_far_locate(const xport_far_block *b, uint64_t offset, struct xport_far
 	svc_grow_out(place, &p, sizeof(p));
 	return XPORT_OK;
 }
-
-uint64_t svc_far_block_lost(const struct xport_far_block *b)
-{
-	size_t n = (size_t)(b->length >> b->shift);
-	uint64_t lost = 0;
-
-	for (size_t i = 0; i < n; i++)
-		lost += b->slot[i].rkey == NULL;
-	return lost << b->shift;
-}
-
-int xport_far_block_query(const xport_far_block *b, struct xport_far_block_info *info)
-{
-	struct xport_far_block_info i = {.size = sizeof(i)};
-
-	if (b == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_FAR_BLOCK_INFO))
-		return svc_fail(XPORT_ERR_INVALID, "xport_far_block_query", NULL,
-		                "an argument is NULL, or xport_far_block_info.size is not the size of the struct");
-	i.length = b->length;
-	i.piece = UINT64_C(1) << b->shift;
-	i.lost = svc_far_block_lost(b);
-	i.busy = b->op != SVC_FAR_NONE;
-	i.policy = b->policy;
-	i.context = b->context;
-	svc_grow_out(info, &i, sizeof(i));
-	return XPORT_OK;
-}
