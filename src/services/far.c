@@ -52,7 +52,7 @@ static void lease_event(struct xport_far *f, const struct xport_lease_event *e)
 		return;
 	}
 	p->lease = NULL;
-	(void)xport_lease_free(e->lease);
+	p->ended = e->lease;
 	svc_far_piece_ended(p, e->status);
 }
 
@@ -291,8 +291,10 @@ int xport_far_destroy(xport_far *f, xport_completion_fn other, void *arg, int ti
 		(void)xport_mr_dereg(f->mr);
 	while (f->blocks != NULL)
 		svc_far_block_release(f->blocks);
-	while (f->pieces != NULL)
+	while (f->pieces != NULL) {
+		f->pieces->ended = NULL; /* xport_leases_destroy has freed it */
 		svc_far_piece_free(f->pieces);
+	}
 	svc_far_lenders_free(f);
 	free(f);
 	return XPORT_OK;

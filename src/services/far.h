@@ -61,6 +61,7 @@ struct svc_far_piece {
 	struct xport_far_block *block; /* NULL: returned */
 	struct svc_far_lender *lender; /* NULL: gone */
 	xport_lease *lease;            /* NULL: it has ended */
+	xport_lease *ended;            /* the lease that has ended: its key stays valid until LOST is taken */
 	size_t index;
 	uint64_t bytes;
 	int state;  /* enum svc_far_piece_state */
@@ -163,9 +164,9 @@ struct svc_far_piece *svc_far_ask(struct xport_far_block *b, struct svc_far_lend
 /* Returns the lease, and forgets the piece. */
 void svc_far_return(struct svc_far_piece *p);
 void svc_far_granted(struct svc_far_piece *p);
-/* The lease has ended. */
+/* The lease has ended. It stays in the piece. */
 void svc_far_piece_ended(struct svc_far_piece *p, int status);
-/* Frees a piece whose lease has ended. */
+/* Frees a piece whose lease has ended, and the lease. */
 void svc_far_piece_free(struct svc_far_piece *p);
 /* Begins an operation, which is then LOOKING. */
 void svc_far_begin(struct xport_far_block *b, int op);

@@ -39,8 +39,15 @@ struct svc_far_piece *svc_far_ask(struct xport_far_block *b, struct svc_far_lend
 	return p;
 }
 
+static void ended_free(struct svc_far_piece *p)
+{
+	(void)xport_lease_free(p->ended);
+	p->ended = NULL;
+}
+
 void svc_far_piece_free(struct svc_far_piece *p)
 {
+	ended_free(p);
 	*p->at = p->next;
 	if (p->next != NULL)
 		p->next->at = p->at;
@@ -291,6 +298,7 @@ static void lost_event(struct xport_far_block *b, struct xport_far_event *event)
 			break;
 		untold_none(p);
 		p->told = true;
+		ended_free(p);
 	}
 	event->type = XPORT_FAR_LOST;
 	event->status = b->piece[first]->status;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cases_far_end.c - far memory when lenders end, looks fail, and it is destroyed. Role 0 uses it, the others lend. */
+#include "conform/harness.h"
+#include "services/far_user.h"
+#include "services/services.h"
+#include "services/wrap.h"
+
+/* Takes events of the block until so many bytes are lost. */
+static void lose(struct far *u, uint64_t bytes)
+{
+	struct h *h = u->h;
+
+	while (bytes > 0) {
+		struct xport_far_event e = FAR_EVENT(u, XPORT_FAR_LOST, XPORT_ERR_PEER_LOST);
+
+		H_TRUE(e.length <= bytes);
+		bytes -= e.length;
+	}
+}
+
+/* ---- the key of a lost piece stays until LOST is taken ---- */
+
+static void far_keys(struct h *h)
+{
+	struct xport_far_args args = far_args(PIECES, XPORT_FAR_SPREAD);
+	struct xport_rkey_info info = {.size = sizeof(info)};
+	struct xport_far_place place = {.size = sizeof(place)};
+	xport_far_block *b;
+	struct far u;
+	int keys;
+
+	far_begin(&u, h, NULL);
+	far_add(&u, 1, XPORT_OK);
+	far_add(&u, 2, XPORT_OK);
+	H_OK(xport_far_alloc(u.f, &args, &b));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	for (uint64_t at = 0; place.ep != h->ep[2]; at += PIECE)
+		H_OK(xport_far_locate(b, at, &place));
+	keys = svc_wrap_keys_destroyed();
+	h_kill(h, 2, SIGKILL);
+	while (u.gone == 0)
+		far_turn(&u);
+	H_EQ(PIECES / 2 * PIECE, far_block(&u, b).lost);
+	H_EQ(keys, svc_wrap_keys_destroyed());
+	H_OK(xport_rkey_query(place.rkey, &info));
+	H_EQ(PIECE, info.length);
+	lose(&u, PIECES / 2 * PIECE);
+	H_EQ(keys + PIECES / 2, svc_wrap_keys_destroyed());
+	FAR_EVENT(&u, XPORT_FAR_GONE, XPORT_ERR_PEER_LOST);
+	h_tell_u64(h, 1, 1);
+	far_end(&u);
+	h_sync(h);
+}
+
+const struct h_scenario svc_cases_far_end[] = {
+	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
+	{0},
+};
