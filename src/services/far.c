@@ -149,6 +149,8 @@ int xport_far_next(xport_far *f, struct xport_far_event *event)
 	if (f == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_FAR_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_far_next", NULL,
 		                "an argument is NULL, or xport_far_event.size is not the size of the struct");
+	if (f->ended > 0)
+		svc_far_lenders_sweep(f);
 	if (f->events == 0)
 		return 0;
 	for (struct xport_far_block *b = f->blocks; b != NULL && !found; b = b->next)

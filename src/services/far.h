@@ -50,6 +50,7 @@ struct svc_far_lender {
 	int status;
 	uint64_t capacity, free, bytes, trip_ns;
 	uint64_t pieces; /* held or asked for */
+	unsigned moves;  /* that have it as their target */
 	void *context;
 	uint8_t state[SVC_FAR_STATE];
 };
@@ -124,6 +125,7 @@ struct xport_far {
 	unsigned events; /* that nobody has taken */
 	unsigned busy;   /* blocks with an operation */
 	unsigned due;    /* looks to be posted */
+	unsigned ended;  /* lenders that are gone, and not freed */
 	bool destroying;
 	xport_mr *mr; /* of the state; NULL: it lends nothing */
 	uint8_t *state;
@@ -155,6 +157,8 @@ bool svc_far_looking(const struct xport_far *f);
 void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status);
 /* Takes an event of a lender; false: there is none. */
 bool svc_far_lender_event(struct xport_far *f, struct xport_far_event *event);
+/* Frees those that are gone and that nothing needs any more. */
+void svc_far_lenders_sweep(struct xport_far *f);
 void svc_far_lenders_free(struct xport_far *f);
 
 /* ---- far_block.c ---- */

@@ -278,6 +278,7 @@ void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status)
 		return;
 	l->gone = true;
 	l->status = status;
+	f->ended++;
 	if (l->due) {
 		l->due = false;
 		f->due--;
@@ -292,17 +293,18 @@ void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status)
 	f->events++;
 }
 
-/* A lender that is gone stays while something of it is in flight, or named by a piece. */
-static void lenders_free_gone(struct xport_far *f)
+/* A lender that is gone stays while something of it is in flight, or named by a piece or a move. */
+void svc_far_lenders_sweep(struct xport_far *f)
 {
 	for (struct svc_far_lender **at = &f->lenders; *at != NULL;) {
 		struct svc_far_lender *l = *at;
 
-		if (!l->gone || l->joined_event || l->gone_event || l->looking || l->pieces > 0) {
+		if (!l->gone || l->joined_event || l->gone_event || l->looking || l->pieces > 0 || l->moves > 0) {
 			at = &l->next;
 			continue;
 		}
 		*at = l->next;
+		f->ended--;
 		xport_rkey_destroy(l->rkey);
 		free(l);
 	}
@@ -324,7 +326,6 @@ bool svc_far_lender_event(struct xport_far *f, struct xport_far_event *event)
 		f->events--;
 		return true;
 	}
-	lenders_free_gone(f);
 	return false;
 }
 

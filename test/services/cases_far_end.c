@@ -18,13 +18,14 @@ static void lose(struct far *u, uint64_t bytes)
 	}
 }
 
-/* ---- the key of a lost piece stays until LOST is taken ---- */
+/* ---- the key of a lost piece stays until LOST is taken, that of a lost lender until nothing needs it ---- */
 
 static void far_keys(struct h *h)
 {
 	struct xport_far_args args = far_args(PIECES, XPORT_FAR_SPREAD);
 	struct xport_rkey_info info = {.size = sizeof(info)};
 	struct xport_far_place place = {.size = sizeof(place)};
+	struct xport_far_event e = {.size = sizeof(e)};
 	xport_far_block *b;
 	struct far u;
 	int keys;
@@ -47,12 +48,41 @@ static void far_keys(struct h *h)
 	lose(&u, PIECES / 2 * PIECE);
 	H_EQ(keys + PIECES / 2, svc_wrap_keys_destroyed());
 	FAR_EVENT(&u, XPORT_FAR_GONE, XPORT_ERR_PEER_LOST);
+	H_EQ(0, xport_far_next(u.f, &e));
+	H_EQ(keys + PIECES / 2 + 1, svc_wrap_keys_destroyed());
 	h_tell_u64(h, 1, 1);
+	far_end(&u);
+	h_sync(h);
+}
+
+/* The block is freed before LOST is taken. */
+static void far_keys_freed(struct h *h)
+{
+	struct xport_far_args args = far_args(PIECES, XPORT_FAR_MOST_FREE);
+	struct xport_far_event e = {.size = sizeof(e)};
+	xport_far_block *b;
+	struct far u;
+	int keys;
+
+	far_begin(&u, h, NULL);
+	far_add(&u, 1, XPORT_OK);
+	H_OK(xport_far_alloc(u.f, &args, &b));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	keys = svc_wrap_keys_destroyed();
+	h_kill(h, 1, SIGKILL);
+	while (u.gone == 0)
+		far_turn(&u);
+	H_OK(xport_far_free(b));
+	H_EQ(keys + PIECES, svc_wrap_keys_destroyed());
+	FAR_EVENT(&u, XPORT_FAR_GONE, XPORT_ERR_PEER_LOST);
+	H_EQ(0, xport_far_next(u.f, &e));
+	H_EQ(keys + PIECES + 1, svc_wrap_keys_destroyed());
 	far_end(&u);
 	h_sync(h);
 }
 
 const struct h_scenario svc_cases_far_end[] = {
 	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
+	{"far_keys_freed", {far_keys_freed, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{0},
 };
