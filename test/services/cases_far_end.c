@@ -81,8 +81,82 @@ static void far_keys_freed(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a look fails once ---- */
+
+static void far_look_fails(struct h *h)
+{
+	struct xport_far_args args = far_args(PIECES, XPORT_FAR_MOST_FREE);
+	xport_far_block *b;
+	struct far u;
+
+	far_begin(&u, h, NULL);
+	far_add(&u, 1, XPORT_OK);
+	svc_wrap_get(1);
+	H_OK(xport_far_look(u.f));
+	H_STATUS(XPORT_ERR_NO_MEMORY, far_lender(&u, 1).status);
+	H_EQ(0, far_info(&u).lenders);
+	H_OK(xport_far_alloc(u.f, &args, &b));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	H_OK(far_lender(&u, 1).status);
+	far_fill(&u, b, 0, PIECES);
+	far_check(&u, b, 0, PIECES);
+	h_tell_u64(h, 1, 1);
+	far_end(&u);
+	h_sync(h);
+}
+
+/* ---- a lender makes its far memory again, on the same connection ---- */
+
+static void anew_lender(struct h *h)
+{
+	struct xport_far_attr a = {.size = sizeof(a), .lend = LEND};
+	struct xport_directory_entry entry = {.size = sizeof(entry)};
+	struct far u;
+
+	lend_begin(&u, h);
+	far_await(&u, 0);
+	H_OK(xport_far_destroy(u.f, NULL, NULL, h_ms(10000)));
+	H_OK(xport_far_create(h->x, &a, &u.f));
+	H_OK(xport_far_entry(u.f, &entry));
+	h_tell(h, 0, &entry, sizeof(entry));
+	far_await(&u, 0);
+	far_end(&u);
+	h_sync(h);
+}
+
+static void far_anew(struct h *h)
+{
+	struct xport_far_args args = far_args(PIECES, XPORT_FAR_MOST_FREE);
+	struct xport_far_event e;
+	xport_far_block *b;
+	struct far u;
+
+	far_begin(&u, h, NULL);
+	far_add(&u, 1, XPORT_OK);
+	H_OK(xport_far_alloc(u.f, &args, &b));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	h_tell_u64(h, 1, 1);
+	e = FAR_EVENT(&u, XPORT_FAR_LOST, XPORT_ERR_PEER_CLOSED);
+	H_EQ(PIECES * PIECE, e.length);
+	while (!h_heard(h, 1))
+		far_turn(&u);
+	H_OK(xport_far_look(u.f));
+	e = FAR_EVENT(&u, XPORT_FAR_GONE, XPORT_ERR_STALE_KEY);
+	H_TRUE(e.ep == h->ep[1]);
+	far_add(&u, 1, XPORT_OK);
+	H_OK(xport_far_resize(b, PIECES * PIECE));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	far_fill(&u, b, 0, PIECES);
+	far_check(&u, b, 0, PIECES);
+	h_tell_u64(h, 1, 1);
+	far_end(&u);
+	h_sync(h);
+}
+
 const struct h_scenario svc_cases_far_end[] = {
 	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_keys_freed", {far_keys_freed, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
+	{"far_look_fails", {far_look_fails, far_lender_role}, NULL, H_ONCE, 0},
+	{"far_anew", {far_anew, anew_lender}, NULL, H_ONCE, 0},
 	{0},
 };
