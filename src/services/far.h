@@ -103,6 +103,7 @@ struct xport_far_block {
 	int64_t until; /* CLEARING, LOOKING */
 	size_t asked;  /* leases of the operation without an answer */
 	size_t before; /* RESIZE, ALLOC: n before it */
+	size_t want;   /* RESIZE, ALLOC: n after it; pieces from there on are returned when all others are placed */
 	size_t cursor; /* PLACING: pieces before it are placed */
 	bool refused;  /* a lender had less than it said: look again, SVC_FAR_AGAIN times */
 	int again;

@@ -212,7 +212,7 @@ static void none_left(struct xport_far_block *b)
 
 static void place(struct xport_far_block *b)
 {
-	while (b->status == XPORT_OK && b->cursor < b->n && b->asked < SVC_FAR_ASKS) {
+	while (b->status == XPORT_OK && b->cursor < b->want && b->asked < SVC_FAR_ASKS) {
 		struct svc_far_lender *l;
 		size_t i = b->cursor;
 
@@ -235,28 +235,39 @@ static void place(struct xport_far_block *b)
 	}
 }
 
+static void take_out(struct xport_far_block *b, size_t i)
+{
+	if (b->piece[i] == NULL)
+		return;
+	b->slot[i] = (struct svc_far_slot){0};
+	svc_far_return(b->piece[i]);
+	b->piece[i] = NULL;
+}
+
+static void shorten(struct xport_far_block *b, size_t n)
+{
+	while (b->n > n)
+		take_out(b, --b->n);
+}
+
 /* Of the operation that has failed nothing stays. */
 static void roll_back(struct xport_far_block *b)
 {
-	for (size_t i = 0; i < b->n; i++) {
-		if (b->piece[i] == NULL || (!b->piece[i]->fresh && i < b->before))
-			continue;
-		b->slot[i] = (struct svc_far_slot){0};
-		svc_far_return(b->piece[i]);
-		b->piece[i] = NULL;
-	}
-	b->n = b->before;
-	b->length = (uint64_t)b->n << b->shift;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->piece[i] != NULL && b->piece[i]->fresh)
+			take_out(b, i);
+	shorten(b, b->before);
 }
 
 static void place_end(struct xport_far_block *b)
 {
-	if (b->phase == SVC_FAR_LOOKING || b->asked > 0 || (b->status == XPORT_OK && b->cursor < b->n))
+	if (b->phase == SVC_FAR_LOOKING || b->asked > 0 || (b->status == XPORT_OK && b->cursor < b->want))
 		return;
 	if (b->status != XPORT_OK)
 		roll_back(b);
 	else
-		b->length = (uint64_t)b->n << b->shift;
+		shorten(b, b->want);
+	b->length = (uint64_t)b->n << b->shift;
 	for (size_t i = 0; i < b->n; i++)
 		if (b->piece[i] != NULL)
 			b->piece[i]->fresh = false;
@@ -436,6 +447,7 @@ int xport_far_alloc(xport_far *f, const struct xport_far_args *args, xport_far_b
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_far_alloc", NULL, "out of memory");
 	}
 	add_empty(b, n);
+	b->want = n;
 	svc_far_begin(b, SVC_FAR_ALLOC);
 	*block = b;
 	return XPORT_OK;
@@ -462,11 +474,10 @@ int xport_far_resize(xport_far_block *b, uint64_t length)
 		                "%" PRIu64 " bytes need more than %d pieces", length, XPORT_FAR_PIECES_MAX);
 	if (!make_room(b, n))
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_far_resize", NULL, "out of memory");
-	while (b->n > n)
-		if (b->piece[--b->n] != NULL)
-			svc_far_return(b->piece[b->n]);
-	b->length = (uint64_t)b->n << b->shift;
 	b->before = b->n;
+	b->want = n;
+	if (n < b->n)
+		b->length = (uint64_t)n << b->shift;
 	add_empty(b, n);
 	svc_far_begin(b, SVC_FAR_RESIZE);
 	return XPORT_OK;

@@ -223,7 +223,8 @@ int xport_far_free(xport_far_block *block);
  * xport_far_resize - make a block longer or shorter, and replace what it has lost.
  *
  * New and replaced pieces are zeroed.  XPORT_FAR_DONE follows, with a status as that of xport_far_alloc.  After an error
- * the block is as before.  Offsets of bytes do not change.
+ * the block is as before.  Offsets of bytes do not change.  Bytes beyond `length` cannot be accessed meanwhile.  Their
+ * pieces are returned at the end, so they are no room for replaced ones.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       an operation on the block has not ended

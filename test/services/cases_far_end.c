@@ -153,10 +153,61 @@ static void far_anew(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a block becomes shorter, but the pieces that it has lost cannot be replaced ---- */
+
+static void far_shorter(struct h *h)
+{
+	enum { LOSER = 2 * PIECES - 4, OTHER = 4 };
+	struct xport_far_args args = far_args(OTHER, XPORT_FAR_SPREAD);
+	struct xport_far_place place = {.size = sizeof(place)};
+	xport_far_block *b, *other;
+	bool lost[LOSER];
+	struct far u;
+
+	far_begin(&u, h, NULL);
+	far_add(&u, 1, XPORT_OK);
+	H_OK(xport_far_alloc(u.f, &args, &other));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	far_fill(&u, other, 0, OTHER);
+	far_add(&u, 2, XPORT_OK);
+	args.length = LOSER * PIECE;
+	H_OK(xport_far_alloc(u.f, &args, &b)); /* all that is left */
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	far_fill(&u, b, 0, LOSER);
+	for (size_t i = 0; i < LOSER; i++) {
+		H_OK(xport_far_locate(b, i * PIECE, &place));
+		lost[i] = place.ep == h->ep[2];
+	}
+	h_kill(h, 2, SIGKILL);
+	lose(&u, LEND);
+	FAR_EVENT(&u, XPORT_FAR_GONE, XPORT_ERR_PEER_LOST);
+	H_OK(xport_far_resize(b, (LOSER - 4) * PIECE));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_ERR_NO_MEMORY);
+	H_EQ(LOSER * PIECE, far_block(&u, b).length);
+	H_EQ(LEND, far_block(&u, b).lost);
+	H_EQ(LEND, far_lender(&u, 1).bytes);
+	for (size_t i = 0; i < LOSER; i++) {
+		if (!lost[i])
+			far_check(&u, b, i, i + 1);
+		else
+			H_STATUS(XPORT_ERR_PEER_LOST, xport_far_locate(b, i * PIECE, &place));
+	}
+	/* A block that has lost nothing. */
+	H_OK(xport_far_resize(other, 2 * PIECE));
+	H_STATUS(XPORT_ERR_BOUNDS, xport_far_locate(other, 2 * PIECE, &place));
+	FAR_EVENT(&u, XPORT_FAR_DONE, XPORT_OK);
+	H_EQ(LEND - 2 * PIECE, far_lender(&u, 1).bytes);
+	far_check(&u, other, 0, 2);
+	h_tell_u64(h, 1, 1);
+	far_end(&u);
+	h_sync(h);
+}
+
 const struct h_scenario svc_cases_far_end[] = {
 	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_keys_freed", {far_keys_freed, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_look_fails", {far_look_fails, far_lender_role}, NULL, H_ONCE, 0},
 	{"far_anew", {far_anew, anew_lender}, NULL, H_ONCE, 0},
+	{"far_shorter", {far_shorter, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{0},
 };
