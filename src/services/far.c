@@ -162,17 +162,31 @@ int xport_far_next(xport_far *f, struct xport_far_event *event)
 	return found;
 }
 
+/* Milliseconds until `until`, at least 0; -1: no limit. */
+static int time_left(int64_t until)
+{
+	int64_t left = until - svc_now_ms();
+
+	return until < 0 ? -1 : left < 0 ? 0 : (int)left;
+}
+
+/* The longest sleep: another thread may do what is waited for. */
+static int slice(int64_t until)
+{
+	int left = time_left(until);
+
+	return left < 0 || left > SLICE_MS ? SLICE_MS : left;
+}
+
 /* One poll, or a sleep until `until` at most; below 0: no limit. */
 static int far_poll(struct xport_far *f, int64_t until, xport_completion_fn other, void *arg)
 {
-	int64_t left = until < 0 ? SLICE_MS : until - svc_now_ms();
 	struct xport_completion c;
-	int ms = xport_far_timeout(f), n;
+	int ms = xport_far_timeout(f), left = slice(until), n;
 
-	left = left > SLICE_MS ? SLICE_MS : left < 0 ? 0 : left;
 	if (ms >= 0 && ms < left)
 		left = ms;
-	n = xport_wait(f->x, &c, 1, (int)left);
+	n = xport_wait(f->x, &c, 1, left);
 	if (n < 0)
 		return n;
 	if (xport_far_step(f, n > 0 ? &c : NULL) == 0 && n > 0 && other != NULL)
@@ -257,18 +271,20 @@ int xport_far_create(xport *x, const struct xport_far_attr *attr, xport_far **fa
 /* Those of the library's own hold memory of it until they have ended. */
 static int far_land(struct xport_far *f, xport_completion_fn other, void *arg, int64_t until)
 {
+	bool late = false;
 	struct xport_completion c;
 	int n;
 
 	while (f->flying != NULL) {
-		n = xport_wait(f->x, &c, 1, SLICE_MS);
+		if (late)
+			return svc_fail(XPORT_ERR_TIMEOUT, "xport_far_destroy",
+			                "close the endpoints that do not answer", "a get or put is still in flight");
+		n = xport_wait(f->x, &c, 1, slice(until));
 		if (n < 0)
 			return svc_pass(f->x, n, "xport_far_destroy");
 		if (n > 0 && !own_done(f, &c) && xport_leases_step(f->leases, &c) == 0 && other != NULL)
 			other(arg, &c);
-		if (n == 0 && until >= 0 && svc_now_ms() >= until)
-			return svc_fail(XPORT_ERR_TIMEOUT, "xport_far_destroy",
-			                "close the endpoints that do not answer", "a get or put is still in flight");
+		late = until >= 0 && svc_now_ms() >= until;
 	}
 	return XPORT_OK;
 }
@@ -286,7 +302,7 @@ int xport_far_destroy(xport_far *f, xport_completion_fn other, void *arg, int ti
 	f->destroying = true;
 	r = far_land(f, other, arg, until);
 	if (r == XPORT_OK)
-		r = xport_leases_destroy(f->leases, other, arg, timeout_ms);
+		r = xport_leases_destroy(f->leases, other, arg, time_left(until));
 	if (r != XPORT_OK)
 		return r;
 	if (f->mr != NULL)

@@ -203,11 +203,88 @@ static void far_shorter(struct h *h)
 	h_sync(h);
 }
 
+/* ---- one instance, connected to itself ---- */
+
+static void to_itself(struct h *h, struct h_mem *mem, struct h_rkey *key)
+{
+	struct h_key bytes;
+
+	h_open(h, NULL);
+	h_listen(h);
+	H_OK(xport_connect(h->x, h->address, NULL, 0, &h->ep[1]));
+	h_accept(h);
+	H_EVENT(XPORT_EVENT_CONNECTED);
+	*mem = h_mem_target(h, PIECE, 0, H_ALL);
+	bytes = h_key_pack(h, mem);
+	*key = h_unpack(h, h->ep[1], &bytes);
+}
+
+/* Completions of the application's that never cease, until `end`. */
+struct steady {
+	struct h *h;
+	struct h_rkey key;
+	uint8_t *buf;
+	int64_t end;
+	int flying;
+};
+
+static void steady_put(struct steady *s)
+{
+	struct xport_opt opt = {.size = sizeof(opt), .context = s};
+	struct h *h = s->h;
+
+	H_OK(xport_put(h->ep[1], s->buf, PIECE, s->key.k, s->key.offset, &opt));
+	s->flying++;
+}
+
+static void steady_done(void *arg, const struct xport_completion *c)
+{
+	struct steady *s = arg;
+
+	if (c->context != s)
+		return;
+	s->flying--;
+	if (h_now_us() < s->end)
+		steady_put(s);
+}
+
+/* The library's own get does not end meanwhile. */
+static void far_destroy_late(struct h *h)
+{
+	struct xport_far_attr a = {.size = sizeof(a), .lend = LEND};
+	struct xport_directory_entry entry = {.size = sizeof(entry)};
+	struct steady s = {.h = h};
+	struct xport_completion c;
+	struct h_mem mem;
+	xport_far *f;
+
+	to_itself(h, &mem, &s.key);
+	s.buf = h_buf(h, PIECE);
+	H_OK(xport_far_create(h->x, &a, &f));
+	H_OK(xport_far_entry(f, &entry));
+	svc_wrap_get_keep();
+	H_OK(xport_far_add(f, h->ep[1], &entry, NULL));
+	s.end = h_now_us() + (int64_t)h_ms(10000) * 1000;
+	for (int i = 0; i < 4; i++)
+		steady_put(&s);
+	H_STATUS(XPORT_ERR_TIMEOUT, xport_far_destroy(f, steady_done, &s, 20));
+	H_CHECK(h_now_us() < s.end, "it ended with the other completions only");
+	s.end = 0;
+	H_OK(svc_wrap_get_post());
+	H_OK(xport_far_destroy(f, steady_done, &s, h_ms(10000)));
+	while (s.flying > 0)
+		if (xport_wait(h->x, &c, 1, 10) == 1)
+			steady_done(&s, &c);
+	xport_rkey_destroy(s.key.k);
+	h_mem_free(h, &mem);
+}
+
 const struct h_scenario svc_cases_far_end[] = {
 	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_keys_freed", {far_keys_freed, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_look_fails", {far_look_fails, far_lender_role}, NULL, H_ONCE, 0},
 	{"far_anew", {far_anew, anew_lender}, NULL, H_ONCE, 0},
 	{"far_shorter", {far_shorter, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
+	{"far_destroy_late", {far_destroy_late}, NULL, H_ONCE, 0},
 	{0},
 };
