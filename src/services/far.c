@@ -224,15 +224,17 @@ static int far_open(struct xport_far *f)
 	                              .peer_quota = f->a.lend_peer,
 	                              .max_leases = f->a.max_pieces,
 	                              .pool = f->a.pool};
-	int r = xport_leases_create(f->x, &a, &f->leases);
+	int r = svc_far_state_make(f);
 
-	if (r != XPORT_OK)
-		return r;
-	r = svc_far_state_make(f);
+	/* The leases come last: they cannot be undone without a poll, which takes completions of the application. */
 	if (r == XPORT_OK)
+		r = xport_leases_create(f->x, &a, &f->leases);
+	else
+		r = svc_pass(f->x, r, "xport_far_create");
+	if (r == XPORT_OK) {
+		svc_far_state_update(f);
 		return XPORT_OK;
-	r = svc_pass(f->x, r, "xport_far_create");
-	(void)xport_leases_destroy(f->leases, NULL, NULL, -1); /* no peer knows of it: it does not wait */
+	}
 	if (f->mr != NULL)
 		(void)xport_mr_dereg(f->mr);
 	return r;

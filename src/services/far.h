@@ -141,8 +141,9 @@ void svc_far_flies(struct xport_far *f, struct svc_far_own *own);
 
 /* Writes the state of a lender: SVC_FAR_STATE bytes. */
 void svc_far_state_write(uint8_t *to, uint64_t capacity, uint64_t left);
-/* Makes and updates the state that others read. */
+/* Makes the region for the state that others read. */
 int svc_far_state_make(struct xport_far *f);
+/* Writes the state. */
 void svc_far_state_update(struct xport_far *f);
 struct svc_far_lender *svc_far_lender_find(const struct xport_far *f, const xport_ep *ep);
 /* Whether pieces may be placed there. */

@@ -46,8 +46,6 @@ int svc_far_state_make(struct xport_far *f)
 	if (r == XPORT_OK)
 		r = xport_mr_query(f->mr, &info);
 	f->state = info.base;
-	if (r == XPORT_OK)
-		svc_far_state_update(f);
 	return r;
 }
 

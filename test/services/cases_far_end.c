@@ -279,6 +279,34 @@ static void far_destroy_late(struct h *h)
 	h_mem_free(h, &mem);
 }
 
+/* Completions of the application's are not lost if there is no memory for the state. */
+static void far_create_fails(struct h *h)
+{
+	struct xport_far_attr a = {.size = sizeof(a), .lend = LEND};
+	struct h_op *put, *send, *recv;
+	uint8_t *buf = h_buf(h, 8);
+	struct h_rkey key;
+	struct h_mem mem, from;
+	xport_far *f;
+
+	to_itself(h, &mem, &key);
+	from = h_mem_local(h, PIECE, 0);
+	recv = h_recv(h, NULL, buf, 8, 5, UINT64_MAX);
+	put = h_put(h, h->ep[1], H_AT(from, 0, PIECE), &key, 0, 0);
+	send = h_send(h, h->ep[1], "12345678", 8, 5);
+	svc_wrap_alloc(1);
+	H_STATUS(XPORT_ERR_NO_MEMORY, xport_far_create(h->x, &a, &f));
+	H_DONE(put);
+	H_DONE(send);
+	H_DONE(recv);
+	/* There is memory again. */
+	H_OK(xport_far_create(h->x, &a, &f));
+	H_OK(xport_far_destroy(f, NULL, NULL, h_ms(5000)));
+	xport_rkey_destroy(key.k);
+	h_mem_free(h, &from);
+	h_mem_free(h, &mem);
+}
+
 const struct h_scenario svc_cases_far_end[] = {
 	{"far_keys", {far_keys, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_keys_freed", {far_keys_freed, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
@@ -286,5 +314,6 @@ const struct h_scenario svc_cases_far_end[] = {
 	{"far_anew", {far_anew, anew_lender}, NULL, H_ONCE, 0},
 	{"far_shorter", {far_shorter, far_lender_role, far_dying_lender}, NULL, H_KILLS | H_ONCE, 0},
 	{"far_destroy_late", {far_destroy_late}, NULL, H_ONCE, 0},
+	{"far_create_fails", {far_create_fails}, NULL, H_ONCE, 0},
 	{0},
 };
