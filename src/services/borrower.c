@@ -96,12 +96,21 @@ static int borrower_returned(struct svc_msgq_peer *from, const struct svc_lease_
 	return XPORT_OK;
 }
 
-/* By the lender's number: it may not have heard ours yet. */
-static struct xport_lease *of_lender(const struct svc_lease_peer *p, uint64_t remote)
+/* Whether it is a lease of the lender that has this number there. */
+static bool is_of_lender(const struct xport_lease *lease, uint64_t remote)
 {
-	struct xport_lease *lease = p->list;
+	return !lease->lender && lease->remote == remote && lease->state != XPORT_LEASE_ASKING;
+}
 
-	while (lease != NULL && (lease->lender || lease->remote != remote || lease->state == XPORT_LEASE_ASKING))
+/* By our number. A lender that has not heard it yet gave us the lease, and names only its own. */
+static struct xport_lease *of_lender(const struct svc_lease_peer *p, const struct svc_lease_message *m)
+{
+	struct xport_lease *lease = svc_lease_find(p, m->to);
+
+	if (m->to != 0)
+		return lease != NULL && is_of_lender(lease, m->from) ? lease : NULL;
+	lease = (p->leases->a.flags & XPORT_LEASES_TAKE) == 0 ? NULL : p->list;
+	while (lease != NULL && !is_of_lender(lease, m->from))
 		lease = lease->next;
 	return lease;
 }
@@ -109,7 +118,7 @@ static struct xport_lease *of_lender(const struct svc_lease_peer *p, uint64_t re
 static int borrower_revoked(struct svc_msgq_peer *from, const struct svc_lease_message *m)
 {
 	struct svc_lease_message g = {.type = SVC_LEASE_REVOKED, .to = m->from};
-	struct xport_lease *lease = of_lender(from->user, m->from);
+	struct xport_lease *lease = of_lender(from->user, m);
 
 	if (lease != NULL)
 		svc_lease_over(lease,

@@ -52,7 +52,7 @@ static void lease_event(struct xport_far *f, const struct xport_lease_event *e)
 		return;
 	}
 	p->lease = NULL;
-	(void)xport_lease_free(e->lease);
+	p->ended = e->lease;
 	svc_far_piece_ended(p, e->status);
 }
 
@@ -149,6 +149,8 @@ int xport_far_next(xport_far *f, struct xport_far_event *event)
 	if (f == NULL || event == NULL || !svc_grow_size(event->size, SVC_FIRST_FAR_EVENT))
 		return svc_fail(XPORT_ERR_INVALID, "xport_far_next", NULL,
 		                "an argument is NULL, or xport_far_event.size is not the size of the struct");
+	if (f->ended > 0)
+		svc_far_lenders_sweep(f);
 	if (f->events == 0)
 		return 0;
 	for (struct xport_far_block *b = f->blocks; b != NULL && !found; b = b->next)
@@ -160,17 +162,31 @@ int xport_far_next(xport_far *f, struct xport_far_event *event)
 	return found;
 }
 
+/* Milliseconds until `until`, at least 0; -1: no limit. */
+static int time_left(int64_t until)
+{
+	int64_t left = until - svc_now_ms();
+
+	return until < 0 ? -1 : left < 0 ? 0 : (int)left;
+}
+
+/* The longest sleep: another thread may do what is waited for. */
+static int slice(int64_t until)
+{
+	int left = time_left(until);
+
+	return left < 0 || left > SLICE_MS ? SLICE_MS : left;
+}
+
 /* One poll, or a sleep until `until` at most; below 0: no limit. */
 static int far_poll(struct xport_far *f, int64_t until, xport_completion_fn other, void *arg)
 {
-	int64_t left = until < 0 ? SLICE_MS : until - svc_now_ms();
 	struct xport_completion c;
-	int ms = xport_far_timeout(f), n;
+	int ms = xport_far_timeout(f), left = slice(until), n;
 
-	left = left > SLICE_MS ? SLICE_MS : left < 0 ? 0 : left;
 	if (ms >= 0 && ms < left)
 		left = ms;
-	n = xport_wait(f->x, &c, 1, (int)left);
+	n = xport_wait(f->x, &c, 1, left);
 	if (n < 0)
 		return n;
 	if (xport_far_step(f, n > 0 ? &c : NULL) == 0 && n > 0 && other != NULL)
@@ -208,15 +224,17 @@ static int far_open(struct xport_far *f)
 	                              .peer_quota = f->a.lend_peer,
 	                              .max_leases = f->a.max_pieces,
 	                              .pool = f->a.pool};
-	int r = xport_leases_create(f->x, &a, &f->leases);
+	int r = svc_far_state_make(f);
 
-	if (r != XPORT_OK)
-		return r;
-	r = svc_far_state_make(f);
+	/* The leases come last: they cannot be undone without a poll, which takes completions of the application. */
 	if (r == XPORT_OK)
+		r = xport_leases_create(f->x, &a, &f->leases);
+	else
+		r = svc_pass(f->x, r, "xport_far_create");
+	if (r == XPORT_OK) {
+		svc_far_state_update(f);
 		return XPORT_OK;
-	r = svc_pass(f->x, r, "xport_far_create");
-	(void)xport_leases_destroy(f->leases, NULL, NULL, -1); /* no peer knows of it: it does not wait */
+	}
 	if (f->mr != NULL)
 		(void)xport_mr_dereg(f->mr);
 	return r;
@@ -255,18 +273,20 @@ int xport_far_create(xport *x, const struct xport_far_attr *attr, xport_far **fa
 /* Those of the library's own hold memory of it until they have ended. */
 static int far_land(struct xport_far *f, xport_completion_fn other, void *arg, int64_t until)
 {
+	bool late = false;
 	struct xport_completion c;
 	int n;
 
 	while (f->flying != NULL) {
-		n = xport_wait(f->x, &c, 1, SLICE_MS);
+		if (late)
+			return svc_fail(XPORT_ERR_TIMEOUT, "xport_far_destroy",
+			                "close the endpoints that do not answer", "a get or put is still in flight");
+		n = xport_wait(f->x, &c, 1, slice(until));
 		if (n < 0)
 			return svc_pass(f->x, n, "xport_far_destroy");
 		if (n > 0 && !own_done(f, &c) && xport_leases_step(f->leases, &c) == 0 && other != NULL)
 			other(arg, &c);
-		if (n == 0 && until >= 0 && svc_now_ms() >= until)
-			return svc_fail(XPORT_ERR_TIMEOUT, "xport_far_destroy",
-			                "close the endpoints that do not answer", "a get or put is still in flight");
+		late = until >= 0 && svc_now_ms() >= until;
 	}
 	return XPORT_OK;
 }
@@ -284,18 +304,33 @@ int xport_far_destroy(xport_far *f, xport_completion_fn other, void *arg, int ti
 	f->destroying = true;
 	r = far_land(f, other, arg, until);
 	if (r == XPORT_OK)
-		r = xport_leases_destroy(f->leases, other, arg, timeout_ms);
+		r = xport_leases_destroy(f->leases, other, arg, time_left(until));
 	if (r != XPORT_OK)
 		return r;
 	if (f->mr != NULL)
 		(void)xport_mr_dereg(f->mr);
 	while (f->blocks != NULL)
 		svc_far_block_release(f->blocks);
-	while (f->pieces != NULL)
+	while (f->pieces != NULL) {
+		f->pieces->ended = NULL; /* xport_leases_destroy has freed it */
 		svc_far_piece_free(f->pieces);
+	}
 	svc_far_lenders_free(f);
 	free(f);
 	return XPORT_OK;
+}
+
+/* ---- what is known ---- */
+
+/* Bytes that were lost and not replaced. */
+static uint64_t block_lost(const struct xport_far_block *b)
+{
+	size_t n = (size_t)(b->length >> b->shift);
+	uint64_t lost = 0;
+
+	for (size_t i = 0; i < n; i++)
+		lost += b->slot[i].rkey == NULL;
+	return lost << b->shift;
 }
 
 int xport_far_query(xport_far *f, struct xport_far_info *info)
@@ -318,9 +353,26 @@ int xport_far_query(xport_far *f, struct xport_far_info *info)
 	for (const struct svc_far_piece *p = f->pieces; p != NULL; p = p->next)
 		i.bytes += p->state == SVC_FAR_HELD ? p->bytes : 0;
 	for (const struct xport_far_block *b = f->blocks; b != NULL; b = b->next)
-		i.lost += svc_far_block_lost(b);
+		i.lost += block_lost(b);
 	if (xport_leases_query(f->leases, &leases) == XPORT_OK)
 		i.lent = leases.lent_bytes;
+	svc_grow_out(info, &i, sizeof(i));
+	return XPORT_OK;
+}
+
+int xport_far_block_query(const xport_far_block *b, struct xport_far_block_info *info)
+{
+	struct xport_far_block_info i = {.size = sizeof(i)};
+
+	if (b == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_FAR_BLOCK_INFO))
+		return svc_fail(XPORT_ERR_INVALID, "xport_far_block_query", NULL,
+		                "an argument is NULL, or xport_far_block_info.size is not the size of the struct");
+	i.length = b->length;
+	i.piece = UINT64_C(1) << b->shift;
+	i.lost = block_lost(b);
+	i.busy = b->op != SVC_FAR_NONE;
+	i.policy = b->policy;
+	i.context = b->context;
 	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }

@@ -50,6 +50,7 @@ struct svc_far_lender {
 	int status;
 	uint64_t capacity, free, bytes, trip_ns;
 	uint64_t pieces; /* held or asked for */
+	unsigned moves;  /* that have it as their target */
 	void *context;
 	uint8_t state[SVC_FAR_STATE];
 };
@@ -61,6 +62,7 @@ struct svc_far_piece {
 	struct xport_far_block *block; /* NULL: returned */
 	struct svc_far_lender *lender; /* NULL: gone */
 	xport_lease *lease;            /* NULL: it has ended */
+	xport_lease *ended;            /* the lease that has ended: its key stays valid until LOST is taken */
 	size_t index;
 	uint64_t bytes;
 	int state;  /* enum svc_far_piece_state */
@@ -101,6 +103,7 @@ struct xport_far_block {
 	int64_t until; /* CLEARING, LOOKING */
 	size_t asked;  /* leases of the operation without an answer */
 	size_t before; /* RESIZE, ALLOC: n before it */
+	size_t want;   /* RESIZE, ALLOC: n after it; pieces from there on are returned when all others are placed */
 	size_t cursor; /* PLACING: pieces before it are placed */
 	bool refused;  /* a lender had less than it said: look again, SVC_FAR_AGAIN times */
 	int again;
@@ -123,6 +126,7 @@ struct xport_far {
 	unsigned events; /* that nobody has taken */
 	unsigned busy;   /* blocks with an operation */
 	unsigned due;    /* looks to be posted */
+	unsigned ended;  /* lenders that are gone, and not freed */
 	bool destroying;
 	xport_mr *mr; /* of the state; NULL: it lends nothing */
 	uint8_t *state;
@@ -137,8 +141,9 @@ void svc_far_flies(struct xport_far *f, struct svc_far_own *own);
 
 /* Writes the state of a lender: SVC_FAR_STATE bytes. */
 void svc_far_state_write(uint8_t *to, uint64_t capacity, uint64_t left);
-/* Makes and updates the state that others read. */
+/* Makes the region for the state that others read. */
 int svc_far_state_make(struct xport_far *f);
+/* Writes the state. */
 void svc_far_state_update(struct xport_far *f);
 struct svc_far_lender *svc_far_lender_find(const struct xport_far *f, const xport_ep *ep);
 /* Whether pieces may be placed there. */
@@ -154,6 +159,8 @@ bool svc_far_looking(const struct xport_far *f);
 void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status);
 /* Takes an event of a lender; false: there is none. */
 bool svc_far_lender_event(struct xport_far *f, struct xport_far_event *event);
+/* Frees those that are gone and that nothing needs any more. */
+void svc_far_lenders_sweep(struct xport_far *f);
 void svc_far_lenders_free(struct xport_far *f);
 
 /* ---- far_block.c ---- */
@@ -163,9 +170,9 @@ struct svc_far_piece *svc_far_ask(struct xport_far_block *b, struct svc_far_lend
 /* Returns the lease, and forgets the piece. */
 void svc_far_return(struct svc_far_piece *p);
 void svc_far_granted(struct svc_far_piece *p);
-/* The lease has ended. */
+/* The lease has ended. It stays in the piece. */
 void svc_far_piece_ended(struct svc_far_piece *p, int status);
-/* Frees a piece whose lease has ended. */
+/* Frees a piece whose lease has ended, and the lease. */
 void svc_far_piece_free(struct svc_far_piece *p);
 /* Begins an operation, which is then LOOKING. */
 void svc_far_begin(struct xport_far_block *b, int op);
@@ -176,8 +183,6 @@ void svc_far_done(struct xport_far_block *b, int status);
 /* Goes on with it. */
 void svc_far_block_move(struct xport_far_block *b, int64_t now);
 bool svc_far_block_event(struct xport_far_block *b, struct xport_far_event *event);
-/* Bytes that were lost and not replaced. */
-uint64_t svc_far_block_lost(const struct xport_far_block *b);
 void svc_far_block_release(struct xport_far_block *b);
 
 /* ---- far_move.c ---- */

@@ -39,8 +39,15 @@ struct svc_far_piece *svc_far_ask(struct xport_far_block *b, struct svc_far_lend
 	return p;
 }
 
+static void ended_free(struct svc_far_piece *p)
+{
+	(void)xport_lease_free(p->ended);
+	p->ended = NULL;
+}
+
 void svc_far_piece_free(struct svc_far_piece *p)
 {
+	ended_free(p);
 	*p->at = p->next;
 	if (p->next != NULL)
 		p->next->at = p->at;
@@ -205,7 +212,7 @@ static void none_left(struct xport_far_block *b)
 
 static void place(struct xport_far_block *b)
 {
-	while (b->status == XPORT_OK && b->cursor < b->n && b->asked < SVC_FAR_ASKS) {
+	while (b->status == XPORT_OK && b->cursor < b->want && b->asked < SVC_FAR_ASKS) {
 		struct svc_far_lender *l;
 		size_t i = b->cursor;
 
@@ -228,28 +235,39 @@ static void place(struct xport_far_block *b)
 	}
 }
 
+static void take_out(struct xport_far_block *b, size_t i)
+{
+	if (b->piece[i] == NULL)
+		return;
+	b->slot[i] = (struct svc_far_slot){0};
+	svc_far_return(b->piece[i]);
+	b->piece[i] = NULL;
+}
+
+static void shorten(struct xport_far_block *b, size_t n)
+{
+	while (b->n > n)
+		take_out(b, --b->n);
+}
+
 /* Of the operation that has failed nothing stays. */
 static void roll_back(struct xport_far_block *b)
 {
-	for (size_t i = 0; i < b->n; i++) {
-		if (b->piece[i] == NULL || (!b->piece[i]->fresh && i < b->before))
-			continue;
-		b->slot[i] = (struct svc_far_slot){0};
-		svc_far_return(b->piece[i]);
-		b->piece[i] = NULL;
-	}
-	b->n = b->before;
-	b->length = (uint64_t)b->n << b->shift;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->piece[i] != NULL && b->piece[i]->fresh)
+			take_out(b, i);
+	shorten(b, b->before);
 }
 
 static void place_end(struct xport_far_block *b)
 {
-	if (b->phase == SVC_FAR_LOOKING || b->asked > 0 || (b->status == XPORT_OK && b->cursor < b->n))
+	if (b->phase == SVC_FAR_LOOKING || b->asked > 0 || (b->status == XPORT_OK && b->cursor < b->want))
 		return;
 	if (b->status != XPORT_OK)
 		roll_back(b);
 	else
-		b->length = (uint64_t)b->n << b->shift;
+		shorten(b, b->want);
+	b->length = (uint64_t)b->n << b->shift;
 	for (size_t i = 0; i < b->n; i++)
 		if (b->piece[i] != NULL)
 			b->piece[i]->fresh = false;
@@ -291,6 +309,7 @@ static void lost_event(struct xport_far_block *b, struct xport_far_event *event)
 			break;
 		untold_none(p);
 		p->told = true;
+		ended_free(p);
 	}
 	event->type = XPORT_FAR_LOST;
 	event->status = b->piece[first]->status;
@@ -428,6 +447,7 @@ int xport_far_alloc(xport_far *f, const struct xport_far_args *args, xport_far_b
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_far_alloc", NULL, "out of memory");
 	}
 	add_empty(b, n);
+	b->want = n;
 	svc_far_begin(b, SVC_FAR_ALLOC);
 	*block = b;
 	return XPORT_OK;
@@ -454,11 +474,10 @@ int xport_far_resize(xport_far_block *b, uint64_t length)
 		                "%" PRIu64 " bytes need more than %d pieces", length, XPORT_FAR_PIECES_MAX);
 	if (!make_room(b, n))
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_far_resize", NULL, "out of memory");
-	while (b->n > n)
-		if (b->piece[--b->n] != NULL)
-			svc_far_return(b->piece[b->n]);
-	b->length = (uint64_t)b->n << b->shift;
 	b->before = b->n;
+	b->want = n;
+	if (n < b->n)
+		b->length = (uint64_t)n << b->shift;
 	add_empty(b, n);
 	svc_far_begin(b, SVC_FAR_RESIZE);
 	return XPORT_OK;
@@ -554,32 +573,5 @@ int xport_far_locate(const xport_far_block *b, uint64_t offset, struct xport_far
 	p.rkey = s->rkey;
 	p.length = (UINT64_C(1) << b->shift) - p.offset;
 	svc_grow_out(place, &p, sizeof(p));
-	return XPORT_OK;
-}
-
-uint64_t svc_far_block_lost(const struct xport_far_block *b)
-{
-	size_t n = (size_t)(b->length >> b->shift);
-	uint64_t lost = 0;
-
-	for (size_t i = 0; i < n; i++)
-		lost += b->slot[i].rkey == NULL;
-	return lost << b->shift;
-}
-
-int xport_far_block_query(const xport_far_block *b, struct xport_far_block_info *info)
-{
-	struct xport_far_block_info i = {.size = sizeof(i)};
-
-	if (b == NULL || info == NULL || !svc_grow_size(info->size, SVC_FIRST_FAR_BLOCK_INFO))
-		return svc_fail(XPORT_ERR_INVALID, "xport_far_block_query", NULL,
-		                "an argument is NULL, or xport_far_block_info.size is not the size of the struct");
-	i.length = b->length;
-	i.piece = UINT64_C(1) << b->shift;
-	i.lost = svc_far_block_lost(b);
-	i.busy = b->op != SVC_FAR_NONE;
-	i.policy = b->policy;
-	i.context = b->context;
-	svc_grow_out(info, &i, sizeof(i));
 	return XPORT_OK;
 }

@@ -46,8 +46,6 @@ int svc_far_state_make(struct xport_far *f)
 	if (r == XPORT_OK)
 		r = xport_mr_query(f->mr, &info);
 	f->state = info.base;
-	if (r == XPORT_OK)
-		svc_far_state_update(f);
 	return r;
 }
 
@@ -71,12 +69,38 @@ int xport_far_entry(xport_far *f, struct xport_directory_entry *entry)
 
 /* ---- looking ---- */
 
+/* It has an event. */
+static void lender_end(struct svc_far_lender *l, int status)
+{
+	struct xport_far *f = l->far;
+
+	l->gone = true;
+	l->status = status;
+	f->ended++;
+	if (l->due) {
+		l->due = false;
+		f->due--;
+		l->looking = false;
+	}
+	if (!l->known && !l->joined_event) {
+		l->joined_event = true; /* it never did */
+		f->events++;
+		return;
+	}
+	l->gone_event = true;
+	f->events++;
+}
+
 static void look_end(struct svc_far_lender *l, int status)
 {
 	l->looking = false;
 	if (l->gone)
 		return;
-	if (status != XPORT_OK)
+	if (status == XPORT_ERR_STALE_KEY) { /* its state is gone: what the peer lends now, another entry tells */
+		lender_end(l, status);
+		return;
+	}
+	if (l->status != XPORT_ERR_PROTOCOL)
 		l->status = status;
 	if (!l->known && !l->joined_event) {
 		l->joined_event = true;
@@ -274,35 +298,22 @@ void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status)
 {
 	struct svc_far_lender *l = svc_far_lender_find(f, ep);
 
-	if (l == NULL)
-		return;
-	l->gone = true;
-	l->status = status;
-	if (l->due) {
-		l->due = false;
-		f->due--;
-		l->looking = false;
-	}
-	if (!l->known && !l->joined_event) {
-		l->joined_event = true; /* it never did */
-		f->events++;
-		return;
-	}
-	l->gone_event = true;
-	f->events++;
+	if (l != NULL)
+		lender_end(l, status);
 }
 
-/* A lender that is gone stays while something of it is in flight, or named by a piece. */
-static void lenders_free_gone(struct xport_far *f)
+/* A lender that is gone stays while something of it is in flight, or named by a piece or a move. */
+void svc_far_lenders_sweep(struct xport_far *f)
 {
 	for (struct svc_far_lender **at = &f->lenders; *at != NULL;) {
 		struct svc_far_lender *l = *at;
 
-		if (!l->gone || l->joined_event || l->gone_event || l->looking || l->pieces > 0) {
+		if (!l->gone || l->joined_event || l->gone_event || l->looking || l->pieces > 0 || l->moves > 0) {
 			at = &l->next;
 			continue;
 		}
 		*at = l->next;
+		f->ended--;
 		xport_rkey_destroy(l->rkey);
 		free(l);
 	}
@@ -324,7 +335,6 @@ bool svc_far_lender_event(struct xport_far *f, struct xport_far_event *event)
 		f->events--;
 		return true;
 	}
-	lenders_free_gone(f);
 	return false;
 }
 

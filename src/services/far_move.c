@@ -26,6 +26,9 @@ static void move_end(struct xport_far_block *b)
 	b->copy.to = NULL;
 	if (to != NULL)
 		svc_far_return(to);
+	if (b->copy.target != NULL)
+		b->copy.target->moves--;
+	b->copy.target = NULL;
 	free(b->copy.bytes);
 	b->copy.bytes = NULL;
 	svc_far_done(b, b->status);
@@ -174,6 +177,8 @@ int xport_far_move(xport_far_block *b, uint64_t offset, uint64_t length, xport_e
 	                                .bytes = malloc(SVC_FAR_CHUNK)};
 	if (b->copy.bytes == NULL)
 		return svc_fail(XPORT_ERR_NO_MEMORY, "xport_far_move", NULL, "out of memory");
+	if (target != NULL)
+		target->moves++;
 	svc_far_begin(b, SVC_FAR_MOVE);
 	return XPORT_OK;
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #include "services/engine.h"
+#include "services/lease_table.h"
 #include "services/lease_wire.h"
 
 /* Events that nobody has taken, in the order in which they are reported. */
@@ -27,6 +28,7 @@ struct xport_lease {
 	struct svc_lease_peer *peer; /* NULL: over */
 	struct xport_lease *next, **at;         /* of its peer's list */
 	struct xport_lease *all_next, **all_at; /* of the list of all */
+	struct xport_lease *number_next; /* in the table of numbers, while it has a peer */
 	struct xport_lease *event_next;
 	unsigned events;
 	bool queued;     /* in the queue of events */
@@ -56,6 +58,7 @@ struct xport_lease {
 
 /* What is known of a peer: while its endpoint lives, or a lease of its making is not freed. */
 struct svc_lease_peer {
+	struct xport_leases *leases;
 	struct svc_msgq_peer *msgq; /* NULL: its endpoint ended */
 	struct xport_lease *list;
 	uint32_t made;  /* leases of its making that are not freed */
@@ -67,6 +70,7 @@ struct xport_leases {
 	struct svc_engine engine;
 	struct xport_leases_attr a;
 	struct xport_lease *all;
+	struct svc_lease_table numbers;
 	struct xport_lease *first_event, **last_event;
 	unsigned ending; /* of lenders, for which somebody must look at the clock, or at BUSY */
 	struct xport_leases_info info;
@@ -83,6 +87,7 @@ void svc_lease_start(struct xport_lease *lease, int type);
 void svc_lease_over(struct xport_lease *lease, int status);
 /* The peer of an endpoint; NO_MEMORY, or why there is none any more. */
 int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, struct svc_lease_peer **peer);
+/* The peer's lease with this number of ours; NULL: it has none. */
 struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id);
 /* Sends ASK or GIVE. */
 int svc_lease_request(struct xport_lease *lease, int type, const uint8_t *key, size_t key_len);

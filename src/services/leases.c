@@ -22,7 +22,7 @@ static void peer_free_unused(struct svc_lease_peer *p)
 		free(p);
 }
 
-static int lease_peer_of(struct svc_msgq_peer *msgq)
+static int lease_peer_of(struct xport_leases *l, struct svc_msgq_peer *msgq)
 {
 	struct svc_lease_peer *p;
 
@@ -31,6 +31,7 @@ static int lease_peer_of(struct svc_msgq_peer *msgq)
 	p = calloc(1, sizeof(*p));
 	if (p == NULL)
 		return XPORT_ERR_NO_MEMORY;
+	p->leases = l;
 	p->msgq = msgq;
 	msgq->user = p;
 	return XPORT_OK;
@@ -43,7 +44,7 @@ int svc_lease_peer(struct xport_leases *l, xport_ep *ep, const char *operation, 
 
 	if (r != XPORT_OK)
 		return r;
-	if (lease_peer_of(p) != XPORT_OK)
+	if (lease_peer_of(l, p) != XPORT_OK)
 		return svc_fail(XPORT_ERR_NO_MEMORY, operation, NULL, "out of memory");
 	*peer = p->user;
 	return XPORT_OK;
@@ -60,14 +61,18 @@ struct xport_lease *svc_lease_new(struct xport_leases *l, struct svc_lease_peer 
 {
 	struct xport_lease *lease = calloc(1, sizeof(*lease));
 
-	if (lease == NULL || (lease->last = svc_msgq_reserve(SVC_LEASE_HEAD)) == NULL) {
+	if (lease == NULL)
+		return NULL;
+	lease->id = svc_engine_id(&l->engine);
+	lease->last = svc_msgq_reserve(SVC_LEASE_HEAD);
+	if (lease->last == NULL || !svc_lease_table_add(&l->numbers, lease)) {
+		free(lease->last);
 		free(lease);
 		return NULL;
 	}
 	lease->leases = l;
 	lease->peer = p;
 	lease->lender = lender;
-	lease->id = svc_engine_id(&l->engine);
 	lease->ep = p->msgq->ep;
 	lease->next = p->list;
 	lease->at = &p->list;
@@ -90,6 +95,7 @@ static void out_of_peer(struct xport_lease *lease)
 	*lease->at = lease->next;
 	if (lease->next != NULL)
 		lease->next->at = lease->at;
+	svc_lease_table_remove(&lease->leases->numbers, lease);
 	lease->peer = NULL;
 	--*count_of(lease);
 	peer_free_unused(p);
@@ -135,11 +141,9 @@ void svc_lease_over(struct xport_lease *lease, int status)
 
 struct xport_lease *svc_lease_find(const struct svc_lease_peer *p, uint64_t id)
 {
-	struct xport_lease *lease = p->list;
+	struct xport_lease *lease = svc_lease_table_find(&p->leases->numbers, id);
 
-	while (lease != NULL && lease->id != id)
-		lease = lease->next;
-	return lease;
+	return lease != NULL && lease->peer == p ? lease : NULL;
 }
 
 static size_t encode(const struct xport_lease *lease, int type, const uint8_t *key, size_t key_len, uint8_t *bytes)
@@ -234,7 +238,7 @@ static int leases_message(void *service, struct svc_msgq_peer *from, const uint8
 
 	if (!svc_lease_decode(bytes, len, &m))
 		return XPORT_ERR_PROTOCOL;
-	if (lease_peer_of(from) != XPORT_OK)
+	if (lease_peer_of(l, from) != XPORT_OK)
 		return XPORT_ERR_NO_MEMORY;
 	in = svc_engine_receive(&l->engine, from, m.type, m.to);
 	switch (m.type) {
@@ -486,6 +490,7 @@ int xport_leases_destroy(xport_leases *l, xport_completion_fn other, void *arg, 
 		lease_free(l->all);
 	}
 	svc_engine_close(&l->engine);
+	svc_lease_table_free(&l->numbers);
 	free(l);
 	return XPORT_OK;
 }

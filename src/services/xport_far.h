@@ -128,7 +128,10 @@ int xport_far_entry(xport_far *far, struct xport_directory_entry *entry) XPORT_C
  * `entry` comes from the lender's xport_far_entry.  XPORT_FAR_JOINED with `context` follows.  Its status is
  *   XPORT_OK             blocks may be allocated there
  *   XPORT_ERR_PROTOCOL   what the lender claims about its size is impossible
- *   or, if the endpoint ended, the reason
+ *   or, if the lender ended, the reason
+ *
+ * After XPORT_FAR_GONE with XPORT_ERR_STALE_KEY the peer has destroyed its far memory.  Add its next entry on the same endpoint,
+ * and otherwise on another one.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       the peer is a lender already
@@ -141,7 +144,7 @@ int xport_far_add(xport_far *far, xport_ep *ep, const struct xport_directory_ent
 /* The type of an event. */
 typedef enum xport_far_event_type {
 	XPORT_FAR_JOINED = 1, /* a lender was added, or could not be, for the reason `status` */
-	XPORT_FAR_GONE = 2,   /* a lender has ended, for the reason `status`; add it again on another endpoint */
+	XPORT_FAR_GONE = 2,   /* a lender has ended, for the reason `status`: see xport_far_add */
 	XPORT_FAR_DONE = 3,   /* xport_far_alloc, xport_far_resize or xport_far_move has ended */
 	XPORT_FAR_LOST = 4    /* the bytes of a range of a block are lost, for the reason `status` */
 } xport_far_event_type;
@@ -220,7 +223,8 @@ int xport_far_free(xport_far_block *block);
  * xport_far_resize - make a block longer or shorter, and replace what it has lost.
  *
  * New and replaced pieces are zeroed.  XPORT_FAR_DONE follows, with a status as that of xport_far_alloc.  After an error
- * the block is as before.  Offsets of bytes do not change.
+ * the block is as before.  Offsets of bytes do not change.  Bytes beyond `length` cannot be accessed meanwhile.  Their
+ * pieces are returned at the end, so they are no room for replaced ones.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       an operation on the block has not ended

@@ -59,7 +59,50 @@ static void slow_borrower(struct h *h)
 	h_sync(h);
 }
 
+/* ---- a lender revokes what it gave before it has heard the borrower's number ---- */
+
+enum { GIVEN = 4096 };
+
+static void early_lender(struct h *h)
+{
+	uint8_t *buf = h_buf(h, GIVEN);
+	struct xport_lease_event e;
+	xport_lease *lease;
+	xport_mr *mr;
+	struct d d;
+
+	d_begin(&d, h, D_LOOP, NULL);
+	H_OK(xport_mr_reg(h->x, buf, GIVEN, D_RW, &mr));
+	H_OK(xport_lease_give(d.l, h->ep[1], mr, NULL, &lease));
+	H_OK(xport_lease_revoke(lease));
+	e = D_EVENT(&d, XPORT_LEASE_ENDED);
+	H_TRUE(e.lease == lease);
+	H_OK(xport_lease_free(lease));
+	d_sync(&d, 1);
+	d_end(&d);
+	h_sync(h);
+}
+
+static void early_borrower(struct h *h)
+{
+	struct xport_leases_attr a = d_attr();
+	struct xport_lease_event e;
+	struct d d;
+
+	a.flags |= XPORT_LEASES_TAKE;
+	d_begin(&d, h, D_LOOP, &a);
+	D_EVENT(&d, XPORT_LEASE_GIVEN);
+	e = D_EVENT(&d, XPORT_LEASE_ENDED);
+	H_STATUS(XPORT_ERR_STALE_KEY, e.status);
+	H_OK(xport_lease_free(e.lease));
+	H_EQ(0, d_all(&d).borrowed);
+	d_sync(&d, 0);
+	d_end(&d);
+	h_sync(h);
+}
+
 const struct h_scenario svc_cases_lease_slow[] = {
 	{"lease_slow", {slow_lender, slow_borrower}, NULL, H_ONCE, 0},
+	{"lease_revoked_early", {early_lender, early_borrower}, NULL, H_ONCE, 0},
 	{0},
 };

@@ -23,8 +23,8 @@ const h_scenario *const tables[] = {svc_cases_pool,           svc_cases_pool_thr
                                     svc_cases_versioned_cost, svc_cases_versioned_torn, svc_cases_grow,
                                     svc_cases_limits,         svc_cases_pool_debug,     svc_cases_rpc_wrong,
                                     svc_cases_link_wrong,     svc_cases_bulk_wrong,     svc_cases_far,
-                                    svc_cases_far_wrong,      svc_cases_pool_node,      svc_cases_rpc_bulk_wrong,
-                                    svc_cases_bulk_refused};
+                                    svc_cases_far_end,        svc_cases_far_wrong,      svc_cases_pool_node,
+                                    svc_cases_rpc_bulk_wrong, svc_cases_bulk_refused};
 /* These are run with the operations carried by the library, too, unless they are H_ONCE. */
 const h_scenario *const both[] = {svc_cases_batch,       svc_cases_lease,         svc_cases_lease_end,
                                   svc_cases_lease_hand,  svc_cases_lease_hostile, svc_cases_lease_slow,

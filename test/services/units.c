@@ -2,6 +2,7 @@
 /* units.c - for units_test.cc: inline functions, and functions with C11 atomics, which C++ cannot read. */
 #include <stdlib.h>
 
+#include "services/lease.h"
 #include "services/memlock.h"
 #include "services/pool_core.h"
 #include "services/snapshot.h"
@@ -92,4 +93,43 @@ int svc_index_wrong_c(void)
 	}
 	free(slab);
 	return wrong;
+}
+
+static int longest_chain(const struct svc_lease_table *t)
+{
+	int longest = 0;
+
+	for (size_t i = 0; i < t->buckets; i++) {
+		int n = 0;
+
+		for (const struct xport_lease *lease = t->bucket[i]; lease != NULL; lease = lease->number_next)
+			n++;
+		longest = n > longest ? n : longest;
+	}
+	return longest;
+}
+
+int svc_lease_table_longest_c(uint64_t n)
+{
+	struct xport_lease *lease = calloc(n + 1, sizeof(*lease));
+	struct svc_lease_table t = {0};
+	int longest;
+
+	for (uint64_t i = 1; i <= n; i++) {
+		lease[i].id = i;
+		if (!svc_lease_table_add(&t, &lease[i]))
+			abort();
+	}
+	longest = longest_chain(&t);
+	for (uint64_t i = 0; i <= n + 1; i++)
+		if (svc_lease_table_find(&t, i) != (i == 0 || i > n ? NULL : &lease[i]))
+			longest = -1;
+	for (uint64_t i = 1; i <= n; i += 2)
+		svc_lease_table_remove(&t, &lease[i]);
+	for (uint64_t i = 1; i <= n; i++)
+		if (svc_lease_table_find(&t, i) != (i % 2 != 0 ? NULL : &lease[i]))
+			longest = -1;
+	svc_lease_table_free(&t);
+	free(lease);
+	return longest;
 }

@@ -131,6 +131,13 @@ TEST(Table, FindsWhatIsThere)
 }
 
 /* The multiplication in place of a division, for each byte of a span and each class. */
+TEST(LeaseTable, FindsEachLeaseInAShortChain)
+{
+	EXPECT_EQ(1, svc_lease_table_longest_c(1));
+	EXPECT_EQ(1, svc_lease_table_longest_c(64));
+	EXPECT_EQ(1, svc_lease_table_longest_c(65536));
+}
+
 TEST(Span, IndexOfEachByte)
 {
 	EXPECT_EQ(-1, svc_index_wrong_c()) << "class";
