@@ -39,8 +39,9 @@ void xport_bulk_free(xport_bulk *bulk)
 
 	if (bulk == NULL)
 		return;
-	users = atomic_fetch_sub(&bulk->users, 1); /* before `watched`, which is set before `users` is read */
-	if (users == 1 && atomic_load(&bulk->watched))
+	users = atomic_fetch_sub(&bulk->users, 1);
+	/* The descriptor is not touched again: another thread may see that nobody holds it, and free it. */
+	if (users == 1)
 		atomic_fetch_add(&svc_bulk_idles, 1);
 	if (users != 0)
 		return;

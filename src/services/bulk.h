@@ -98,7 +98,6 @@ struct svc_bulk_part {
 struct xport_bulk {
 	struct svc_bulk_desc d;
 	_Atomic unsigned users; /* references beyond the first */
-	_Atomic bool watched;   /* a kept reply waits until nobody holds it */
 	_Atomic bool
 		doubtful;  /* a peer that it was passed to has not confirmed that it no longer accesses the memory */
 	bool own;          /* from xport_bulk_create */
@@ -117,7 +116,7 @@ static inline bool svc_bulk_held(const struct xport_bulk *bulk)
 {
 	return atomic_load(&bulk->users) > 0;
 }
-/* Counts how often a watched descriptor of this process came to be held by nobody. */
+/* Counts how often a descriptor of this process came to be held by nobody. */
 extern _Atomic unsigned svc_bulk_idles;
 /*
  * As xport_bulk_unpack, of bytes that came on the endpoint. If the owner is not this peer, the descriptor has no endpoint.

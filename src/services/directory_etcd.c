@@ -320,6 +320,8 @@ bool svc_dir_etcd_fresh(const struct xport_directory *d)
 {
 	const struct svc_dir_etcd *s = d->etcd;
 
+	if (s->message != NULL || s->missed || s->behind || svc_dir_etcd_crowded(d))
+		return false; /* the watch is, or was, held back until events are taken */
 	return s->watch_up && !s->listing && s->revision >= s->written && svc_etcd_watching(s->async) &&
 	       !svc_etcd_watch_astray(s->async) && svc_now_ms() < s->answered_at + PROBE_MS + REQUEST_MS;
 }

@@ -88,11 +88,13 @@ struct svc_dir_etcd {
 	char cluster[24]; /* its id; "": unknown */
 	int64_t revision; /* that the watch has reached; -1: unknown */
 	int64_t watch_at, watch_began, probe_at, answered_at;
+	int64_t heard_at, owed_at; /* when the watch said something; since when it owes something, 0: nothing */
 	unsigned watch_fails;
 	bool watch_up, heard;     /* etcd has begun the watch; all/ has had an entry */
-	int64_t written;          /* the revision of the last change by this process */
+	int64_t written;          /* the highest revision of a change by this process, or of an entry that it found */
 	struct svc_json *message; /* of the watch, which is not handed over yet */
 	size_t message_at;
+	bool behind;  /* the watch was held back, and what came meanwhile is not read yet */
 	bool listing; /* the entries are read, before the watch begins */
 	int64_t list_revision;
 	uint8_t *list_from; /* a key; NULL: the first one */

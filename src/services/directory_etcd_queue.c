@@ -224,6 +224,8 @@ static int front_find(struct xport_directory *d, const struct svc_json *answer)
 	if (!svc_dir_etcd_read(d->etcd->names, svc_json_at(kvs, 0), &f))
 		return svc_fail(XPORT_ERR_PROTOCOL, etcd_op, svc_dir_etcd_use.stranger,
 		                "an entry below %.100s in etcd is not one of a directory", d->etcd->names);
+	if ((int64_t)f.m.version > d->etcd->written)
+		d->etcd->written = (int64_t)f.m.version;
 	svc_dir_etcd_pop(d, XPORT_OK, &f.m);
 	return XPORT_OK;
 }

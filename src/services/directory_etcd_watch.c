@@ -15,7 +15,8 @@ enum {
 	WATCH_PAUSE_MS = 200,
 	WATCH_DOUBLED = 5,
 	WATCH_GOOD_MS = 10000,
-	CONNECT_MS = 3000
+	CONNECT_MS = 3000,
+	SILENT_MS = 5000 /* that a watch may say nothing while it owes something */
 };
 
 bool svc_dir_etcd_crowded(const struct xport_directory *d)
@@ -283,10 +284,30 @@ static void watch_failed(struct xport_directory *d, int r)
 	svc_dir_etcd_keep_why(s->watch_why, r);
 }
 
+/*
+ * Whether the watch is silent, though etcd was to begin it, or has shown a change that it owes.  A proxy between may keep the
+ * connection when it has lost etcd.  That etcd has a higher revision tells nothing: it counts changes of other keys, too.
+ */
+static bool watch_silent(const struct xport_directory *d)
+{
+	struct svc_dir_etcd *s = d->etcd;
+	int64_t now = svc_now_ms();
+	bool owes = !s->watch_up || (d->watching && s->written > s->revision);
+
+	if (!owes || s->behind || s->missed || !svc_etcd_watching(s->async)) {
+		s->owed_at = 0;
+		return false;
+	}
+	if (s->owed_at == 0)
+		s->owed_at = now;
+	return now > s->owed_at + SILENT_MS && now > s->heard_at + SILENT_MS;
+}
+
 void svc_dir_etcd_watch(struct xport_directory *d)
 {
 	struct svc_dir_etcd *s = d->etcd;
 	int r = XPORT_OK;
+	bool hold;
 
 	missed_event(d);
 	if (svc_etcd_watching(s->async) && svc_etcd_watch_astray(s->async))
@@ -296,6 +317,7 @@ void svc_dir_etcd_watch(struct xport_directory *d)
 		if (s->message == NULL) {
 			r = svc_etcd_watch_next(s->async, &s->message);
 			s->message_at = 0;
+			s->heard_at = r == XPORT_OK ? svc_now_ms() : s->heard_at;
 			if (r == XPORT_OK)
 				r = watch_message(d, s->message);
 		}
@@ -305,7 +327,13 @@ void svc_dir_etcd_watch(struct xport_directory *d)
 	if (r == XPORT_OK && s->message == NULL && s->revision >= 0 && !s->listing && !svc_etcd_watching(s->async) &&
 	    !svc_etcd_login_needed(s->etcd) && svc_now_ms() >= s->watch_at)
 		r = watch_begin(d);
-	svc_etcd_watch_hold(s->async, s->message != NULL || svc_dir_etcd_crowded(d));
+	hold = s->message != NULL || svc_dir_etcd_crowded(d);
+	s->behind = hold || (s->behind && (r != SVC_ETCD_WAIT || svc_etcd_watch_held(s->async)));
+	svc_etcd_watch_hold(s->async, hold);
+	if (watch_silent(d))
+		r = svc_fail(XPORT_ERR_TIMEOUT, "xport_directory",
+		             "look for a proxy before etcd that cuts long answers",
+		             "etcd's watch brings nothing, and begins again");
 	if (r != XPORT_OK && r != SVC_ETCD_WAIT)
 		watch_failed(d, r);
 }

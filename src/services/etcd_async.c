@@ -233,6 +233,11 @@ bool svc_etcd_watch_astray(const struct svc_etcd_async *a)
 	return a->watch.member != a->etcd->now;
 }
 
+bool svc_etcd_watch_held(const struct svc_etcd_async *a)
+{
+	return svc_http_held(a->watch.http);
+}
+
 void svc_etcd_watch_hold(struct svc_etcd_async *a, bool hold)
 {
 	svc_http_hold(a->watch.http, hold);

@@ -41,6 +41,8 @@ bool svc_etcd_watching(const struct svc_etcd_async *a);
 /* Whether requests go to another member than the one that the watch is at: that one did not answer. */
 bool svc_etcd_watch_astray(const struct svc_etcd_async *a);
 void svc_etcd_watch_hold(struct svc_etcd_async *a, bool hold);
+/* Whether something of the watch has come that was not taken, since it is, or was, held. */
+bool svc_etcd_watch_held(const struct svc_etcd_async *a);
 void svc_etcd_watch_end(struct svc_etcd_async *a);
 
 #endif

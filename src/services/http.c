@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "services/http.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,6 +48,9 @@ enum {
 	MESSAGE_DONE = 1,
 	GLOBAL_ALL = 3,
 	ERROR_BYTES = 256,
+	ALIVE_IDLE_S = 4, /* a connection without a peer ends within 10 s */
+	ALIVE_EACH_S = 2,
+	ALIVE_TRIES = 3,
 	BODY_MAX = 2 << 20, /* a page of entries has less than half; parsed, it takes up to 80 times as much */
 	LINE_MAX = 4 << 20, /* a line of a stream */
 	LINE_BYTES = SVC_HTTP_TOKEN_MAX + 32
@@ -196,11 +201,24 @@ static size_t http_take(const char *bytes, size_t one, size_t n, void *arg)
 	return n;
 }
 
-/* A socket of libcurl. */
+static void tcp_set(int fd, int option, int value)
+{
+	(void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value));
+}
+
+/* A socket of libcurl.  A stream has no time limit: that its connection is dead, though nobody has ended it, the kernel finds. */
 static int http_socket(void *arg, int purpose, struct socket_address *a)
 {
+	int fd = svc_fd_up(socket(a->family, a->type | SOCK_CLOEXEC, a->protocol)), on = 1;
+
 	(void)arg, (void)purpose;
-	return svc_fd_up(socket(a->family, a->type | SOCK_CLOEXEC, a->protocol));
+	if (fd < 0 || a->type != SOCK_STREAM)
+		return fd;
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	tcp_set(fd, TCP_KEEPIDLE, ALIVE_IDLE_S);
+	tcp_set(fd, TCP_KEEPINTVL, ALIVE_EACH_S);
+	tcp_set(fd, TCP_KEEPCNT, ALIVE_TRIES);
+	return fd;
 }
 
 /* Returns a code of libcurl. */
@@ -503,6 +521,11 @@ void svc_http_cancel(struct svc_http_set *set, struct svc_http *h)
 void svc_http_hold(struct svc_http *h, bool hold)
 {
 	h->hold = hold;
+}
+
+bool svc_http_held(const struct svc_http *h)
+{
+	return h->held;
 }
 
 const char *svc_http_line(struct svc_http *h, size_t *len)

@@ -66,5 +66,7 @@ const char *svc_http_line(struct svc_http *http, size_t *len);
 bool svc_http_waits(const struct svc_http *http);
 /* Whether a stream takes no more bytes for now. */
 void svc_http_hold(struct svc_http *http, bool hold);
+/* Whether bytes of a stream have come that were not taken. */
+bool svc_http_held(const struct svc_http *http);
 
 #endif

@@ -130,6 +130,7 @@ static const struct svc_engine_ops rpc_ops = {.kinds = rpc_kinds,
                                               .message = rpc_message,
                                               .bye = rpc_bye,
                                               .ended = rpc_peer_ended,
+                                              .closing = svc_rpc_kept_end,
                                               .work = rpc_work,
                                               .work_timeout = rpc_work_timeout};
 

@@ -197,6 +197,8 @@ bool svc_rpc_bulks_busy(const struct svc_rpc_bulks *b);
 int svc_rpc_reply_keep(struct xport_rpcs *r, struct svc_rpc_request *q, const struct svc_rpc_message *m);
 /* Sends the replies that need not wait any more. */
 void svc_rpc_kept_work(struct xport_rpcs *r);
+/* svc_engine_ops.closing: sends those of the peer that need not wait any more. The others end with BYE. */
+void svc_rpc_kept_end(void *service, struct svc_msgq_peer *peer);
 /* Milliseconds until svc_rpc_kept_work must run; -1: no need. */
 int svc_rpc_kept_timeout(const struct xport_rpcs *r);
 

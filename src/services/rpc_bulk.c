@@ -151,8 +151,6 @@ int svc_rpc_reply_keep(struct xport_rpcs *r, struct svc_rpc_request *q, const st
 	r->request_bytes += m->len;
 	svc_ring_remove(&q->node.link); /* XPORT_RPC_ABANDONED is void */
 	svc_ring_push(&r->kept, &q->node.link);
-	for (uint32_t i = 0; i < q->bulks.n; i++)
-		atomic_store(&q->bulks.bulk[i]->watched, true);
 	r->kept_again = true; /* one may have become idle before */
 	return XPORT_OK;
 }
@@ -191,6 +189,20 @@ void svc_rpc_kept_work(struct xport_rpcs *r)
 		l = l->next;
 		if (q->peer == NULL || !svc_rpc_bulks_busy(&q->bulks))
 			r->kept_again |= !kept_send(r, q);
+	}
+}
+
+void svc_rpc_kept_end(void *service, struct svc_msgq_peer *peer)
+{
+	struct xport_rpcs *r = service;
+	struct svc_link *l = r->kept.next;
+
+	while (l != &r->kept) {
+		struct svc_rpc_request *q = (struct svc_rpc_request *)SVC_OF(l, struct svc_rpc_node, link);
+
+		l = l->next;
+		if (q->peer != NULL && q->peer->msgq == peer && !svc_rpc_bulks_busy(&q->bulks))
+			(void)kept_send(r, q);
 	}
 }
 

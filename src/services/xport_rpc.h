@@ -119,8 +119,9 @@ int xport_rpcs_create(xport *x, const struct xport_rpcs_attr *attr, xport_rpcs *
  * xport_rpcs_destroy - end all calls, notify the peers, and free all.
  *
  * Calls in progress end without an event.  Replies that wait are sent.  Requests without a reply end at their callers with
- * XPORT_ERR_PEER_CLOSED; the application must have ended its accesses to lent memory.  It polls until its own operations have
- * ended.  Other completions go to `other`; NULL drops them.  `rpcs` may be NULL.
+ * XPORT_ERR_PEER_CLOSED; the application must have ended its accesses to lent memory.  So do those whose reply still waits
+ * for a transfer with their descriptors, or for a call that passes these on.  It polls until its own operations have ended.
+ * Other completions go to `other`; NULL drops them.  `rpcs` may be NULL.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_INVALID    timeout_ms is below -1

@@ -31,6 +31,13 @@ static int counted_dereg(xport_mr *mr)
 	registered--;
 	return xport_mr_dereg(mr);
 }
+/* What a borrower that hands over does instead of a return. */
+static bool handing;
+static int return_or_hand(xport_lease *l)
+{
+	return handing ? xport_lease_hand_over(l) : xport_lease_return(l);
+}
+#define xport_lease_return return_or_hand
 #define xport_lease_query counted_query
 #define xport_mr_alloc counted_alloc
 #define xport_mr_dereg counted_dereg
@@ -60,13 +67,25 @@ static constexpr int limit = 60000;
 static constexpr std::uint32_t rights = XPORT_REMOTE_READ | XPORT_REMOTE_WRITE;
 
 struct side {
-	explicit side(const char *address)
-	    : x(xp::instance::open()), ep(x.connect(address)), l(xp::leases::create(x)), loop(x)
+	explicit side(const char *address) : side(address, handed_over()) {}
+	side(const char *address, const xport_leases_attr &attr)
+	    : x(xp::instance::open()), ep(x.connect(address)), l(xp::leases::create(x, &attr)), loop(x)
 	{
 	}
+	static xport_leases_attr handed_over()
+	{
+		xport_leases_attr attr{};
+		attr.size = sizeof(attr);
+		attr.flags = XPORT_LEASES_HAND_OVER;
+		return attr;
+	}
+	/* What a peer writes to memory is no event: it is looked for. */
 	template <class P> void until(P p, const char *what)
 	{
-		if (loop.try_run(p, limit) < 0) {
+		auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit);
+		while (loop.try_run(p, 20) < 0) {
+			if (std::chrono::steady_clock::now() < end)
+				continue;
 			std::fprintf(stderr, "not in time: %s\n", what);
 			std::exit(1);
 		}
@@ -121,11 +140,13 @@ static void leases(const char *address)
 	CHECK(outlives.ended() && outlives.end() == XPORT_ERR_CLOSED);
 }
 
-/* The first word says what the peer does: it writes 1 at 8, and returns the region, or keeps it. */
+enum { RETURNS, KEEPS, HANDS_OVER };
+
+/* The first word says what the peer does: it writes 1 at 8, and returns the region, or keeps it, or hands it over. */
 static void given(const char *address)
 {
 	side s(address);
-	for (std::uint64_t keeps = 0; keeps < 2; keeps++) {
+	for (std::uint64_t keeps = RETURNS; keeps <= HANDS_OVER; keeps++) {
 		xp::region r = s.x.alloc(8192, rights);
 		std::memcpy(r.data(), &keeps, sizeof(keeps));
 		{
@@ -138,12 +159,14 @@ static void given(const char *address)
 			[&] {
 				if (r.size() > 0)
 					std::memcpy(&seen, r.data() + 8, sizeof(seen));
-				return keeps != 0 ? seen == 1 : lease.ended();
+				return keeps == KEEPS ? seen == 1 : lease.ended();
 			},
 			"the peer uses the region");
-		if (keeps != 0) {
+		if (keeps == KEEPS) {
 			CHECK(lease.held() && r.size() == 8192);
 			CHECK(lease.end() == XPORT_OK && lease.try_wait_end(limit) == XPORT_ERR_STALE_KEY);
+		} else {
+			CHECK(lease.status() == XPORT_OK);
 		}
 		CHECK(r.size() == 0 && r.data() == nullptr && r.all().size() == 0);
 		xp::region other = s.x.alloc(8192, rights);
@@ -209,7 +232,7 @@ struct both {
 		xport_leases_attr attr{};
 		attr.size = sizeof(attr);
 		attr.quota = 1 << 20;
-		attr.flags = XPORT_LEASES_TAKE;
+		attr.flags = XPORT_LEASES_TAKE | XPORT_LEASES_HAND_OVER;
 		return attr;
 	}
 	template <class P> void until(P p)
@@ -296,6 +319,23 @@ static void many()
 	b.peer->close(0);
 	b.until([&] { return lost; });
 	CHECK(!there);
+}
+
+/* A borrower may hand the memory over: at the lender that is an end, and nothing of the lease is left. */
+static void handed()
+{
+	both b;
+	handing = true;
+	for (int i = 0; i < 8; i++) { /* the quota is that of two */
+		xp::lease asked = b.l.ask(b.ep, 1 << 19, rights);
+		b.until([&] { return asked.held() || asked.ended(); });
+		CHECK(asked.held() && b.taker.info().lent == 1);
+		CHECK(asked.end() == XPORT_OK);
+		b.until([&] { return asked.ended(); });
+		CHECK(asked.status() == XPORT_OK);
+		b.until([&] { return b.taker.info().lent_bytes == 0; });
+	}
+	handing = false;
 }
 
 /* Nothing is left of what an exception interrupts. */
@@ -399,8 +439,12 @@ static void serve()
 				std::uint64_t keeps = 0, one = 1;
 				std::memcpy(&keeps, word.data(), sizeof(keeps));
 				ep.put_value(one, lease.key(), 8).try_wait(limit);
-				if (keeps != 0)
+				handing = keeps == HANDS_OVER;
+				if (keeps == KEEPS)
 					kept.push_back(std::move(lease));
+				else
+					(void)lease.end();
+				handing = false;
 			}
 		}
 		l.on_given({});
@@ -423,6 +467,8 @@ try {
 			replaced();
 		else if (name == "many")
 			many();
+		else if (name == "handed")
+			handed();
 		else if (name == "exceptions")
 			exceptions(argv[1]);
 		else if (name == "moved")

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * names.c - a user of a directory in etcd, for test/cluster/run:   names [put NAME | all NAME | find NAME | remove NAME | watch |
- * why | hold | pause MS | burst N | crowd MS | both NAME | event NAME | appears NAME]...
+ * why | hold | pause MS | burst N | still MS | crowd MS | both NAME | event NAME | appears NAME]...
  *
  * Does one after the other, and prints how each ended, with the error's text and hint.  `hold` prints events until standard
- * input ends, `pause` for a time, and `event` until one with this name has come. `appears` finds a name until it is there.  `burst` puts N names at once, `both` asks for a watch and a find at once, and `crowd` takes no
- * events for a time, and counts them then.  Ends with 1 if something failed.
+ * input ends, `pause` for a time, and `event` until one with this name has come. `appears` finds a name until it is there.  `burst` puts N names at once, `both` asks for a watch and a find at once, `still` takes no
+ * events for a time, and `crowd` neither, and counts them then.  Ends with 1 if something failed.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -125,16 +125,21 @@ static void burst(xport_directory *d, int n, const struct xport_directory_entry 
 	printf("burst: %d of %d asked, %d ok\n", asked, n, ok);
 }
 
+static void still(xport_directory *d, int ms)
+{
+	for (int i = 0; i < ms; i++) {
+		(void)xport_directory_step(d, NULL);
+		usleep(1000);
+	}
+}
+
 /* Counts the events that were queued while none was taken. */
 static void crowd(xport_directory *d, int ms)
 {
 	struct xport_directory_event e = {.size = sizeof(e)};
 	int n = 0;
 
-	for (int i = 0; i < ms; i++) {
-		(void)xport_directory_step(d, NULL);
-		usleep(1000);
-	}
+	still(d, ms);
 	while (xport_directory_next(d, &e) == 1)
 		n++;
 	printf("crowd: %d\n", n);
@@ -177,6 +182,8 @@ static const char *one(xport_directory *d, const char *what, const char *name)
 		appears(d, name);
 	else if (strcmp(what, "burst") == 0)
 		burst(d, atoi(name), &entry);
+	else if (strcmp(what, "still") == 0)
+		still(d, atoi(name));
 	else if (strcmp(what, "crowd") == 0)
 		crowd(d, atoi(name));
 	else if (strcmp(what, "both") == 0)

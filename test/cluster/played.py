@@ -5,6 +5,7 @@ import base64, http.server, json, sys, threading, time
 
 lock = threading.Condition()
 b64 = lambda b: base64.b64encode(b).decode()
+names = b"xport/directory/directory/name/"
 
 
 def un64(text):
@@ -13,10 +14,9 @@ def un64(text):
 
 class Etcd:
     def __init__(self, mode):
-        self.mode, self.calls, self.late, self.token, self.cut = mode, {}, None, "1", False
+        self.mode, self.calls, self.late, self.token, self.cut, self.deaf = mode, {}, None, "1", False, False
         self.reset(10, "14841639068965178418")
         if mode == "long":
-            names = b"xport/directory/directory/name/"
             for key, size in ((b"k" * 300, 1), (b"l", 900 << 10), (b"m", 900 << 10), (b"n", 2 << 20)):
                 self.put(names + key, b"v" * size, 0)
 
@@ -141,6 +141,11 @@ class Etcd:
             self.delete(b"xport/directory/directory/name/a")
             self.revision += 1
             lock.notify_all()
+        if self.mode.startswith("flood") and name == b"flood":
+            for key in [names + b"x%d" % i for i in range(3000)]:
+                self.events.append((self.revision + 1, key, {"type": "DELETE", "kv": {"key": b64(key), "mod_revision": str(self.revision + 1)}}))
+            self.delete(names + b"a")
+            self.done()
         if self.mode == "token" and name == b"die":
             self.token, self.cut = "2", True
             lock.notify_all()
@@ -176,6 +181,9 @@ class H(http.server.BaseHTTPRequestHandler):
             kv = {"key": b64(first + b"x"), "mod_revision": "5"}
             self.chunk({"result": {"events": [{"type": "DELETE", "kv": kv}] * 5000}})
         cut = e.cut
+        # As behind a proxy that keeps the connection of a watch that etcd has lost.
+        deaf = e.mode.startswith("deaf") and first == names and not e.deaf
+        e.deaf = e.deaf or deaf
         while True:
             with lock:
                 events = [x for r, k, x in e.events if r >= at and first <= k < end and r <= e.revision]
@@ -184,7 +192,12 @@ class H(http.server.BaseHTTPRequestHandler):
                     return self.chunk({"result": {"canceled": True, "cancel_reason": "permission denied"}})
                 if not events:
                     lock.wait(5)
-            if events:
+            if e.mode.startswith("flood"):
+                time.sleep(0.3)
+            if e.mode == "flood_lines":
+                for event in events:
+                    self.chunk({"result": {"events": [event]}})
+            elif events and not deaf:
                 self.chunk({"result": {"events": events}})
 
     def do_POST(self):

@@ -26,7 +26,17 @@ poison() { played poison put bad put one put two pause 1500 appears one appears 
 slow() { played slow put a pause 2500 find a && has slow "find a: XPORT_OK" && [ "$(calls slow grant)" = 1 ]; }
 restored() { played restored put a watch find reset event missed appears a && has restored "event missed" && has restored "appears a: yes"; }
 older() { played older put a watch find reset event missed appears a && has older "event missed" && has older "appears a: yes"; }
-for background in denied full_again poison slow restored older; do
+deaf() { played deaf put a watch put b event b && has deaf "event changed b"; }
+# Another process puts: a find shows that the watch does not say so.
+deaf_find() {
+	XPORT_DIRECTORY=$(at_played deaf_find) "$names" pause 1500 put b pause 15000 >/dev/null &
+	other=$!
+	played deaf_find watch pause 100 appears b event b && has deaf_find "event changed b"
+	r=$?
+	kill $other
+	return $r
+}
+for background in denied full_again poison slow restored older deaf deaf_find; do
 	$background >"$tmp/background.$background" 2>&1 &
 	eval "played_$background=$!"
 done
@@ -47,6 +57,22 @@ crowd() { played crowd watch crowd 2000 && n=$(sed -n 's/^crowd: //p' "$tmp/play
 pass "one line with 5000 events" crowd
 stale() { played stale put a watch event a find a find cut pause 300 find a why && has stale "find a: .*no such name" && has stale "why etcd has ended the watch"; }
 pass "a watcher without a watch asks etcd" stale
+# What it knows is old while events wait: those that it has, and those that the watch was not asked for.
+flood() { played flood put a watch event a find a find flood still 1500 find a; has flood "find a: XPORT_OK" && has flood "find a: .*no such name"; }
+pass "a watcher whose events wait asks etcd" flood
+flood_lines() { played flood_lines put a watch event a find a find flood still 1500 event x0 find a; has flood_lines "find a: .*no such name"; }
+pass "a watcher whose watch waits asks etcd" flood_lines
+# The kernel looks whether the peer of a watch is there: with 2 a timer for that runs (/proc/net/tcp).
+alive() {
+	XPORT_DIRECTORY=$(at_played alive) "$names" watch pause 4000 >/dev/null &
+	watcher=$!
+	wait_for alive_timer
+	r=$?
+	kill $watcher
+	return $r
+}
+alive_timer() { grep -q "^ *[0-9]*: [0-9A-F:]* 0100007F:$(printf %04X $((port + 33))) 01 [0-9A-F:]* 02:" /proc/net/tcp; }
+pass "a dead connection is looked for" alive
 token() {
 	printf 'secret\n' >"$tmp/played.password"
 	(export XPORT_ETCD_USER=job XPORT_ETCD_PASSWORD_FILE="$tmp/played.password" && played token put a watch find die put b event b) && has token "event changed b"
@@ -54,7 +80,7 @@ token() {
 pass "a token that its member has forgotten" token
 revision() { played revision watch pause 300 find b && has revision "find b: .*no such name"; }
 pass "the highest revision there is" revision
-for background in denied full_again poison slow restored older; do
+for background in denied full_again poison slow restored older deaf deaf_find; do
 	eval "wait \$played_$background"
 	r=$?
 	ended() { cat "$tmp/background.$background"; return $r; }

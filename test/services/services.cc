@@ -32,7 +32,8 @@ const h_scenario *const both[] = {svc_cases_batch,       svc_cases_lease,       
                                   svc_cases_rpc,         svc_cases_rpc_end,       svc_cases_rpc_hostile,
                                   svc_cases_rpc_queue,   svc_cases_link,          svc_cases_link_end,
                                   svc_cases_bulk,        svc_cases_bulk_end,      svc_cases_bulk_stuck,
-                                  svc_cases_rpc_bulk,    svc_cases_prepared,      svc_cases_metrics};
+                                  svc_cases_rpc_bulk,    svc_cases_prepared,      svc_cases_metrics,
+                                  svc_cases_rpc_kept};
 
 void add(const h_scenario *s, const char *backend, bool emulate)
 {

@@ -17,9 +17,9 @@ extern const struct h_scenario svc_cases_pool[], svc_cases_pool_threads[], svc_c
 	svc_cases_lease_hostile[], svc_cases_lease_slow[], svc_cases_lease_wrong[], svc_cases_directory[],
 	svc_cases_directory_hostile[], svc_cases_far[], svc_cases_far_end[], svc_cases_far_wrong[], svc_cases_grow[],
 	svc_cases_limits[], svc_cases_pool_debug[], svc_cases_pool_node[], svc_cases_rpc[], svc_cases_rpc_bulk[],
-	svc_cases_rpc_bulk_wrong[], svc_cases_rpc_end[], svc_cases_rpc_hostile[], svc_cases_rpc_queue[],
-	svc_cases_rpc_wrong[], svc_cases_link[], svc_cases_link_end[], svc_cases_link_wrong[], svc_cases_prepared[],
-	svc_cases_metrics[];
+	svc_cases_rpc_bulk_wrong[], svc_cases_rpc_end[], svc_cases_rpc_hostile[], svc_cases_rpc_kept[],
+	svc_cases_rpc_queue[], svc_cases_rpc_wrong[], svc_cases_link[], svc_cases_link_end[], svc_cases_link_wrong[],
+	svc_cases_prepared[], svc_cases_metrics[];
 
 struct h_mem;
 struct xport_versioned_attr;

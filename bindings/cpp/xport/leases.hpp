@@ -350,16 +350,18 @@ inline int detail::lease_service::take()
 	e.size = sizeof(e);
 	while (leases != nullptr && owner->x != nullptr && xport_leases_next(leases, &e) == 1) {
 		auto *rec = static_cast<lease_rec *>(e.context);
+		/* HANDED: the lender frees the memory, whose bytes no program asks for. */
+		bool over_now = e.type == XPORT_LEASE_ENDED || e.type == XPORT_LEASE_HANDED;
 		n++;
 		if (e.type == XPORT_LEASE_GIVEN)
 			rec = &started(prepare(), e.lease, {});
 		if (rec == nullptr) { /* a peer asked */
-			if (e.type == XPORT_LEASE_ENDED)
+			if (over_now)
 				(void)xport_lease_free(e.lease);
 			continue;
 		}
 		ref<lease_rec> keep(rec->refs > 0 || e.type == XPORT_LEASE_GIVEN ? rec : nullptr);
-		if (e.type == XPORT_LEASE_ENDED) {
+		if (over_now) {
 			over(*rec, e.status);
 			if (!keep) { /* nobody has it */
 				free(*rec);
