@@ -89,9 +89,10 @@ struct svc_dir_etcd {
 	int64_t revision; /* that the watch has reached; -1: unknown */
 	int64_t watch_at, watch_began, probe_at, answered_at;
 	int64_t heard_at, owed_at; /* when the watch said something; since when it owes something, 0: nothing */
+	int64_t looked_at;         /* when it was last asked whether it owes something */
 	unsigned watch_fails;
 	bool watch_up, heard;     /* etcd has begun the watch; all/ has had an entry */
-	int64_t written;          /* the highest revision of a change by this process, or of an entry that it found */
+	int64_t written;          /* see svc_dir_etcd_wrote */
 	struct svc_json *message; /* of the watch, which is not handed over yet */
 	size_t message_at;
 	bool behind;  /* the watch was held back, and what came meanwhile is not read yet */
@@ -212,5 +213,12 @@ size_t svc_dir_etcd_read_key(const char *prefix, const struct svc_json *kv, uint
 int64_t svc_dir_etcd_mod(const struct svc_json *kv);
 /* The revision of an answer, or 0. */
 int64_t svc_dir_etcd_revision(const struct svc_json *answer);
+
+/* svc_dir_etcd_wrote - keep the highest revision of a change by this process, or of an entry that it found. */
+static inline void svc_dir_etcd_wrote(struct svc_dir_etcd *s, int64_t revision)
+{
+	if (revision > s->written)
+		s->written = revision;
+}
 
 #endif

@@ -182,7 +182,7 @@ static void again_one(struct xport_directory *d, struct svc_dir_own *o, int r)
 		o->put = true;
 		o->refusals = 0;
 		s->away--;
-		s->written = o->mod;
+		svc_dir_etcd_wrote(s, o->mod);
 	} else if (r == XPORT_ERR_BUSY) { /* somebody else has taken the name meanwhile */
 		e = svc_dir_event(d, XPORT_DIRECTORY_GONE, XPORT_ERR_BUSY, NULL, 1);
 		if (e == NULL)

@@ -98,7 +98,8 @@ static void own_put(struct svc_dir_etcd *s, struct svc_dir_request *q)
 	if (old != NULL)
 		svc_dir_etcd_own_drop(s, old);
 	q->own->put = true;
-	q->own->mod = s->written = q->mod;
+	q->own->mod = q->mod;
+	svc_dir_etcd_wrote(s, q->mod);
 	svc_name_index_enter(&s->own, &q->own->name, q->name, q->name_len);
 	q->own = NULL;
 }
@@ -185,7 +186,7 @@ static int front_remove(struct xport_directory *d, const struct svc_json *answer
 	int r = XPORT_OK;
 
 	if (svc_json_member(response, "response_delete_range") != NULL) {
-		s->written = svc_dir_etcd_revision(answer);
+		svc_dir_etcd_wrote(s, svc_dir_etcd_revision(answer));
 	} else {
 		if (svc_json_member(response, "response_range") == NULL)
 			return svc_fail(XPORT_ERR_PROTOCOL, etcd_op, NULL,
@@ -224,8 +225,7 @@ static int front_find(struct xport_directory *d, const struct svc_json *answer)
 	if (!svc_dir_etcd_read(d->etcd->names, svc_json_at(kvs, 0), &f))
 		return svc_fail(XPORT_ERR_PROTOCOL, etcd_op, svc_dir_etcd_use.stranger,
 		                "an entry below %.100s in etcd is not one of a directory", d->etcd->names);
-	if ((int64_t)f.m.version > d->etcd->written)
-		d->etcd->written = (int64_t)f.m.version;
+	svc_dir_etcd_wrote(d->etcd, (int64_t)f.m.version);
 	svc_dir_etcd_pop(d, XPORT_OK, &f.m);
 	return XPORT_OK;
 }

@@ -245,7 +245,8 @@ static int watch_begin(struct xport_directory *d)
 	char key[SVC_DIR_ETCD_KEY_TEXT], end[SVC_DIR_ETCD_KEY_TEXT];
 
 	s->watch_up = false;
-	s->watch_began = svc_now_ms();
+	s->watch_began = s->heard_at = svc_now_ms();
+	s->owed_at = 0; /* what the one before owed is not its own debt */
 	svc_dir_etcd_key(prefix, NULL, 0, key);
 	svc_dir_etcd_end(prefix, end);
 	return svc_etcd_watch(
@@ -298,8 +299,10 @@ static bool watch_silent(const struct xport_directory *d)
 		s->owed_at = 0;
 		return false;
 	}
-	if (s->owed_at == 0)
+	/* Between two calls that are long apart nobody read what it said. */
+	if (s->owed_at == 0 || now > s->looked_at + SILENT_MS)
 		s->owed_at = now;
+	s->looked_at = now;
 	return now > s->owed_at + SILENT_MS && now > s->heard_at + SILENT_MS;
 }
 

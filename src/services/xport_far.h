@@ -224,7 +224,7 @@ int xport_far_free(xport_far_block *block);
  *
  * New and replaced pieces are zeroed.  XPORT_FAR_DONE follows, with a status as that of xport_far_alloc.  After an error
  * the block is as before.  Offsets of bytes do not change.  Bytes beyond `length` cannot be accessed meanwhile.  Their
- * pieces are returned at the end, so they are no room for replaced ones.
+ * pieces are returned at the end, so they are no room for replaced ones, and XPORT_FAR_LOST may name them meanwhile.
  *
  * Returns XPORT_OK, or
  *   XPORT_ERR_BUSY       an operation on the block has not ended
