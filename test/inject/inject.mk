@@ -15,7 +15,7 @@ flags = -std=gnu11 -g1 -O0 -fPIE -Wall -Wextra -MMD -include config.h -I. -I$(sr
 	-I$(src)/test $(INJECT_CPPFLAGS) -DXPI_BUILTIN_BACKENDS=1 -DXPI_BUILD_DIR='"$(CURDIR)"' $(INJECT_CFLAGS)
 of_backends = $(foreach b,$(backends),$(patsubst $(src)/%,%,$(wildcard $(src)/src/backends/$(b)/*.c)))
 library = $(patsubst %.c,$(out)/obj/%.o,$(filter %.c,$(sources)) $(of_backends) test/site.c)
-own = $(patsubst %.c,$(out)/obj/%.o,test/inject/inject.c test/inject/inject_check.c test/inject/plan.c test/inject/scene.c \
+own = $(patsubst %.c,$(out)/obj/%.o,test/inject/inject.c test/inject/inject_check.c test/inject/plan.c test/inject/scene.c test/inject/scene_open.c \
 	$(patsubst $(src)/%,%,$(wildcard $(src)/test/inject/scenarios*.c)) $(if $(filter ofi,$(backends)),test/inject/fabric.c) \
 	$(if $(filter verbs,$(backends)),test/inject/rdma.c))
 wraps = -Wl,--wrap=free $(shell sed -n 's/^CALL.[A-Z]*, *\([a-z0-9_]*\).*/-Wl,--wrap=\1/p' $(src)/test/inject/calls.h)
