@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class Place : public testing::Test
 {
 protected:
 	std::string root;
+	std::mutex logging; /* the progress thread logs, too */
 	std::vector<std::string> logged;
 
 	void SetUp() override
@@ -64,7 +66,24 @@ protected:
 
 	static void log(void *arg, int level, const char *id, const char *line)
 	{
-		static_cast<Place *>(arg)->logged.push_back(std::to_string(level) + " " + id + " " + line);
+		Place *place = static_cast<Place *>(arg);
+		std::lock_guard<std::mutex> lock(place->logging);
+
+		place->logged.push_back(std::to_string(level) + " " + id + " " + line);
+	}
+
+	std::vector<std::string> lines()
+	{
+		std::lock_guard<std::mutex> lock(logging);
+
+		return logged;
+	}
+
+	void forget()
+	{
+		std::lock_guard<std::mutex> lock(logging);
+
+		logged.clear();
 	}
 
 	/* An instance over loop, whose device is named "memory". */
@@ -78,7 +97,7 @@ protected:
 		a.log_level = XPORT_LOG_INFO;
 		a.log_fn = log;
 		a.log_arg = this;
-		logged.clear();
+		forget();
 		EXPECT_EQ(XPORT_OK, xport_open(&a, &x));
 		return x;
 	}
@@ -129,7 +148,7 @@ protected:
 	/* Has an instance of which loop:native is open open loop:message as well, for a peer that has no other. */
 	void open_second(xport *server)
 	{
-		std::vector<std::string> before = logged;
+		std::vector<std::string> before = lines();
 		xport *client = open("poll", "loop:message");
 		xport_listener *listener = nullptr;
 		xport_ep *ep = nullptr, *accepted = nullptr;
@@ -138,15 +157,16 @@ protected:
 		ASSERT_EQ(XPORT_OK, xport_listener_name(listener, name, sizeof(name)));
 		ASSERT_EQ(XPORT_OK, xport_connect(client, name, nullptr, 60000, &ep));
 		ASSERT_EQ(XPORT_OK, xport_accept(listener, 60000, &accepted));
-		logged.insert(logged.begin(), before.begin(), before.end());
 		xport_close(client);
+		std::lock_guard<std::mutex> lock(logging);
+		logged.insert(logged.begin(), before.begin(), before.end());
 	}
 
 	/* The lines with this number. */
 	std::string told(const std::string &id)
 	{
 		std::string all;
-		for (auto &l : logged)
+		for (auto &l : lines())
 			if (l.find(" " + id + " ") != std::string::npos)
 				all += l + "\n";
 		return all;
