@@ -205,11 +205,11 @@ char *svc_dir_etcd_put_body(const struct svc_dir_etcd *s, struct svc_dir_own *co
 /* Removes an entry, if its revision is still `mod`. */
 char *svc_dir_etcd_remove_body(const struct svc_dir_etcd *s, const void *name, size_t len, int64_t mod);
 char *svc_dir_etcd_find_body(const struct svc_dir_etcd *s, const void *name, size_t len);
-/* Reads an entry below `prefix`. False: it is none of a directory. */
+/* Reads an entry below `prefix`. False: a directory did not write it. */
 bool svc_dir_etcd_read(const char *prefix, const struct svc_json *kv, struct svc_dir_found *found);
 /* Reads a key below `prefix`. Returns the length of the name in it, or 0. */
 size_t svc_dir_etcd_read_key(const char *prefix, const struct svc_json *kv, uint8_t *name);
-/* A revision; 0: there is none. */
+/* The revision of a key; 0: it has no revision. */
 int64_t svc_dir_etcd_mod(const struct svc_json *kv);
 /* The revision of an answer, or 0. */
 int64_t svc_dir_etcd_revision(const struct svc_json *answer);

@@ -83,7 +83,7 @@ bool svc_dir_etcd_page_less(struct svc_dir_etcd *s)
 	return true;
 }
 
-/* The next page begins behind this key, whoever has put it. */
+/* The next page begins behind this key. Any process may have put it. */
 static int list_goes_on(struct svc_dir_etcd *s, const struct svc_json *kv)
 {
 	const char *text = svc_json_text(svc_json_member(kv, "key"));

@@ -157,7 +157,7 @@ void svc_far_look_all(struct xport_far *f);
 void svc_far_look_due(struct xport_far *f);
 bool svc_far_looking(const struct xport_far *f);
 void svc_far_lender_ended(struct xport_far *f, const xport_ep *ep, int status);
-/* Takes an event of a lender; false: there is none. */
+/* Takes an event of a lender; false: no event waits. */
 bool svc_far_lender_event(struct xport_far *f, struct xport_far_event *event);
 /* Frees those that are gone and that nothing needs any more. */
 void svc_far_lenders_sweep(struct xport_far *f);

@@ -175,7 +175,7 @@ typedef enum xport_rpc_event_type {
  *   XPORT_ERR_TRUNCATED      the handler replied with XPORT_OK and more than reply_max; the first bytes are in `reply`
  *   XPORT_ERR_BUSY           the callee is overloaded: call again after retry_after_ms, which is at most
  *                            XPORT_RPC_DEADLINE_MAX; xport_rpcs_wait with this time limit goes on with other calls meanwhile
- *   XPORT_ERR_BAD_KEY        a descriptor is damaged, or describes what is not allowed: the handler did not run
+ *   XPORT_ERR_BAD_KEY        a descriptor is damaged or not allowed: the handler did not run
  *   XPORT_ERR_BOUNDS         the payload is longer than the callee takes
  *   XPORT_ERR_CANCELED       xport_rpc_cancel
  *   XPORT_ERR_INCOMPATIBLE   the peer speaks another version

@@ -36,7 +36,7 @@ bool xpi_deadline_space(struct xport *x);
  */
 void xpi_deadline_add(struct xport *x, uint64_t id, int64_t at_ms);
 
-/* xpi_deadline_next - remove and return an operation whose time was over at `now`. NULL: there is none. */
+/* xpi_deadline_next - remove and return an operation whose time was over at `now`. NULL: no more. */
 struct xpi_op *xpi_deadline_next(struct xport *x, int64_t now);
 
 /* xpi_deadline_ring - have the helper thread raise the wake flag when the first deadline is over, if there is one. */

@@ -33,7 +33,7 @@ void xpi_match_free(struct xpi_match *m);
 /* xpi_match_post - add a receive: buf, len, tag, mask, ep (NULL: any). */
 void xpi_match_post(struct xpi_match *m, struct xpi_op *op);
 /*
- * xpi_match_receive - return the oldest posted receive for this message. NULL: there is none.
+ * xpi_match_receive - return the oldest posted receive for this message. NULL: no match.
  *
  * The receive is removed, unless it takes many messages (XPI_OP_MULTI).
  */
@@ -55,7 +55,7 @@ struct xpi_peers *xpi_match_peers(struct xpi_match *m);
 void xpi_match_close(struct xpi_match *m);
 /* xpi_match_add - add an unexpected message. */
 void xpi_match_add(struct xpi_match *m, struct xpi_unexpected *u);
-/* xpi_match_message - remove and return the oldest unexpected message for this receive. NULL: there is none. */
+/* xpi_match_message - remove and return the oldest unexpected message for this receive. NULL: no match. */
 struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint64_t mask);
 /*
  * xpi_match_message_from - the same for a receive that takes many messages: the search goes on from the last one.
@@ -65,7 +65,7 @@ struct xpi_unexpected *xpi_match_message(struct xpi_match *m, struct xport_ep *e
  */
 struct xpi_unexpected *xpi_match_message_from(struct xpi_match *m, const struct xpi_op *op, const struct xport_ep *peer,
                                               struct xpi_list **at);
-/* xpi_match_withdrawn - remove and return the rendezvous message `rts` of a sender. NULL: there is none. */
+/* xpi_match_withdrawn - remove and return the rendezvous message `rts` of a sender. NULL: no match. */
 struct xpi_unexpected *xpi_match_withdrawn(struct xpi_match *m, struct xport_ep *ep, uint64_t tag, uint32_t rts);
 /*
  * xpi_match_forget - remove all unexpected messages of an endpoint and call `drop` for each.

@@ -95,9 +95,9 @@ int xpi_mr_pack_room(struct xport *x, const char *operation, const void *buf, si
 /* xpi_mr_key_write - write the key of a region or a part. `base` and `rights` are as in a packed key (rkey_format.h). */
 void xpi_mr_key_write(const struct xport_mr *mr, uint64_t base, uint32_t rights, void *buf);
 
-/* xpi_mr_at - the region or part with this id. NULL: there is none. */
+/* xpi_mr_at - the region or part with this id. NULL: not found. */
 struct xport_mr *xpi_mr_at(struct xport *x, uint64_t id);
-/* xpi_mr_find - the region with this id, also while it is being deregistered; of a part, its region. NULL: there is none. */
+/* xpi_mr_find - the region with this id, also while it is being deregistered; of a part, its region. NULL: not found. */
 struct xport_mr *xpi_mr_find(struct xport *x, uint64_t id);
 
 /*

@@ -20,7 +20,7 @@ int xpi_part_pack(struct xport_mr *mr, uint64_t offset, uint64_t length, uint32_
  */
 int xpi_part_check(struct xport_mr *mr, uint64_t offset, uint64_t len, uint32_t right, struct xport_mr **mrp,
                    uint8_t **at) __attribute__((cold));
-/* xpi_part_find - the part with this id, if its key is valid. NULL: there is none. */
+/* xpi_part_find - the part with this id, if its key is valid. NULL: not found. */
 struct xport_mr *xpi_part_find(struct xport *x, uint64_t id);
 /* xpi_part_holders - the peers that may use the native key of a part, see keys.c. */
 struct xpi_list *xpi_part_holders(struct xport_mr *part);

@@ -15,8 +15,8 @@ extern const char *xpi_place_sysfs;
 /*
  * xpi_place_find - find the processors near devices, "lo, mlx5_0:1".
  *
- * Returns their NUMA node, and writes its list of processors to `line`, of XPI_PLACE_ROOM bytes. Or returns -1, and writes
- * why there is none.
+ * Returns their NUMA node, and writes its list of processors to `line`, of XPI_PLACE_ROOM bytes. Without a node it returns
+ * -1, and writes the reason to `line`.
  */
 int xpi_place_find(const char *devices, char *line);
 

@@ -48,7 +48,7 @@ struct xport_rkey *xpi_rkey_new(struct xport_ep *ep);
 void xpi_rkey_free(struct xport_rkey *k);
 /* xpi_rkey_native_end - have the back end destroy the native key, if there is one. */
 void xpi_rkey_native_end(struct xport_rkey *k);
-/* xpi_rkey_find_lent - the key of this region that the peer granted for message bodies. NULL: there is none. */
+/* xpi_rkey_find_lent - the key of this region that the peer granted for message bodies. NULL: not found. */
 struct xport_rkey *xpi_rkey_find_lent(struct xport_ep *ep, uint64_t region);
 /* xpi_rkey_destroy - the body of xport_rkey_destroy: frees the key when no operation uses it any more. */
 void xpi_rkey_destroy(struct xport_rkey *k);

@@ -34,7 +34,7 @@ struct holder {
 	bool revoked; /* counted in ep->unanswered */
 };
 
-/* The part with this id, also if it is ending. NULL: there is none. */
+/* The part with this id, also if it is ending. NULL: not found. */
 static struct xport_mr *part_at(struct xport *x, uint64_t id)
 {
 	struct xport_mr *mr = xpi_mr_at(x, id);

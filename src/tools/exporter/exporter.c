@@ -99,7 +99,7 @@ static bool exporter_page(void *arg, struct ex_buffer *page)
 	return whole;
 }
 
-/* The page at once; on standard error if there is none.  It also shows that the directory can be read. */
+/* Writes the page at once, or an error to standard error.  It also shows that the directory can be read. */
 static int exporter_once(struct exporter *e, bool print)
 {
 	struct ex_buffer page = {.text = NULL};
